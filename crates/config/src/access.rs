@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use galley_certs::file::{self, FileError};
-use galley_policy::access::xmlrpc::XmlRpc;
+use galley_policy::access::XmlRpc;
 use galley_policy::access::{AccessRules, AccessSetting, RateLimit, SiteAccess, passwords};
 use galley_policy::pattern::PathPattern;
 use galley_policy::site::{Preset, Rule};

@@ -9,9 +9,10 @@
 pub(crate) mod dictionary;
 mod qualified;
 
+use http::HeaderName;
 use std::time::Duration;
 
-use http::HeaderName;
+use crate::classes;
 
 /// The directives that Galley knows, of all lines of one field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,7 +150,7 @@ impl CacheControl {
     fn take(&mut self, member: &[u8]) {
         let end = member
             .iter()
-            .position(|&byte| !is_token_byte(byte))
+            .position(|&byte| !classes::is_token_byte(byte))
             .unwrap_or(member.len());
         let (name, rest) = member.split_at(end);
         let value = match rest {
@@ -255,11 +256,6 @@ fn string_end(rest: &[u8], start: usize) -> Option<usize> {
 
 fn smallest(slot: &mut Option<Duration>, value: Duration) {
     *slot = Some(slot.map_or(value, |before| before.min(value)));
-}
-
-/// `tchar` of RFC 9110 §5.6.2.
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// 2^31, the value that stands for all larger ones (RFC 9111 §1.2.2).

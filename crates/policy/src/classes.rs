@@ -50,6 +50,11 @@ pub fn is_name<const LENGTH: usize>(token: &[u8], lower: &[u8; LENGTH]) -> bool 
     token.try_into().is_ok_and(|token| !differ(token))
 }
 
+/// `tchar` of RFC 9110 section 5.6.2.
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

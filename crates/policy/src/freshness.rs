@@ -51,6 +51,15 @@ pub struct Statement {
     pub lifetime: Option<Duration>,
 }
 
+/// How long a stale copy may answer, from the end of freshness (RFC 5861).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StaleWindows {
+    /// While one refresh runs.
+    pub while_revalidate: Duration,
+    /// When the upstream fails.
+    pub if_error: Duration,
+}
+
 /// Reads what a response says. `now`: when it was received.
 pub fn statement(fields: &HeaderMap, preset: Preset, ignore: Ignore, now: SystemTime) -> Statement {
     let addressed = || {
@@ -87,20 +96,25 @@ pub fn statement(fields: &HeaderMap, preset: Preset, ignore: Ignore, now: System
 /// Nothing after `must-revalidate` and `proxy-revalidate`. `s-maxage` implies the latter (RFC 9111 §5.2.2.10), so that
 /// the site's windows do not apply to it; a window that the same response names is its explicit permission. Errors get
 /// no window from the site: a stale 404 would only hide what has been published since.
-pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> (Duration, Duration) {
+pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> StaleWindows {
     let control = &statement.control;
     if control.must_revalidate || control.proxy_revalidate {
-        return (Duration::ZERO, Duration::ZERO);
+        return StaleWindows::default();
     }
     let unsaid = if control.s_maxage.is_some() || status.as_u16() >= 400 {
-        (Duration::ZERO, Duration::ZERO)
+        StaleWindows::default()
     } else {
-        (ttl.stale_while_revalidate, ttl.stale_if_error)
+        StaleWindows {
+            while_revalidate: ttl.stale_while_revalidate,
+            if_error: ttl.stale_if_error,
+        }
     };
-    (
-        control.stale_while_revalidate.unwrap_or(unsaid.0),
-        control.stale_if_error.unwrap_or(unsaid.1),
-    )
+    StaleWindows {
+        while_revalidate: control
+            .stale_while_revalidate
+            .unwrap_or(unsaid.while_revalidate),
+        if_error: control.stale_if_error.unwrap_or(unsaid.if_error),
+    }
 }
 
 /// The lifetime of a silent response: the site's row for its status; without a preset a tenth of its age

@@ -38,6 +38,7 @@ pub mod redirect;
 pub mod request_info;
 pub mod route;
 pub mod site;
+mod span;
 pub mod spellings;
 pub mod storable;
 pub mod tags;

@@ -111,7 +111,8 @@ pub(crate) struct SpellingBuffers {
 /// once: an index, or `None` for the site's own word where a spelling is matched by no rule.
 pub(crate) fn rules_of(
     asked: &RequestedPaths<'_>,
-    (guard, rules): (&Guard, &[Rule]),
+    guard: &Guard,
+    rules: &[Rule],
     room: &mut SpellingBuffers,
     found: &mut Vec<Option<usize>>,
 ) {

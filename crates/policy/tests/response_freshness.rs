@@ -327,7 +327,7 @@ fn windows_need_permission() {
         );
         let found = windows(&said, StatusCode::from_u16(*status).unwrap(), &ttl);
         assert_eq!(
-            (found.0.as_secs(), found.1.as_secs()),
+            (found.while_revalidate.as_secs(), found.if_error.as_secs()),
             (*swr, *sie),
             "{text} {status}"
         );

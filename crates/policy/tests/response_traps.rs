@@ -155,7 +155,8 @@ fn trap_06_s_maxage_forbids_stale_copies_unless_the_response_allows_them() {
             Ignore::default(),
             now(),
         );
-        let (swr, sie) = windows(&found, StatusCode::OK, &ttl);
+        let windows = windows(&found, StatusCode::OK, &ttl);
+        let (swr, sie) = (windows.while_revalidate, windows.if_error);
         (swr.as_secs(), sie.as_secs())
     };
     assert_eq!(of("max-age=1"), (7, 8));

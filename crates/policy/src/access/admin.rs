@@ -7,7 +7,7 @@
 //! of the body wins over that of the address. So what is let through is a closed list of actions with the parameters that
 //! each has, and the form's body is held to a list of its own.
 
-use crate::query::{FormDecoded, variables};
+use crate::query::{FormDecoded, is_urlencoded, variables};
 use crate::request_info::{Method, RequestInfo};
 
 /// Whom a request is for.
@@ -45,19 +45,6 @@ pub(super) fn is_login(facts: &RequestInfo) -> bool {
 /// Whether an urlencoded body is the form of a protected post and nothing else.
 pub fn is_visitors_form(content_type: &[u8], body: &[u8]) -> bool {
     is_urlencoded(content_type) && variables(body).all(|(name, _)| is_one_of(&name, FORM_FIELDS))
-}
-
-/// Whether PHP reads a body of this type as a form in one piece.
-pub(crate) fn is_urlencoded(content_type: &[u8]) -> bool {
-    // Its type ends where PHP takes it to end (`sapi_read_post_data`).
-    let media_type = content_type
-        .trim_ascii_start()
-        .split(|&b| matches!(b, b';' | b',' | b' '))
-        .next()
-        .unwrap_or_default();
-    media_type
-        .trim_ascii()
-        .eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }
 
 fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -6,8 +6,11 @@ use proptest::prelude::*;
 
 use super::xmlrpc::{Call, XmlRpcScanner};
 use super::*;
+use crate::request_info::RequestInfo;
 use crate::request_info::RequestLineInfo;
 use crate::site::Rule;
+use crate::site::SiteRules;
+use ipnet::IpNet;
 
 fn facts_of(method: &str, target: &str, fields: &[(&str, &str)], site: &SiteRules) -> RequestInfo {
     let mut facts = RequestInfo::default();

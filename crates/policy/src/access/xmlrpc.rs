@@ -6,30 +6,7 @@
 //! (references, comments, instructions inside) is refused with them. Programs write none of that.
 //! Reads the body in pieces, keeps a bounded part, and is total over any bytes.
 
-use crate::outcome::words;
 use crate::request_info::RequestInfo;
-
-words! {
-    /// What of XML-RPC there is.
-    XmlRpc {
-        /// All of it.
-        On = "on",
-        /// All but `system.multicall` and `pingback.ping`.
-        Limited = "limited",
-        /// Nothing.
-        Off = "off",
-    }
-}
-
-#[expect(
-    clippy::derivable_impls,
-    reason = "the macro that makes the words has no default"
-)]
-impl Default for XmlRpc {
-    fn default() -> Self {
-        Self::On
-    }
-}
 
 /// Whether `xmlrpc.php` is asked, at any depth and with whatever follows it.
 pub fn is_meant(facts: &RequestInfo) -> bool {

@@ -156,7 +156,9 @@ impl Input<'_> {
                 self.string().map(|_| DictionaryValue::Other)
             }
             b'*' | b'A'..=b'Z' | b'a'..=b'z' => {
-                self.take_while(|byte| super::is_token_byte(byte) || matches!(byte, b':' | b'/'));
+                self.take_while(|byte| {
+                    crate::classes::is_token_byte(byte) || matches!(byte, b':' | b'/')
+                });
                 Some(DictionaryValue::Other)
             }
             _ => None,

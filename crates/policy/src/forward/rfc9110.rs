@@ -8,11 +8,10 @@
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, ETAG, LAST_MODIFIED, VIA};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{
-    SURROGATE_CAPABILITY, UpstreamRequest, connection_tokens, is_hop_by_hop, may_travel, push,
-    push_forwarded,
+use super::request::{
+    SURROGATE_CAPABILITY, UpstreamRequest, may_travel, push, push_forwarded, trimmed,
 };
-use crate::fields;
+use crate::fields::{self, connection_tokens, is_hop_by_hop};
 use crate::request_info::RequestInfo;
 
 /// Whose credentials a fetch carries.
@@ -30,7 +29,7 @@ pub fn fetch<'a>(
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
     credentials: Credentials,
 ) -> UpstreamRequest {
-    let mut request = super::trimmed(facts);
+    let mut request = trimmed(facts);
     request.fields.clear();
     let lines = fields.clone();
     let connection = lines

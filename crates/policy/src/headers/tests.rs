@@ -1,8 +1,11 @@
 //! What changes to fields come to, for a site and its rules.
 
 use super::*;
+use crate::request_info::Scheme;
 use crate::site::Rule;
+use crate::site::SiteRules;
 use http::header;
+use http::{HeaderName, HeaderValue};
 use proptest::prelude::*;
 
 fn lines(texts: &[&str]) -> Vec<HeaderField> {

@@ -2,7 +2,8 @@
 
 use http::{HeaderMap, HeaderName};
 
-use super::{MAX_ORDERS, Purge, Scope, Strength, url_scope};
+use super::error::MAX_ORDERS;
+use super::scope::{Purge, Scope, Strength, url_scope};
 use crate::fields::has_any;
 use crate::site::SiteRules;
 use crate::tags;

@@ -5,9 +5,10 @@
 
 use serde_json::Value;
 
-use super::dialect::DialectRequest;
+use super::dialect_request::DialectRequest;
+use super::error::{BadOrder, MAX_ORDERS};
 use super::path::{looks_wide, named, pattern_path, text, wide};
-use super::{BadOrder, MAX_ORDERS, Scope, prefix_scope, url_scope};
+use super::scope::{Scope, prefix_scope, url_scope};
 use crate::route::canonical_host;
 use crate::uri;
 

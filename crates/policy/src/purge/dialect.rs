@@ -6,10 +6,12 @@
 //! Each row has its literal bytes in `contract/`.
 
 use super::api::{SOUIN, fastly_key, fastly_request, souin_batch, souin_key};
+use super::dialect_request::DialectRequest;
+use super::error::BadOrder;
 use super::path::{below_purge, is_below_purge, path_scope};
 use super::said::{PathReading, PurgeFields};
+use super::scope::{Purge, Scope, Strength};
 use super::tag_list::tag_scopes;
-use super::{BadOrder, Purge, Scope, Strength};
 use crate::request_info::{Method, RequestInfo};
 use crate::site::SiteRules;
 
@@ -74,9 +76,13 @@ pub static DIALECTS: &[Dialect] = &[
 ];
 
 const GET: &[Method] = &[Method::Get];
+
 const POST: &[Method] = &[Method::Post];
+
 const PURGE: &[Method] = &[Method::Purge];
+
 const BAN: &[Method] = &[Method::Ban];
+
 const OWN: &[Method] = &[Method::Purge, Method::Ban];
 
 impl Dialect {
@@ -155,42 +161,6 @@ pub fn orders_from_request<'a>(
     Dialect::of(facts, fields.clone(), site)
         .ok_or(BadOrder::NoOrder)?
         .orders(facts, fields, b"", site)
-}
-
-/// A request as the rows of the table look at it.
-pub(super) struct DialectRequest<'a> {
-    pub(super) facts: &'a RequestInfo,
-    pub(super) said: PurgeFields<'a>,
-    pub(super) site: &'a SiteRules,
-    pub(super) body: &'a [u8],
-}
-
-impl DialectRequest<'_> {
-    /// The host that is meant: `VCaching` may name another than the request's.
-    pub(super) fn host(&self) -> Result<String, BadOrder> {
-        self.said.host.map_or_else(
-            || Ok(self.facts.host().to_owned()),
-            |host| Ok(crate::route::canonical_host(host)?),
-        )
-    }
-
-    /// Whether the path is `base` and then `rest`, with or without a slash at its end.
-    fn is_below(&self, base: &[u8], rest: &[u8]) -> bool {
-        let path = self.facts.path();
-        let path = path.strip_suffix(b"/").unwrap_or(path);
-        path.strip_prefix(base) == Some(rest)
-    }
-
-    fn starts_below(&self, base: &[u8]) -> bool {
-        let below = self.facts.path().strip_prefix(base);
-        below.is_some_and(|rest| rest.first() == Some(&b'/') && rest.len() > 1)
-    }
-
-    /// Plugins ask by WordPress's own HTTP client, which says so; browsers cannot be made to.
-    fn is_from_wordpress(&self) -> bool {
-        let agent = self.facts.user_agent().unwrap_or_default();
-        agent.starts_with(b"WordPress/")
-    }
 }
 
 fn one(scope: Result<Scope, BadOrder>) -> Result<Vec<Scope>, BadOrder> {

@@ -3,9 +3,11 @@
 //! A path arrives canonical, so that it names what is stored; where it is meant as a pattern, the punctuation of patterns
 //! comes back. What is vague is read as the wider.
 
-use super::dialect::DialectRequest;
+use super::dialect_request::DialectRequest;
+use super::error::BadOrder;
+use super::pattern::PurgePattern;
 use super::said::PathReading;
-use super::{BadOrder, PurgePattern, Scope, url_scope};
+use super::scope::{Scope, url_scope};
 use crate::request_info::RequestInfo;
 use crate::site::SiteRules;
 

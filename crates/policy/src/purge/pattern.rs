@@ -1,11 +1,9 @@
 //! Patterns of purges: regular expressions that are checked where they are read, so that publishing one cannot fail.
 
+use super::error::{BadOrder, MAX_PATTERN_BYTES};
+use regex::bytes::{Regex, RegexBuilder};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-
-use regex::bytes::{Regex, RegexBuilder};
-
-use super::BadOrder;
 
 /// A regular expression of the `regex` crate, compared with canonical `path?query`. It matches in linear time, whatever it
 /// says, and its size is bounded.
@@ -58,9 +56,6 @@ impl fmt::Display for PurgePattern {
         self.text().escape_debug().fmt(out)
     }
 }
-
-/// The longest pattern; what people write is below a hundred bytes.
-pub const MAX_PATTERN_BYTES: usize = 1024;
 
 /// Memory of one compiled pattern, and of its scratch; with the limit on their number it bounds all of them.
 const COMPILED_BYTES: usize = 128 * 1024;

@@ -1,6 +1,6 @@
 //! What the fields of an order say.
 
-use super::{BadOrder, MAX_ORDERS};
+use super::error::{BadOrder, MAX_ORDERS};
 use crate::tags;
 
 /// How a path is to be read.

@@ -2,7 +2,8 @@
 //!
 //! Separated by commas, blanks or `|`; Proxy Cache Purge and `VCaching` write an alternation of a pattern.
 
-use super::{BadOrder, MAX_ORDERS, Scope};
+use super::error::{BadOrder, MAX_ORDERS};
+use super::scope::Scope;
 use crate::tags;
 
 /// `a,b c|d`, also as an alternation of a pattern: `(a|b)`, `^a$`, with escapes. A tag that is a pattern itself means

@@ -6,7 +6,7 @@
 
 use http::{HeaderMap, HeaderName};
 
-use super::Strength;
+use super::scope::Strength;
 use crate::request_info::{Method, RequestInfo};
 use crate::site::{Preset, SiteRules};
 

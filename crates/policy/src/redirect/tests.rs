@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::pattern::PathPattern;
+use crate::request_info::Scheme;
 use crate::request_info::{RequestInfo, RequestLineInfo};
+use crate::site::{Rule, SiteRules};
 use proptest::prelude::*;
 
 fn facts(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> RequestInfo {

@@ -2,7 +2,7 @@
 //!
 //! Raw values are as many as there are browsers; a class per kind of answer keeps the number of entries small.
 
-use super::{AcceptClass, Device};
+use super::kinds::{AcceptClass, Device};
 use crate::fields;
 
 /// Reads `Accept` lines until it is known whether only JSON is wanted.

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::encoding::Coding;
+use crate::key;
+use crate::outcome::PassWhy;
+use crate::site::SiteRules;
 use crate::site::{Ignore, NamePattern, Preset, Rule};
+use crate::uri::BadTarget;
 
 const LINE: RequestLineInfo<'static> = RequestLineInfo {
     method: "GET",

@@ -1,7 +1,6 @@
 //! Bodies of forms: WordPress reads its query variables from there too, before those of the address.
 
-use crate::access::is_urlencoded;
-use crate::query;
+use crate::query::{self, is_urlencoded};
 
 /// Reads a body piece by piece, and finds whether it has one of some variables.
 #[derive(Debug)]

@@ -53,7 +53,8 @@ fn found(rules: &[Rule], method: &str, target: &str) -> Vec<Option<usize>> {
     let mut found = vec![Some(9)];
     rules_of(
         &asked,
-        (&guard, rules),
+        &guard,
+        rules,
         &mut SpellingBuffers::default(),
         &mut found,
     );
@@ -330,7 +331,7 @@ proptest! {
         let guard = Guard::of(Preset::WordPress, &rules, true);
         let asked = RequestedPaths { method: "GET", overrides_method: false, path: &path, query: &query };
         let mut found = Vec::new();
-        rules_of(&asked, (&guard, &rules), &mut SpellingBuffers::default(), &mut found);
+        rules_of(&asked, &guard, &rules, &mut SpellingBuffers::default(), &mut found);
         // Every address is below the root.
         prop_assert!(!found.is_empty());
         prop_assert!(found.len() <= rules.len() + 1);

@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, CONNECTION, EXPIRES, SET_COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::litespeed::{self, LSC_COOKIE};
-use super::{is_html, media_type};
+use super::response::{is_html, media_type};
 use crate::appointments::APPOINTMENTS_FIELD;
 use crate::cache_control::CacheControl;
 use crate::fields::is_hop_by_hop;

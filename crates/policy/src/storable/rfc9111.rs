@@ -2,20 +2,18 @@
 //!
 //! What may not be used without asking is stored all the same where it has a validator, so that asking costs a 304: with
 //! `no-cache`, or when it is stale on arrival. Answers to requests with `Authorization` are kept where the response says so
-//! (§3.5); a part answers the same `Range` again (§3.3), an answer to `POST` a later `GET` (RFC 9110 §9.3.3).
+//! (§3.5).
 
-use std::time::Duration;
-
-use http::HeaderMap;
-use http::header::{CONTENT_LOCATION, CONTENT_RANGE, ETAG, LAST_MODIFIED};
-
-use super::{Lifetime, ResponseHead, Storability, redirect};
+use super::lifetime::unsaid;
+use super::response::{Lifetime, ResponseHead, Storability};
 use crate::cache_control::CacheControl;
-use crate::freshness::{self, Statement};
+use crate::freshness::{self, StaleWindows, Statement};
 use crate::outcome::NotStored;
 use crate::request_info::RequestInfo;
 use crate::site::{Ignore, Rule, SiteRules};
-use crate::vary::Vary;
+use http::HeaderMap;
+use http::header::{ETAG, LAST_MODIFIED};
+use std::time::Duration;
 
 /// The last steps of [`super::judge`]: directives and lifetimes.
 pub(super) fn judge(
@@ -34,81 +32,31 @@ pub(super) fn judge(
     }
     let must_ask = control.no_cache && !control.is_confined();
     let (fresh, windows) = if must_ask {
-        (Some(Duration::ZERO), (Duration::ZERO, Duration::ZERO))
+        (Some(Duration::ZERO), StaleWindows::default())
     } else {
         (
             statement
                 .lifetime
-                .or_else(|| super::unsaid(answer, statement, rule, site)),
+                .or_else(|| unsaid(answer, statement, rule, site)),
             freshness::windows(statement, answer.status, &site.ttl),
         )
     };
     let initial_age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
     let life = Lifetime {
         fresh: fresh.unwrap_or_default(),
-        stale_while_revalidate: windows.0,
-        stale_if_error: windows.1,
+        stale_while_revalidate: windows.while_revalidate,
+        stale_if_error: windows.if_error,
         initial_age,
     };
-    let last_use = life.fresh.saturating_add(windows.0.max(windows.1));
+    let last_use = life
+        .fresh
+        .saturating_add(windows.while_revalidate.max(windows.if_error));
     if last_use > initial_age || has_validator(answer.fields) {
         Storability::Store(life)
     } else if must_ask {
         Storability::Skip(NotStored::NoCache)
     } else {
         Storability::Skip(NotStored::NoLifetime)
-    }
-}
-
-/// Judges a 206 that answered a `Range`, to be kept for that very `Range`: one part whose length is told, with a lifetime
-/// that the response names. What a 200 would be kept out for keeps this out too.
-pub fn judge_part(facts: &RequestInfo, answer: &ResponseHead<'_>, site: &SiteRules) -> Storability {
-    let is_single = answer
-        .fields
-        .get(CONTENT_RANGE)
-        .is_some_and(|value| value.as_bytes().starts_with(b"bytes "));
-    if answer.status.as_u16() != 206 || !is_single || facts.if_range().is_some() {
-        return Storability::Skip(NotStored::Partial);
-    }
-    let as_whole = ResponseHead {
-        status: http::StatusCode::OK,
-        ..*answer
-    };
-    explicit_only(&as_whole, super::judge(facts, &as_whole, site), site)
-}
-
-/// Judges an answer to `POST` that is, by its own word, what a `GET` of the same address would give (RFC 9110 §9.3.3):
-/// 200, an explicit lifetime, and a `Content-Location` that names the address. `reader` are the facts of that `GET`.
-pub fn judge_taught(
-    reader: &RequestInfo,
-    answer: &ResponseHead<'_>,
-    site: &SiteRules,
-) -> Storability {
-    let names_itself = answer.status.as_u16() == 200
-        && answer
-            .fields
-            .get(CONTENT_LOCATION)
-            .and_then(|value| redirect::resolve(reader, value.as_bytes(), site))
-            .is_some_and(|address| address.is_of(reader));
-    if !names_itself {
-        return Storability::Skip(NotStored::Method);
-    }
-    explicit_only(answer, super::judge(reader, answer, site), site)
-}
-
-/// Only what is fresh by its own word.
-fn explicit_only(answer: &ResponseHead<'_>, verdict: Storability, site: &SiteRules) -> Storability {
-    let statement = freshness::statement(answer.fields, site.preset, Ignore::default(), answer.now);
-    let varies = Vary::of(answer.fields) != Vary::Fields(smallvec::SmallVec::new());
-    match verdict {
-        Storability::Store(_) if varies => Storability::Skip(NotStored::Vary),
-        Storability::Store(life)
-            if statement.lifetime.is_some() && life.fresh > life.initial_age =>
-        {
-            verdict
-        }
-        Storability::Store(_) => Storability::Skip(NotStored::NoLifetime),
-        Storability::Skip(_) => verdict,
     }
 }
 

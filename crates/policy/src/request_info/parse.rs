@@ -1,27 +1,58 @@
 //! The one pass over a request head.
 
 use super::accept::{self, AcceptLines};
-use super::gate::{self, GateFindings};
-use super::{ArenaSpan, Cacheability, Device, Method, RequestInfo, RequestLineInfo};
+use super::cacheability::{self, CacheabilityFindings};
+use super::info::{FieldFindings, RequestInfo, RequestLineInfo, VaryCookie};
+use super::kinds::{Cacheability, Device, Method};
 use crate::classes::is_name;
 use crate::cookie::{self, Class};
 use crate::proxied::Port;
 use crate::query::{self, QueryCacheability};
 use crate::route;
 use crate::site::{Preset, SiteRules};
+use crate::span::Span;
 use crate::spellings::{self, RequestedPaths};
 use crate::uri::{self, BadTarget};
 use crate::wordpress;
 
-/// A cookie of the vary class, as `name=value` in the work buffer.
-#[derive(Clone, Copy)]
-pub(super) struct VaryCookie {
-    name: ArenaSpan,
-    end: usize,
-}
-
 impl RequestInfo {
-    pub(super) fn read<'a>(
+    /// Reads a head; what was known before is gone. Repeated fields are read as lists where they are lists, else the
+    /// first one counts.
+    ///
+    /// After an error the facts are those of no request, with the gate closed.
+    pub fn gather<'a>(
+        &mut self,
+        line: &RequestLineInfo<'_>,
+        fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
+        site: &SiteRules,
+    ) -> Result<(), BadTarget> {
+        self.gather_at(line, Port::Named, fields, site)
+    }
+
+    /// As [`RequestInfo::gather`], for a request whose port a proxy may have told.
+    pub fn gather_at<'a>(
+        &mut self,
+        line: &RequestLineInfo<'_>,
+        port: Port,
+        fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
+        site: &SiteRules,
+    ) -> Result<(), BadTarget> {
+        self.arena.clear();
+        self.found = FieldFindings::default();
+        self.alike.clear();
+        let read = self.read(line, port, fields, site);
+        if read.is_err() {
+            self.arena.clear();
+            self.found = FieldFindings::default();
+            self.alike.clear();
+        }
+        self.scratch.work.clear();
+        self.scratch.parameters.clear();
+        self.scratch.cookies.clear();
+        read
+    }
+
+    fn read<'a>(
         &mut self,
         line: &RequestLineInfo<'_>,
         port: Port,
@@ -37,7 +68,7 @@ impl RequestInfo {
         let mut pass = FieldPass {
             line,
             site,
-            seen: GateFindings::default(),
+            seen: CacheabilityFindings::default(),
             accept: AcceptLines::default(),
             hint: None,
             port: None,
@@ -63,10 +94,10 @@ impl RequestInfo {
     }
 
     /// Appends to the arena.
-    fn keep(&mut self, bytes: &[u8]) -> ArenaSpan {
+    fn keep(&mut self, bytes: &[u8]) -> Span {
         let start = self.arena.len();
         self.arena.extend_from_slice(bytes);
-        (start, self.arena.len())
+        Span::since(start, &self.arena)
     }
 
     fn read_path(&mut self, raw: &[u8]) -> Result<(), BadTarget> {
@@ -85,7 +116,7 @@ impl RequestInfo {
         }
         let start = self.arena.len();
         uri::append_canonical(raw, &mut self.arena)?;
-        self.found.path = (start, self.arena.len());
+        self.found.path = Span::since(start, &self.arena);
         let canonical = self.arena.get(start..).unwrap_or_default();
         let mut work = std::mem::take(&mut self.scratch.work);
         let decoded = uri::decoded_path(canonical, &mut work);
@@ -114,7 +145,7 @@ impl RequestInfo {
             site,
             &mut self.arena,
         ) {
-            self.found.query = Some((start, self.arena.len()));
+            self.found.query = Some(Span::since(start, &self.arena));
         }
         if query::drops_all(raw, &scratch.parameters) {
             self.found.dropped_query = self.found.raw_query;
@@ -122,7 +153,7 @@ impl RequestInfo {
         }
         let start = self.arena.len();
         if query::write_dropped(raw, &mut scratch.parameters, &mut self.arena) {
-            self.found.dropped_query = Some((start, self.arena.len()));
+            self.found.dropped_query = Some(Span::since(start, &self.arena));
         }
         reading
     }
@@ -136,8 +167,13 @@ impl RequestInfo {
             path: self.decoded_path(),
             query: self.raw_query().unwrap_or_default(),
         };
-        let site = (&pass.site.guard, pass.site.rules.as_slice());
-        spellings::rules_of(&asked, site, &mut room, &mut alike);
+        spellings::rules_of(
+            &asked,
+            &pass.site.guard,
+            &pass.site.rules,
+            &mut room,
+            &mut alike,
+        );
         self.alike = alike;
         self.scratch.spelled = room;
     }
@@ -151,7 +187,7 @@ impl RequestInfo {
         if let Some(port) = self.found.port {
             self.arena.push(b':');
             push_decimal(port, &mut self.arena);
-            self.found.authority.1 = self.arena.len();
+            self.found.authority.end = self.arena.len();
         }
         self.found.accept = pass.accept.class();
         if pass.site.device_variants {
@@ -168,18 +204,23 @@ impl RequestInfo {
     /// Sorts the vary cookies by name, equal names in their order (PHP goes by the first), and joins them.
     fn join_vary_cookies(&mut self) {
         let (work, arena) = (&self.scratch.work, &mut self.arena);
-        let slice = |(start, end): ArenaSpan| work.get(start..end).unwrap_or_default();
         self.scratch
             .cookies
-            .sort_unstable_by(|a, b| slice(a.name).cmp(slice(b.name)).then(a.end.cmp(&b.end)));
+            .sort_unstable_by(|a, b| a.name.of(work).cmp(b.name.of(work)).then(a.end.cmp(&b.end)));
         let start = arena.len();
         for cookie in &self.scratch.cookies {
             if arena.len() > start {
                 arena.extend_from_slice(b"; ");
             }
-            arena.extend_from_slice(slice((cookie.name.0, cookie.end)));
+            arena.extend_from_slice(
+                Span {
+                    start: cookie.name.start,
+                    end: cookie.end,
+                }
+                .of(work),
+            );
         }
-        self.found.vary_cookies = (start, arena.len());
+        self.found.vary_cookies = Span::since(start, arena);
     }
 
     /// Joins the lines of the conditions that are lists (RFC 9110 section 5.3).
@@ -199,7 +240,7 @@ impl RequestInfo {
         &mut self,
         wanted: &[u8],
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])>,
-    ) -> ArenaSpan {
+    ) -> Span {
         let start = self.arena.len();
         for (_, value) in fields.filter(|(name, _)| name.as_ref().eq_ignore_ascii_case(wanted)) {
             if self.arena.len() > start {
@@ -207,14 +248,14 @@ impl RequestInfo {
             }
             self.arena.extend_from_slice(value);
         }
-        (start, self.arena.len())
+        Span::since(start, &self.arena)
     }
 
     fn conclude(&mut self, pass: &FieldPass<'_>, reading: QueryCacheability) {
-        let rule = gate::matching_rule(pass.line.method, self.decoded_path(), pass.site);
+        let rule = cacheability::matching_rule(pass.line.method, self.decoded_path(), pass.site);
         self.found.rule = rule;
         let rule = rule.and_then(|index| pass.site.rules.get(index));
-        let gate = gate::judge(
+        let gate = cacheability::judge(
             pass.line,
             self.decoded_path(),
             reading,
@@ -224,7 +265,7 @@ impl RequestInfo {
         );
         let ignores_cookies = rule.is_some_and(|rule| rule.ignore.cookie);
         if ignores_cookies {
-            self.found.vary_cookies = ArenaSpan::default();
+            self.found.vary_cookies = Span::default();
         }
         self.found.gate = gate;
         self.found.ignores_cookies = ignores_cookies;
@@ -236,11 +277,11 @@ impl RequestInfo {
     }
 }
 
-/// What the pass collects besides [`super::FieldFindings`].
+/// What the pass collects besides [`FieldFindings`].
 struct FieldPass<'p> {
     line: &'p RequestLineInfo<'p>,
     site: &'p SiteRules,
-    seen: GateFindings,
+    seen: CacheabilityFindings,
     accept: AcceptLines,
     /// Of `Sec-CH-UA-Mobile`: whether it says yes.
     hint: Option<&'static [u8]>,
@@ -263,7 +304,7 @@ impl FieldPass<'_> {
                 self.seen.foreign_origin |= is_foreign(value, self.line.host);
             }
             7 if is_name(name, b"referer") => first(facts, |found| &mut found.referer, value),
-            8 if is_name(name, b"if-match") => facts.found.if_match = Some(ArenaSpan::default()),
+            8 if is_name(name, b"if-match") => facts.found.if_match = Some(Span::default()),
             8 if is_name(name, b"if-range") => first(facts, |found| &mut found.if_range, value),
             8 if is_name(name, b"cdn-loop") => facts.found.has_cdn_loop = true,
             10 if is_name(name, b"user-agent") => {
@@ -271,7 +312,7 @@ impl FieldPass<'_> {
             }
             10 if is_name(name, b"x-wp-nonce") => self.seen.nonce = true,
             13 if is_name(name, b"if-none-match") => {
-                facts.found.if_none_match = Some(ArenaSpan::default());
+                facts.found.if_none_match = Some(Span::default());
             }
             13 if is_name(name, b"authorization") => self.seen.authorization = true,
             13 if is_name(name, b"cache-control") => {
@@ -312,7 +353,7 @@ impl FieldPass<'_> {
                     let work = &mut facts.scratch.work;
                     let start = work.len();
                     work.extend_from_slice(pair.name);
-                    let name = (start, work.len());
+                    let name = Span::since(start, work);
                     work.push(b'=');
                     work.extend_from_slice(pair.value);
                     facts.scratch.cookies.push(VaryCookie {
@@ -330,7 +371,7 @@ impl FieldPass<'_> {
 /// Keeps the first of several values.
 fn first(
     facts: &mut RequestInfo,
-    slot: impl Fn(&mut super::FieldFindings) -> &mut Option<ArenaSpan>,
+    slot: impl Fn(&mut FieldFindings) -> &mut Option<Span>,
     value: &[u8],
 ) {
     if slot(&mut facts.found).is_none() {

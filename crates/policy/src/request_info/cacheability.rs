@@ -4,7 +4,8 @@
 //! person, may be for one moment, or may depend on something that is neither in the key nor sent upstream.
 //! `Range`, conditions and, with the WordPress preset, a visitor's wish for a fresh copy do not close the gate.
 
-use super::{Cacheability, Method, RequestLineInfo};
+use super::info::RequestLineInfo;
+use super::kinds::{Cacheability, Method};
 use crate::outcome::PassWhy;
 use crate::query::QueryCacheability;
 use crate::site::{Preset, Rule, SiteRules};
@@ -12,7 +13,7 @@ use crate::wordpress;
 
 /// What the pass over the fields found that matters here.
 #[derive(Default)]
-pub(super) struct GateFindings {
+pub(super) struct CacheabilityFindings {
     pub(super) authorization: bool,
     pub(super) bypass_cookie: bool,
     pub(super) login_cookie: bool,
@@ -27,7 +28,7 @@ pub(super) fn judge(
     line: &RequestLineInfo<'_>,
     decoded_path: &[u8],
     query: QueryCacheability,
-    seen: &GateFindings,
+    seen: &CacheabilityFindings,
     rule: Option<&Rule>,
     site: &SiteRules,
 ) -> Cacheability {
@@ -42,7 +43,7 @@ fn reason(
     line: &RequestLineInfo<'_>,
     decoded_path: &[u8],
     query: QueryCacheability,
-    seen: &GateFindings,
+    seen: &CacheabilityFindings,
     rule: Option<&Rule>,
     site: &SiteRules,
 ) -> Option<PassWhy> {

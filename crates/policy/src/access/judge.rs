@@ -1,0 +1,213 @@
+//! Judges one request.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipnet::IpNet;
+
+use super::admin::{self, Area, area};
+use super::authors::{self, asks_in_head};
+use super::limit::RateLimit;
+use super::settings::{AccessRules, AccessSetting, XmlRpc};
+use super::xmlrpc;
+use crate::outcome::RefusedWhy;
+use crate::request_info::{Method, RequestInfo};
+use crate::site::{Preset, SiteRules};
+
+impl SiteRules {
+    /// Whether nothing that a `GET` asks for is kept from anybody: such a site's hits are not judged.
+    pub fn is_open(&self) -> bool {
+        self.access.common.is_silent()
+            && self.access.admin_allow.is_empty()
+            && !self.access.hide_authors
+            && self.rules.iter().all(|rule| rule.access.is_silent())
+    }
+
+    /// The files of names and passwords, by who says so.
+    pub fn password_files(&self) -> impl Iterator<Item = (By, &Path)> {
+        let rules = self.rules.iter().map(|rule| &rule.access);
+        let of_rules = (0..).map(By::Rule).zip(rules);
+        let all = std::iter::once((By::Site, &self.access.common)).chain(of_rules);
+        all.filter_map(|(by, access)| Some((by, access.password.get()?.as_path())))
+    }
+}
+
+/// Who says what applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// The site.
+    Site,
+    /// Its rule of this index.
+    Rule(usize),
+}
+
+/// Why a request goes no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Barred {
+    /// `deny` names the client.
+    Denied(By),
+    /// `allow` does not.
+    NotAllowed(By),
+    /// `admin_allow` does not, and this is for administrators.
+    NotAdmin,
+    /// There is no XML-RPC.
+    XmlRpc,
+    /// It asks who the authors are.
+    Authors,
+}
+
+impl Barred {
+    /// The reason in the words of log and header.
+    pub const fn why(self) -> RefusedWhy {
+        match self {
+            Self::Denied(_) | Self::NotAllowed(_) => RefusedWhy::Network,
+            Self::NotAdmin => RefusedWhy::Admin,
+            Self::XmlRpc => RefusedWhy::XmlRpc,
+            Self::Authors => RefusedWhy::Authors,
+        }
+    }
+}
+
+/// What is demanded of a request that is not barred.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Demands<'s> {
+    /// A token of each of these buckets.
+    pub limits: Vec<(Bucket, &'s RateLimit)>,
+    /// A name and a password of each of these files.
+    pub passwords: Vec<By>,
+    /// A look at its body.
+    pub body: Option<BodyCheck>,
+    /// That its body selects no page ([`crate::spellings`]).
+    pub form: bool,
+}
+
+impl Demands<'_> {
+    /// Whether nothing is.
+    pub fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What a client's tokens are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bucket {
+    /// A site's or a rule's own.
+    Of(By),
+    /// What is sent to `wp-login.php`.
+    Login,
+    /// `xmlrpc.php`.
+    XmlRpc,
+    /// Passwords that have to be compared.
+    Password,
+}
+
+/// What is looked for in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyCheck {
+    /// Methods of XML-RPC that are not served.
+    XmlRpc,
+    /// Whether it makes of a visitor's form one of administrators.
+    VisitorsForm,
+    /// Whether it asks who the authors are.
+    Authors,
+}
+
+/// Who may ask, and on what terms. Does not allocate for what goes the fast path: what nothing is demanded of.
+pub fn judge<'s>(
+    site: &'s SiteRules,
+    facts: &RequestInfo,
+    client: IpAddr,
+) -> Result<Demands<'s>, Barred> {
+    let client = client.to_canonical();
+    let access = &site.access;
+    networks(site, facts, client)?;
+    let area = area(facts);
+    let is_stranger = !access.admin_allow.is_empty() && !names(&access.admin_allow, client);
+    if is_stranger && area == Area::Admins {
+        return Err(Barred::NotAdmin);
+    }
+    let is_wordpress = site.preset == Preset::WordPress;
+    let is_xmlrpc = is_wordpress && xmlrpc::is_meant(facts);
+    if is_xmlrpc && access.xmlrpc == XmlRpc::Off {
+        return Err(Barred::XmlRpc);
+    }
+    if access.hide_authors && asks_in_head(facts) {
+        return Err(Barred::Authors);
+    }
+    let is_post = facts.method() == Method::Post;
+    let special = if is_xmlrpc {
+        access
+            .xmlrpc_limit
+            .as_ref()
+            .map(|limit| (Bucket::XmlRpc, limit))
+    } else if is_wordpress && is_post && admin::is_login(facts) {
+        access
+            .login_limit
+            .as_ref()
+            .map(|limit| (Bucket::Login, limit))
+    } else {
+        None
+    };
+    let body = if is_xmlrpc && is_post && access.xmlrpc == XmlRpc::Limited {
+        Some(BodyCheck::XmlRpc)
+    } else if is_stranger && is_post && area == Area::VisitorsForm {
+        Some(BodyCheck::VisitorsForm)
+    } else if access.hide_authors && authors::may_ask_in_body(facts) {
+        Some(BodyCheck::Authors)
+    } else {
+        None
+    };
+    let mut demands = Demands {
+        limits: Vec::new(),
+        passwords: Vec::new(),
+        body,
+        form: is_post && site.guard.looks_into_form(facts.decoded_path()),
+    };
+    for rule in facts.guarding() {
+        let limit = said(site, rule, |access| &access.limit);
+        let limit = limit.map(|(by, limit)| (Bucket::Of(by), limit));
+        let password = said(site, rule, |access| &access.password);
+        demands
+            .limits
+            .extend(limit.filter(|one| !demands.limits.contains(one)));
+        let by = password.map(|(by, _)| by);
+        demands
+            .passwords
+            .extend(by.filter(|one| !demands.passwords.contains(one)));
+    }
+    demands.limits.extend(special);
+    Ok(demands)
+}
+
+fn networks(site: &SiteRules, facts: &RequestInfo, client: IpAddr) -> Result<(), Barred> {
+    for rule in facts.guarding() {
+        if let Some((by, deny)) = said(site, rule, |access| &access.deny)
+            && names(deny, client)
+        {
+            return Err(Barred::Denied(by));
+        }
+        if let Some((by, allow)) = said(site, rule, |access| &access.allow)
+            && !names(allow, client)
+        {
+            return Err(Barred::NotAllowed(by));
+        }
+    }
+    Ok(())
+}
+
+/// What holds under a rule: its own word, else the site's.
+fn said<'s, T>(
+    site: &'s SiteRules,
+    rule: Option<usize>,
+    of: impl Fn(&'s AccessRules) -> &'s AccessSetting<T>,
+) -> Option<(By, &'s T)> {
+    let rule = rule.and_then(|index| Some((By::Rule(index), of(&site.rules.get(index)?.access))));
+    match rule {
+        Some((by, said)) if !said.is_silent() => said.get().map(|value| (by, value)),
+        _ => of(&site.access.common).get().map(|value| (By::Site, value)),
+    }
+}
+
+fn names(networks: &[IpNet], client: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(&client))
+}

@@ -1,0 +1,106 @@
+//! What the configuration says about access.
+
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use super::limit::RateLimit;
+use crate::outcome::words;
+
+/// What a site or one of its rules says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessRules {
+    /// Who may ask; nothing said: everybody.
+    pub allow: AccessSetting<Vec<IpNet>>,
+    /// Who may not, also where `allow` names him.
+    pub deny: AccessSetting<Vec<IpNet>>,
+    /// How often one client may ask.
+    pub limit: AccessSetting<RateLimit>,
+    /// The file with the names and passwords of those who may ask.
+    pub password: AccessSetting<PathBuf>,
+}
+
+/// What is said of one thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AccessSetting<T> {
+    /// Nothing: as around it.
+    #[default]
+    Nothing,
+    /// That there is none, whatever is said around it.
+    Off,
+    /// This.
+    Is(T),
+}
+
+impl<T> AccessSetting<T> {
+    /// What is, if anything.
+    pub fn get(&self) -> Option<&T> {
+        match self {
+            Self::Is(value) => Some(value),
+            Self::Nothing | Self::Off => None,
+        }
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+}
+
+impl AccessRules {
+    /// Whether nothing is said.
+    pub fn is_silent(&self) -> bool {
+        self.allow.is_silent()
+            && self.deny.is_silent()
+            && self.limit.is_silent()
+            && self.password.is_silent()
+    }
+
+    /// Whether access is restricted.
+    pub fn closes(&self) -> bool {
+        self.allow.get().is_some()
+            || self.deny.get().is_some()
+            || self.limit.get().is_some()
+            || self.password.get().is_some()
+    }
+}
+
+/// What a site says beside that.
+#[derive(Clone, Debug, Default)]
+pub struct SiteAccess {
+    /// For all paths for which no rule says otherwise.
+    pub common: AccessRules,
+    /// Who may administer; empty: whoever can log in.
+    pub admin_allow: Vec<IpNet>,
+    /// How often one client may send something to `wp-login.php`.
+    pub login_limit: Option<RateLimit>,
+    /// How often one client may ask `xmlrpc.php`.
+    pub xmlrpc_limit: Option<RateLimit>,
+    /// What of XML-RPC there is.
+    pub xmlrpc: XmlRpc,
+    /// Whether names of users are not told to strangers.
+    pub hide_authors: bool,
+    /// Whether PHP gets the name and password that a request was let in with.
+    pub forwards_password: bool,
+}
+
+words! {
+    /// What of XML-RPC there is.
+    XmlRpc {
+        /// All of it.
+        On = "on",
+        /// All but `system.multicall` and `pingback.ping`.
+        Limited = "limited",
+        /// Nothing.
+        Off = "off",
+    }
+}
+
+#[expect(
+    clippy::derivable_impls,
+    reason = "the macro that makes the words has no default"
+)]
+impl Default for XmlRpc {
+    fn default() -> Self {
+        Self::On
+    }
+}

@@ -1,0 +1,75 @@
+//! Changes as the configuration names them.
+
+use http::{HeaderName, HeaderValue};
+
+use crate::fields::is_hop_by_hop;
+
+/// A field's name, in lower case.
+pub type FieldName = HeaderName;
+
+/// A field with its value.
+pub type HeaderField = (HeaderName, HeaderValue);
+
+/// What a site or a rule says about fields of answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Left out.
+    pub remove: Vec<HeaderName>,
+    /// Take the place of those of their name.
+    pub set: Vec<HeaderField>,
+    /// Come in addition.
+    pub add: Vec<HeaderField>,
+}
+
+/// What is to be done with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldChange {
+    /// Leave it out.
+    Remove,
+    /// Put it in the place of those of its name.
+    Set,
+    /// Add it.
+    Add,
+}
+
+/// The name of a field; `None` where it is none (RFC 9110 section 5.1).
+pub fn parse_name(text: &str) -> Option<HeaderName> {
+    HeaderName::from_bytes(text.as_bytes()).ok()
+}
+
+/// `Name: value`. `None`: no name, no value, or a character in it that could end the line.
+pub fn parse_line(text: &str) -> Option<HeaderField> {
+    let (name, value) = text.split_once(':')?;
+    let value = HeaderValue::from_str(value.trim()).ok()?;
+    (!value.is_empty()).then_some((parse_name(name)?, value))
+}
+
+/// Why a field may not be changed so, as the end of a sentence.
+pub fn refusal(name: &HeaderName, change: FieldChange) -> Option<&'static str> {
+    let text = name.as_str();
+    if is_hop_by_hop(text, std::iter::empty()) || text == "content-length" {
+        return Some("which says where the answer ends, and is Galley's own");
+    }
+    match (text, change) {
+        ("date" | "age" | "cache-status", _) => {
+            Some("which says when and where the answer was made, and is Galley's own")
+        }
+        ("content-encoding" | "content-range" | "accept-ranges", _) => {
+            Some("which says in which form the answer is, and is Galley's own")
+        }
+        ("vary", FieldChange::Remove | FieldChange::Set) => {
+            Some("without which a cache on the way gives one visitor's answer to another")
+        }
+        ("etag" | "last-modified", FieldChange::Set | FieldChange::Add) => {
+            Some("which belongs to one version of one page")
+        }
+        ("strict-transport-security", FieldChange::Set | FieldChange::Add) => {
+            Some("which may be said over TLS alone: `hsts` says it there")
+        }
+        _ => None,
+    }
+}
+
+/// What tells strangers which software and version answers, and an address that is asked for attacks only: left out unless
+/// the file says otherwise, and not even stored then.
+pub const HIDDEN: [&str; 3] = ["x-powered-by", "x-pingback", "server"];

@@ -1,0 +1,190 @@
+//! Changes as they are applied to a response.
+
+use http::{HeaderMap, HeaderName};
+
+use super::changes::{Changes, HeaderField};
+use crate::request_info::Scheme;
+use crate::site::{Rule, SiteRules};
+
+/// The changes of a site, and of each of its rules.
+#[derive(Clone, Debug, Default)]
+pub struct HeadChanges {
+    of_site: Compiled,
+    of_rules: Vec<Compiled>,
+}
+
+impl HeadChanges {
+    /// What a site's rules say.
+    pub fn new(site: &SiteRules) -> Self {
+        let of_rules = site
+            .rules
+            .iter()
+            .map(|rule| Compiled::new(site, Some(rule)));
+        Self {
+            of_site: Compiled::new(site, None),
+            of_rules: of_rules.collect(),
+        }
+    }
+
+    /// Those for a request to which this rule applies.
+    pub fn of(&self, rule: Option<usize>) -> &Compiled {
+        rule.and_then(|index| self.of_rules.get(index))
+            .unwrap_or(&self.of_site)
+    }
+}
+
+/// All changes to one answer.
+#[derive(Clone, Debug, Default)]
+pub struct Compiled {
+    gone: Vec<HeaderName>,
+    /// Of all names in `gone`.
+    mask: u64,
+    plain: WrittenFields,
+    secure: WrittenFields,
+}
+
+/// Fields, and the same as lines.
+#[derive(Clone, Debug, Default)]
+struct WrittenFields {
+    fields: Vec<HeaderField>,
+    lines: Vec<u8>,
+}
+
+impl Compiled {
+    fn new(site: &SiteRules, rule: Option<&Rule>) -> Self {
+        let none = Changes::default();
+        let (own, rule) = (&site.changes, rule.map_or(&none, |rule| &rule.changes));
+        let is_of_rule = |name: &HeaderName| {
+            rule.remove.contains(name) || rule.set.iter().any(|(set, _)| set == name)
+        };
+        let of_site = |fields: &[HeaderField]| -> Vec<HeaderField> {
+            let kept = fields.iter().filter(|(name, _)| !is_of_rule(name));
+            kept.cloned().collect()
+        };
+        let fields = [
+            of_site(&own.set),
+            rule.set.clone(),
+            of_site(&own.add),
+            rule.add.clone(),
+        ]
+        .concat();
+        let sts = http::header::STRICT_TRANSPORT_SECURITY;
+        let hsts = site.hsts.clone().map(|value| (sts.clone(), value));
+        let set = own.set.iter().chain(&rule.set).map(|(name, _)| name);
+        let removed = own.remove.iter().chain(&rule.remove);
+        let mut gone: Vec<HeaderName> = removed.chain(set).cloned().collect();
+        gone.extend(hsts.is_some().then_some(sts));
+        let secure = fields.iter().cloned().chain(hsts).collect();
+        Self {
+            mask: gone
+                .iter()
+                .fold(0, |all, name| all | mask_of(name.as_str())),
+            gone,
+            plain: WrittenFields::new(fields),
+            secure: WrittenFields::new(secure),
+        }
+    }
+
+    /// Whether an answer goes without this field of its own.
+    pub fn drops(&self, name: &HeaderName) -> bool {
+        self.mask & mask_of(name.as_str()) != 0 && self.gone.contains(name)
+    }
+
+    /// Whether any of the names whose bits these are may have to be left out: [`mask_of`].
+    pub fn may_touch(&self, mask: u64) -> bool {
+        self.mask & mask != 0
+    }
+
+    /// Whether any of these has to be left out.
+    pub fn touches(&self, fields: &HeaderMap) -> bool {
+        self.gone.iter().any(|name| fields.contains_key(name))
+    }
+
+    /// Fields without those that are to be left out, in their order.
+    #[must_use]
+    pub fn stripped(&self, fields: &HeaderMap) -> HeaderMap {
+        let left = fields.iter().filter(|(name, _)| !self.gone.contains(name));
+        left.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
+    /// What comes behind an answer's own fields. To be said over TLS only: `Strict-Transport-Security` (RFC 6797 section 7.2).
+    pub fn fields(&self, scheme: Scheme) -> &[HeaderField] {
+        &self.written(scheme).fields
+    }
+
+    /// The same as lines, `name: value` and CRLF each.
+    pub fn lines(&self, scheme: Scheme) -> &[u8] {
+        &self.written(scheme).lines
+    }
+
+    fn written(&self, scheme: Scheme) -> &WrittenFields {
+        match scheme {
+            Scheme::Http => &self.plain,
+            Scheme::Https => &self.secure,
+        }
+    }
+
+    /// Stored lines without those that are to be left out; `mask` is that of all their names. As a rule one slice: all.
+    pub fn left<'l>(&'l self, lines: &'l [u8], mask: u64) -> Left<'l> {
+        let gone = if self.may_touch(mask) {
+            self.gone.as_slice()
+        } else {
+            &[]
+        };
+        Left { rest: lines, gone }
+    }
+}
+
+impl WrittenFields {
+    fn new(fields: Vec<HeaderField>) -> Self {
+        let mut lines = Vec::new();
+        for (name, value) in &fields {
+            lines.extend_from_slice(name.as_str().as_bytes());
+            lines.extend_from_slice(b": ");
+            lines.extend_from_slice(value.as_bytes());
+            lines.extend_from_slice(b"\r\n");
+        }
+        Self { fields, lines }
+    }
+}
+
+/// Pieces of stored lines.
+#[derive(Clone, Debug)]
+pub struct Left<'l> {
+    rest: &'l [u8],
+    gone: &'l [HeaderName],
+}
+
+impl<'l> Iterator for Left<'l> {
+    type Item = &'l [u8];
+
+    fn next(&mut self) -> Option<&'l [u8]> {
+        if self.gone.is_empty() {
+            let all = std::mem::take(&mut self.rest);
+            return (!all.is_empty()).then_some(all);
+        }
+        while !self.rest.is_empty() {
+            let end = memchr::memchr(b'\n', self.rest).map_or(self.rest.len(), |at| at + 1);
+            let (line, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            let is_gone = |name: &HeaderName| {
+                line.strip_prefix(name.as_str().as_bytes())
+                    .is_some_and(|rest| rest.first() == Some(&b':'))
+            };
+            if !self.gone.iter().any(is_gone) {
+                return Some(line);
+            }
+        }
+        None
+    }
+}
+
+/// One bit of 64 for a name in lower case: names with different bits are different.
+pub fn mask_of(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let at = |place: usize| bytes.get(place).map_or(0, |byte| u32::from(*byte));
+    let last = bytes.len().saturating_sub(1);
+    let mixed = at(0) + at(last) * 5 + at(bytes.len() / 2) * 11 + u32::from(bytes.len() > 12);
+    1 << (mixed % 64)
+}

@@ -1,0 +1,67 @@
+//! Why a purge cannot be read, and the limits of one.
+
+use std::fmt;
+
+use crate::route::BadHost;
+use crate::uri::BadTarget;
+
+/// Why an order could not be read. `Display` gives a text that whoever sent it may see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadOrder {
+    /// The URL is none.
+    Target(BadTarget),
+    /// Its host is none.
+    Host(BadHost),
+    /// A purge by tags that names no tag.
+    NoTags,
+    /// Tags or a pattern that are no text.
+    NotText,
+    /// Longer than [`MAX_PATTERN_BYTES`].
+    PatternTooLong,
+    /// Not a regular expression, or one that grows too large; the text says why.
+    Pattern(String),
+    /// More tags than [`MAX_ORDERS`].
+    TooMany,
+    /// A body that is not what it should be.
+    Body,
+    /// A request that orders nothing.
+    NoOrder,
+}
+
+impl fmt::Display for BadOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Target(why) => write!(f, "cannot read the URL: {why}"),
+            Self::Host(why) => write!(f, "cannot read the host: {why}"),
+            Self::NoTags => f.write_str("a purge by tags has to name a tag"),
+            Self::NotText => f.write_str("tags and patterns have to be text"),
+            Self::PatternTooLong => write!(f, "a pattern has at most {MAX_PATTERN_BYTES} bytes"),
+            Self::Pattern(why) => write!(f, "the pattern cannot be used: {why}"),
+            Self::TooMany => write!(f, "at most {MAX_ORDERS} tags at once"),
+            Self::Body => f.write_str(
+                "cannot read the body: an object with `type`, `selectors` and `groups` is wanted",
+            ),
+            Self::NoOrder => f.write_str("this request orders no purge"),
+        }
+    }
+}
+
+impl std::error::Error for BadOrder {}
+
+impl From<BadTarget> for BadOrder {
+    fn from(why: BadTarget) -> Self {
+        Self::Target(why)
+    }
+}
+
+impl From<BadHost> for BadOrder {
+    fn from(why: BadHost) -> Self {
+        Self::Host(why)
+    }
+}
+
+/// The most tags of one request or answer. Above it an answer's orders become one for the whole site.
+pub const MAX_ORDERS: usize = 1024;
+
+/// The longest pattern; what people write is below a hundred bytes.
+pub const MAX_PATTERN_BYTES: usize = 1024;

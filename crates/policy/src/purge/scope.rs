@@ -1,0 +1,102 @@
+//! What a purge touches.
+
+use super::error::BadOrder;
+use super::pattern::PurgePattern;
+use crate::query;
+use crate::route::canonical_host;
+use crate::site::SiteRules;
+use crate::uri;
+
+/// What happens to what an order touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strength {
+    /// It never answers again.
+    Hard,
+    /// It is stale: it may answer while one refresh runs.
+    Soft,
+}
+
+/// What an order touches, within its site.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Everything.
+    Site,
+    /// Everything of one canonical host.
+    Host(String),
+    /// One URL: all its variants, both schemes.
+    Url {
+        /// Canonical; `None`: whichever of the site's hosts.
+        host: Option<String>,
+        /// Canonical path.
+        path: Vec<u8>,
+        /// Normalised query.
+        query: Option<Vec<u8>>,
+    },
+    /// A canonical path and all below it, by whole segments: `/shop` is `/shop`, `/shop/` and `/shop/x`, not `/shopping`.
+    Prefix(Vec<u8>),
+    /// Whatever depends on a thing.
+    Tag(String),
+    /// Whatever has this regular expression somewhere in its `path?query`.
+    Pattern(PurgePattern),
+}
+
+impl std::fmt::Display for Scope {
+    /// For logs, in the words of the command line.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self {
+            Self::Site => write!(out, "all"),
+            Self::Host(host) => write!(out, "host {host}"),
+            Self::Url { host, path, query } => {
+                let host = host.as_deref().unwrap_or_default();
+                write!(out, "url {host}{}", text(path))?;
+                query
+                    .as_ref()
+                    .map_or(Ok(()), |query| write!(out, "?{}", text(query)))
+            }
+            Self::Prefix(path) => write!(out, "prefix {}", text(path)),
+            Self::Tag(tag) => write!(out, "tag {}", tag.escape_debug()),
+            Self::Pattern(pattern) => write!(out, "pattern {pattern}"),
+        }
+    }
+}
+
+/// One order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Purge {
+    /// What it touches.
+    pub scope: Scope,
+    /// What happens to that.
+    pub strength: Strength,
+}
+
+/// The scope of one URL: `https://host/path?query`, or `/path?query` for whichever host. A fragment is left out.
+pub fn url_scope(text: &str, site: &SiteRules) -> Result<Scope, BadOrder> {
+    let text = text.trim();
+    let text = text.split_once('#').map_or(text, |(before, _)| before);
+    let target = uri::split(text.as_bytes())?;
+    let host = target.authority.map(canonical_host).transpose()?;
+    let mut path = Vec::new();
+    uri::canonical_path(target.path, &mut path)?;
+    let mut normal = Vec::new();
+    if let Some(raw) = target.query {
+        query::normalise(raw, site, &mut normal);
+    }
+    Ok(Scope::Url {
+        host,
+        path,
+        query: (!normal.is_empty()).then_some(normal),
+    })
+}
+
+/// The scope of everything at and below a path, as people write it: `/shop`, `/shop/`. `/` is the whole site.
+pub fn prefix_scope(text: &str) -> Result<Scope, BadOrder> {
+    let target = uri::split(text.trim().as_bytes())?;
+    let mut path = Vec::new();
+    uri::canonical_path(target.path, &mut path)?;
+    Ok(if path.iter().all(|&byte| byte == b'/') {
+        Scope::Site
+    } else {
+        Scope::Prefix(path)
+    })
+}

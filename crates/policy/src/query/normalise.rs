@@ -1,0 +1,357 @@
+//! Writes a query in its one normal form, and finds what keeps it from the cache.
+
+use super::pairs::{Fate, FormDecoded, MAX_PARAMETERS, Parameter, rename, split_at, split_pair};
+use crate::site::{NamePattern, Preset, SiteRules};
+use crate::span::Span;
+use crate::uri;
+use crate::wordpress;
+
+/// Writes the normalised query to `out`, which is cleared first; empty means that the URL has none.
+///
+/// Without ignored parameters, sorted by name, escapes in upper case, unreserved characters decoded, a lone `%` and
+/// everything that RFC 3986 forbids escaped. `raw` is what follows the `?`.
+pub fn normalise(raw: &[u8], site: &SiteRules, out: &mut Vec<u8>) {
+    out.clear();
+    let (mut pairs, mut work) = (Vec::new(), Vec::new());
+    scan(raw, site, &mut pairs, &mut work);
+    write_kept(raw, &mut pairs, &work, site, out);
+}
+
+/// Whether a query lets the cache answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueryCacheability {
+    Cacheable,
+    MustPass,
+}
+
+/// Reads the parameters of `raw` into `pairs`, their names into `work`; both are cleared first.
+///
+/// A site's own `ignore_query` beats the preset's reasons to pass: who runs the site knows its names.
+pub(crate) fn scan(
+    raw: &[u8],
+    site: &SiteRules,
+    pairs: &mut Vec<Parameter>,
+    work: &mut Vec<u8>,
+) -> QueryCacheability {
+    pairs.clear();
+    work.clear();
+    let mut reading = QueryCacheability::Cacheable;
+    let mut start = 0;
+    while let Some(rest) = raw.get(start..) {
+        let part = match memchr::memchr(b'&', rest) {
+            Some(end) => rest.get(..end).unwrap_or_default(),
+            None => rest,
+        };
+        let span = Span {
+            start,
+            end: start + part.len(),
+        };
+        start = span.end + 1;
+        if part.is_empty() {
+            continue;
+        }
+        let first = memchr::memchr3(b'=', b'%', b'+', part);
+        let is_plain = first.is_none_or(|at| part.get(at) == Some(&b'='));
+        let (name, value) = if is_plain {
+            split_at(part, first)
+        } else {
+            split_pair(part)
+        };
+        let named = work.len();
+        let fate = if is_plain && is_ignored(name, site) {
+            Fate::Drop
+        } else if !is_plain && is_ignored(decoded(name, named, work), site) {
+            work.truncate(named);
+            Fate::Drop
+        } else {
+            if is_plain {
+                work.extend_from_slice(name);
+            }
+            rename(work, named);
+            let variable = work.get(named..).unwrap_or_default();
+            if site.preset == Preset::WordPress
+                && wordpress::is_bypass_parameter(variable, FormDecoded(value))
+            {
+                reading = QueryCacheability::MustPass;
+            }
+            Fate::Keep
+        };
+        pairs.push(Parameter {
+            fate,
+            name: Span::since(named, work),
+            raw: span,
+        });
+    }
+    if pairs.len() > MAX_PARAMETERS {
+        QueryCacheability::MustPass
+    } else {
+        reading
+    }
+}
+
+/// Sorts `pairs` (without a preset: leaves their order) and appends the kept ones to `out` in canonical form. Says whether there were any.
+pub(crate) fn write_kept(
+    raw: &[u8],
+    pairs: &mut [Parameter],
+    work: &[u8],
+    site: &SiteRules,
+    out: &mut Vec<u8>,
+) -> bool {
+    let name = |pair: &Parameter| match site.preset {
+        Preset::WordPress => pair.name.of(work),
+        // Only PHP is known not to care about the order of different names.
+        Preset::None => &[],
+    };
+    if pairs.iter().all(|pair| pair.fate == Fate::Drop) {
+        return false;
+    }
+    // The place in the query breaks ties: stable, and without the buffer that a stable sort would allocate.
+    pairs.sort_unstable_by(|a, b| name(a).cmp(name(b)).then(a.raw.start.cmp(&b.raw.start)));
+    let before = out.len();
+    for pair in pairs.iter().filter(|pair| pair.fate == Fate::Keep) {
+        separate(before, out);
+        append_canonical(pair.raw.of(raw), out);
+    }
+    out.len() > before
+}
+
+/// Whether the query is nothing but ignored parameters, as campaigns have it: what is dropped then is all of it as it is.
+pub(crate) fn drops_all(raw: &[u8], pairs: &[Parameter]) -> bool {
+    let mut end = 0;
+    for pair in pairs {
+        if pair.fate != Fate::Drop || pair.raw.start != end {
+            return false;
+        }
+        end = pair.raw.end + 1;
+    }
+    !pairs.is_empty() && end == raw.len() + 1
+}
+
+/// Appends the ignored parameters as they were sent, in their order. Says whether there were any.
+pub(crate) fn write_dropped(raw: &[u8], pairs: &mut [Parameter], out: &mut Vec<u8>) -> bool {
+    pairs.sort_unstable_by_key(|pair| pair.raw.start);
+    let before = out.len();
+    for pair in pairs.iter().filter(|pair| pair.fate == Fate::Drop) {
+        separate(before, out);
+        out.extend_from_slice(pair.raw.of(raw));
+    }
+    out.len() > before
+}
+
+fn separate(before: usize, out: &mut Vec<u8>) {
+    if out.len() > before {
+        out.push(b'&');
+    }
+}
+
+/// The decoded name, behind what `work` already holds.
+fn decoded<'w>(name: &[u8], named: usize, work: &'w mut Vec<u8>) -> &'w [u8] {
+    work.extend(FormDecoded(name));
+    work.get(named..).unwrap_or_default()
+}
+
+fn is_ignored(name: &[u8], site: &SiteRules) -> bool {
+    let is_listed = |list: &[NamePattern]| list.iter().any(|pattern| pattern.matches(name));
+    is_listed(&site.ignore_query)
+        || (site.preset == Preset::WordPress && wordpress::is_tracking(name))
+}
+
+/// Brings one pair to its normal form without changing what PHP decodes it to.
+fn append_canonical(pair: &[u8], out: &mut Vec<u8>) {
+    let mut rest = pair;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        match byte {
+            b'%' => match uri::escape(tail) {
+                Some((value, tail)) => {
+                    rest = tail;
+                    uri::push_normal(value, out);
+                }
+                // Left bare it could join with what decoding puts behind it: `%%34%31` would become `%41`.
+                None => uri::push_escape(b'%', out),
+            },
+            0..=b' '
+            | 0x7f..
+            | b'"'
+            | b'#'
+            | b'<'
+            | b'>'
+            | b'\\'
+            | b'^'
+            | b'`'
+            | b'{'
+            | b'|'
+            | b'}' => {
+                uri::push_escape(byte, out);
+            }
+            _ => out.push(byte),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn normal(raw: &str) -> String {
+        let mut out = Vec::new();
+        normalise(raw.as_bytes(), &SiteRules::default(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn passes(raw: &str) -> bool {
+        scan(
+            raw.as_bytes(),
+            &SiteRules::default(),
+            &mut Vec::new(),
+            &mut Vec::new(),
+        ) == QueryCacheability::MustPass
+    }
+
+    #[test]
+    fn queries_have_one_form() {
+        for (raw, expected) in [
+            ("", ""),
+            ("&&", ""),
+            ("b=2&a=1", "a=1&b=2"),
+            ("a=2&b&a=1", "a=2&a=1&b"),
+            ("a[]=2&a%5B%5D=1&a[x]=0", "a[]=2&a%5B%5D=1&a[x]=0"),
+            ("utm_source=x&s=1", "s=1"),
+            ("utm%5Fsource=x&%75tm_x&s=1&fbclid", "s=1"),
+            ("utm_source=x", ""),
+            ("utm_source[a]=x&fbclid[]=y", "fbclid[]=y"),
+            // Not ignored, because PHP knows them by other names than ours: kept for key and upstream alike.
+            ("utm.source=1&+utm_source=2", "utm.source=1&+utm_source=2"),
+            ("%c3%a9=%7e%2f", "%C3%A9=~%2F"),
+            ("a=\u{e9}", "a=%C3%A9"),
+            ("a=100%&b=%4&c=%%34%31", "a=100%25&b=%254&c=%2541"),
+            ("a=b;c=d", "a=b;c=d"),
+            ("a=1;utm_source=2", "a=1;utm_source=2"),
+            ("=x&a", "=x&a"),
+            ("a=+%20", "a=+%20"),
+            ("a={|}", "a=%7B%7C%7D"),
+        ] {
+            assert_eq!(normal(raw), expected, "{raw}");
+        }
+    }
+
+    #[test]
+    fn the_later_writer_of_a_variable_stays_the_later() {
+        // All of these set `$_GET['a_b']`; between them order decides.
+        assert_eq!(
+            normal("z=0&a_b=1&a.b=2&a%20b[x]=3&a+b=4&a[b=5"),
+            "a_b=1&a.b=2&a%20b[x]=3&a+b=4&a[b=5&z=0"
+        );
+    }
+
+    #[test]
+    fn equal_names_keep_their_order_however_many() {
+        let pairs = |names: &[&str]| {
+            let pair = |(at, name): (usize, &str)| format!("{name}={at}");
+            let cycle = names.iter().copied().cycle().take(300).enumerate();
+            cycle.map(pair).collect::<Vec<_>>()
+        };
+        let sent = pairs(&["b", "a", "c"]);
+        let mut expected = sent.clone();
+        expected.sort_by_key(|pair| pair.split('=').next().map(str::to_owned));
+        assert_eq!(normal(&sent.join("&")), expected.join("&"));
+    }
+
+    #[test]
+    fn names_cannot_be_cloaked() {
+        for raw in [
+            "preview=true",
+            "x=1&preview",
+            "pre%76iew=1",
+            "preview[]=1",
+            "preview%5Bx%5D=1",
+            "+preview=1",
+            "%20%20preview=1",
+            "preview%00x=1",
+            "preview.id=1",
+            "preview+id=1",
+            "preview[id=1",
+            "utm_source=1&preview_nonce=2",
+            "action=element%6Fr",
+            "rest_route=%2Fwc%2Fstore/v1/cart",
+            "customize_changeset_uuid=1",
+            "_method=DELETE",
+        ] {
+            assert!(passes(raw), "{raw}");
+        }
+        // `;` does not separate, and an escaped `&` or `=` is text.
+        for raw in [
+            "",
+            "s=preview",
+            "a=1;preview=1",
+            "a=1%26preview=1",
+            "preview%3D1",
+            "[preview]=1",
+            "previews=1",
+        ] {
+            assert!(!passes(raw), "{raw}");
+        }
+        assert!(passes(&"a&".repeat(MAX_PARAMETERS + 1)) && !passes(&"a&".repeat(MAX_PARAMETERS)));
+    }
+
+    #[test]
+    fn the_file_adds_names_to_ignore() {
+        let site = SiteRules {
+            ignore_query: vec![
+                NamePattern::parse("ref"),
+                NamePattern::parse("x_*"),
+                NamePattern::parse("logout"),
+            ],
+            ..SiteRules::default()
+        };
+        let mut out = Vec::new();
+        normalise(b"ref=1&x_y&logout=1&b&gclid=2&Ref=3", &site, &mut out);
+        assert_eq!(out, b"Ref=3&b");
+        let reading = scan(b"logout=1", &site, &mut Vec::new(), &mut Vec::new());
+        assert_eq!(reading, QueryCacheability::Cacheable);
+        let site = SiteRules {
+            preset: Preset::None,
+            ..SiteRules::default()
+        };
+        normalise(b"utm_source=1&preview=2", &site, &mut out);
+        assert_eq!(out, b"utm_source=1&preview=2");
+    }
+
+    /// What PHP makes of a query: each variable with its writes in order.
+    fn meaning(raw: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> {
+        let mut all: Vec<_> = raw
+            .split(|&b| b == b'&')
+            .filter(|part| !part.is_empty())
+            .map(|part| {
+                let (name, value) = split_pair(part);
+                let decoded: Vec<u8> = FormDecoded(name).collect();
+                let mut variable = decoded.clone();
+                rename(&mut variable, 0);
+                (variable, decoded, FormDecoded(value).collect())
+            })
+            .filter(|(_, decoded, _)| !is_ignored(decoded, &SiteRules::default()))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn php_reads_the_same_from_both(raw in "([abu&=+;%]|%4|%41|%5[bB]|%00|\\[|\\]|\\.|utm_|%26){0,24}") {
+            let mut out = Vec::new();
+            normalise(raw.as_bytes(), &SiteRules::default(), &mut out);
+            prop_assert_eq!(meaning(raw.as_bytes()), meaning(&out));
+            let mut again = Vec::new();
+            normalise(&out, &SiteRules::default(), &mut again);
+            prop_assert_eq!(out, again);
+        }
+
+        #[test]
+        fn any_bytes_are_a_query(raw in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut out = Vec::new();
+            normalise(&raw, &SiteRules::default(), &mut out);
+            prop_assert!(out.iter().all(u8::is_ascii_graphic));
+        }
+    }
+}

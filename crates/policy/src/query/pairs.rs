@@ -1,0 +1,118 @@
+//! Pairs of a query or an urlencoded form, taken apart as PHP takes them apart.
+
+use crate::span::Span;
+use crate::uri;
+
+/// Above this many parameters nothing is sorted out for the cache: PHP reads no more (`max_input_vars`), and dropping
+/// one would let another one in.
+pub const MAX_PARAMETERS: usize = 1000;
+
+/// One parameter: where it stands in the raw query, and under which name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parameter {
+    pub(super) fate: Fate,
+    /// PHP's name for it: a range of the work buffer.
+    pub(super) name: Span,
+    /// `name=value` as sent: a range of the raw query.
+    pub(super) raw: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep,
+    Drop,
+}
+
+pub(crate) fn split_pair(part: &[u8]) -> (&[u8], &[u8]) {
+    split_at(part, memchr::memchr(b'=', part))
+}
+
+/// What stands before and behind the byte at `at`.
+pub(super) fn split_at(part: &[u8], at: Option<usize>) -> (&[u8], &[u8]) {
+    match at {
+        Some(at) => (
+            part.get(..at).unwrap_or_default(),
+            part.get(at + 1..).unwrap_or_default(),
+        ),
+        None => (part, b""),
+    }
+}
+
+/// The parameters of a query or an urlencoded body: the name of the PHP variable that each sets, and its value as sent.
+pub(crate) fn variables(raw: &[u8]) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
+    let parts = raw.split(|&b| b == b'&').filter(|part| !part.is_empty());
+    parts.map(|part| {
+        let (name, value) = split_pair(part);
+        let mut variable: Vec<u8> = FormDecoded(name).collect();
+        rename(&mut variable, 0);
+        (variable, value)
+    })
+}
+
+/// Writes the name of the PHP variable that a parameter sets to `out`, which is cleared first.
+pub(crate) fn variable(name: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend(FormDecoded(name));
+    rename(out, 0);
+}
+
+/// Turns the decoded name at `start` of `work` into the name of the PHP variable, without its index.
+///
+/// As `php_register_variable_ex` does: ends at NUL, leading spaces go, `.` and space become `_`, `[` begins an index if
+/// a `]` follows and becomes `_` if not.
+pub(super) fn rename(work: &mut Vec<u8>, start: usize) {
+    let name = work.get(start..).unwrap_or_default();
+    let end = memchr::memchr(0, name).unwrap_or(name.len());
+    work.truncate(start + end);
+    let name = work.get(start..).unwrap_or_default();
+    let spaces = name.iter().take_while(|&&b| b == b' ').count();
+    work.drain(start..start + spaces);
+    let name = work.get(start..).unwrap_or_default();
+    if let Some(open) = memchr::memchr(b'[', name)
+        && name.get(open..).is_some_and(|index| index.contains(&b']'))
+    {
+        work.truncate(start + open);
+    }
+    for byte in work.iter_mut().skip(start) {
+        if matches!(byte, b' ' | b'.' | b'[') {
+            *byte = b'_';
+        }
+    }
+}
+
+/// Form decoding (`+` is a space); a broken escape is text, as it is to PHP.
+#[derive(Clone)]
+pub(crate) struct FormDecoded<'a>(pub(crate) &'a [u8]);
+
+impl Iterator for FormDecoded<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        match byte {
+            b'+' => Some(b' '),
+            b'%' => match uri::escape(rest) {
+                Some((value, rest)) => {
+                    self.0 = rest;
+                    Some(value)
+                }
+                None => Some(b'%'),
+            },
+            _ => Some(byte),
+        }
+    }
+}
+
+/// Whether PHP reads a body of this type as a form in one piece.
+pub(crate) fn is_urlencoded(content_type: &[u8]) -> bool {
+    // Its type ends where PHP takes it to end (`sapi_read_post_data`).
+    let media_type = content_type
+        .trim_ascii_start()
+        .split(|&b| matches!(b, b';' | b',' | b' '))
+        .next()
+        .unwrap_or_default();
+    media_type
+        .trim_ascii()
+        .eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+}

@@ -1,0 +1,112 @@
+//! The redirect of one request.
+
+use super::target::{Home, Redirect};
+use crate::request_info::{Method, RequestInfo, Scheme};
+use crate::site::{Rule, SiteRules};
+
+/// A redirect, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirection {
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+    /// For `Location`: no byte in it ends a line.
+    pub location: Vec<u8>,
+}
+
+/// Whether [`of`] may redirect a request. Does not allocate; may say so of one that then goes on as it is.
+pub fn may_apply(facts: &RequestInfo, site: &SiteRules) -> bool {
+    let rule = facts.rule().and_then(|index| site.rules.get(index));
+    let home = &site.home;
+    rule.is_some_and(|rule| rule.redirect.is_some()) || is_away(facts, home, home.https)
+}
+
+/// Where a request has to be sent to; `None`: it is answered where it is. `has_tls`: whether the site can speak TLS by now;
+/// nobody is sent to where no certificate is held yet.
+pub fn of(facts: &RequestInfo, site: &SiteRules, has_tls: bool) -> Option<Redirection> {
+    let https = site.home.https.filter(|_| has_tls);
+    if is_away(facts, &site.home, https)
+        && let Some(found) = home(facts, &site.home, https)
+    {
+        return Some(found);
+    }
+    let rule = facts.rule().and_then(|index| site.rules.get(index))?;
+    of_rule(facts, rule, rule.redirect.as_ref()?)
+}
+
+/// Whether a request came to another address than the site's one. Orders come from this machine, in the clear; the proof that
+/// a host is ours is asked for in the clear too, also from servers that answer it out of a folder (RFC 8555 section 8.3).
+fn is_away(facts: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
+    let is_elsewhere = (https.is_some() && facts.scheme() == Scheme::Http)
+        || home.host.as_ref().is_some_and(|host| host != facts.host());
+    is_elsewhere
+        && !matches!(facts.method(), Method::Purge | Method::Ban)
+        && !facts.path().starts_with(CHALLENGES)
+}
+
+fn home(facts: &RequestInfo, home: &Home, https: Option<u16>) -> Option<Redirection> {
+    let goes_to_tls = https.filter(|_| facts.scheme() == Scheme::Http);
+    let host = match &home.host {
+        Some(host) if !(goes_to_tls.is_some() && home.secure_first) => host,
+        _ => facts.host(),
+    };
+    // HTTP/1.0 without a host: there is no address to send it to.
+    if host.is_empty() {
+        return None;
+    }
+    let (scheme, port) = match goes_to_tls {
+        Some(port) => (Scheme::Https, Some(port)),
+        None => (facts.scheme(), facts.port()),
+    };
+    let mut location = format!("{}://{host}", scheme.as_str()).into_bytes();
+    if let Some(port) = port.filter(|port| *port != scheme.default_port()) {
+        location.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    location.extend_from_slice(facts.path());
+    if let Some(query) = facts.raw_query() {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    let status = lasting(facts.method());
+    Some(Redirection { status, location })
+}
+
+fn of_rule(facts: &RequestInfo, rule: &Rule, redirect: &Redirect) -> Option<Redirection> {
+    let mut location = redirect.target.fill(&rule.groups(facts.decoded_path()));
+    let query = facts.raw_query().filter(|query| !query.is_empty());
+    if redirect.keeps_query
+        && let Some(query) = query
+    {
+        location.push(if location.contains(&b'?') { b'&' } else { b'?' });
+        location.extend_from_slice(query);
+    }
+    // What leads to itself would go round for ever.
+    let here = format!("{}://{}", facts.scheme().as_str(), facts.authority());
+    let target = location.strip_prefix(here.as_bytes()).unwrap_or(&location);
+    let (path, asked) = match target.iter().position(|byte| *byte == b'?') {
+        Some(at) => target.split_at(at),
+        None => (target, &b""[..]),
+    };
+    let is_same =
+        path == facts.path() && asked.get(1..).unwrap_or_default() == query.unwrap_or_default();
+    let status = redirect.status.unwrap_or_else(|| lasting(facts.method()));
+    (!is_same).then_some(Redirection { status, location })
+}
+
+/// For good: with 301 browsers turn a `POST` into a `GET`, with 308 they do not (RFC 9110 sections 15.4.2, 15.4.9).
+fn lasting(method: Method) -> u16 {
+    match method {
+        Method::Get | Method::Head => 301,
+        Method::Post
+        | Method::Put
+        | Method::Delete
+        | Method::Patch
+        | Method::Options
+        | Method::Purge
+        | Method::Ban
+        | Method::Trace
+        | Method::Connect
+        | Method::Other => 308,
+    }
+}
+
+const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";

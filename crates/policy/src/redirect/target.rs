@@ -1,0 +1,137 @@
+//! Redirects as the configuration names them.
+
+/// The one address of a site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Home {
+    /// The port of TLS, where what comes in the clear is sent there.
+    pub https: Option<u16>,
+    /// The host that all others of the site are sent to, canonical.
+    pub host: Option<String>,
+    /// Whether the way to TLS keeps the host, as a host must that is to be remembered as one for TLS alone: a browser
+    /// notes what it is told over TLS for the host that said so (RFC 6797 section 8.1).
+    pub secure_first: bool,
+}
+
+/// `redirect = ...` of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// Where it leads.
+    pub target: RedirectTarget,
+    /// Its status; `None`: 301, or 308 where the method has to stay.
+    pub status: Option<u16>,
+    /// Whether the query goes along.
+    pub keeps_query: bool,
+}
+
+/// A place to go to, with what is filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedirectTarget(Vec<TargetPiece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum TargetPiece {
+    Text(String),
+    /// Counted from 0.
+    Group(usize),
+}
+
+impl RedirectTarget {
+    /// Reads `/new/$1` or `https://example.org/$1`; `groups`: how many there are to be filled in.
+    ///
+    /// Errors: why it cannot be gone to, as the end of a sentence.
+    pub fn parse(text: &str, groups: usize) -> Result<Self, &'static str> {
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("which holds a space or another character that has to be percent-encoded");
+        }
+        let path = match text.split_once("://") {
+            Some(("http" | "https", rest)) => of_address(rest)?,
+            _ => text,
+        };
+        let is_path = path.starts_with('/') && !path.starts_with("//") && !path.starts_with("/\\");
+        if !is_path {
+            return Err("which is neither a path nor an address with http:// or https://");
+        }
+        pieces(text, groups).map(Self)
+    }
+
+    /// The place, with groups filled in and escaped.
+    pub(super) fn fill(&self, groups: &[Option<&[u8]>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for piece in &self.0 {
+            match piece {
+                TargetPiece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                TargetPiece::Group(at) => {
+                    let group = groups.get(*at).copied().flatten();
+                    let plain = if out.contains(&b'?') {
+                        IN_QUERY
+                    } else {
+                        IN_PATH
+                    };
+                    escape(group.unwrap_or_default(), plain, &mut out);
+                }
+            }
+        }
+        // `//host/` would be another host.
+        while out.starts_with(b"//") {
+            out.remove(0);
+        }
+        out
+    }
+}
+
+/// What follows the host of an address, which must be there in full.
+fn of_address(rest: &str) -> Result<&str, &'static str> {
+    let (host, path) = match rest.find(['/', '?', '#']) {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    let is_named =
+        !host.contains(['$', '@', '\\']) && crate::route::canonical_host(host.as_bytes()).is_ok();
+    match (is_named, path) {
+        (false, _) => Err("whose host is not named in full: a client could choose it"),
+        (true, "") => Ok("/"),
+        (true, path) => Ok(path),
+    }
+}
+
+fn pieces(text: &str, groups: usize) -> Result<Vec<TargetPiece>, &'static str> {
+    let mut pieces = Vec::new();
+    let mut parts = text.split('$');
+    pieces.extend(
+        parts
+            .next()
+            .map(|first| TargetPiece::Text(first.to_owned())),
+    );
+    for part in parts {
+        let group = part.bytes().next().filter(u8::is_ascii_digit);
+        let Some(number) = group.map(|digit| usize::from(digit - b'0')) else {
+            return Err("where a `$` is not followed by the number of a group, `$1` to `$9`");
+        };
+        if number == 0 || number > groups {
+            return Err("which names a group that the path does not have");
+        }
+        pieces.push(TargetPiece::Group(number - 1));
+        let rest = part.get(1..).unwrap_or_default();
+        pieces.push(TargetPiece::Text(rest.to_owned()));
+    }
+    Ok(pieces)
+}
+
+/// Writes bytes of a decoded path so that they are nothing but part of what they stand in.
+fn escape(bytes: &[u8], plain: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
+            out.push(byte);
+        } else {
+            let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied();
+            out.push(b'%');
+            out.extend(digit(byte >> 4).into_iter().chain(digit(byte & 15)));
+        }
+    }
+}
+
+/// Beside letters and digits: what a path may hold (RFC 3986 section 3.3).
+const IN_PATH: &[u8] = b"-._~!$&'()*+,;=:@/";
+
+/// What a value in a query may hold and remain one.
+const IN_QUERY: &[u8] = b"-._~/";

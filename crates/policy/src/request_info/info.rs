@@ -1,0 +1,335 @@
+//! What was read of a request head; all bytes lie in one buffer.
+
+use super::Directives;
+use super::kinds::{AcceptClass, Cacheability, Device, Method, Scheme};
+use crate::encoding::AcceptedCodings;
+use crate::key;
+use crate::query::Parameter;
+use crate::span::Span;
+use crate::spellings;
+
+/// What is known of a request besides its fields.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLineInfo<'a> {
+    /// As sent.
+    pub method: &'a str,
+    /// As sent: origin-form, absolute-form or `*`.
+    pub target: &'a [u8],
+    /// Of the connection.
+    pub scheme: Scheme,
+    /// Canonical ([`crate::route::canonical_host`]), from the absolute-form target if there is one, else from `Host`.
+    pub host: &'a str,
+    /// Whether the framing announces a body of more than no bytes.
+    pub has_body: bool,
+    /// Whether the client asks for another protocol on this connection.
+    pub upgrade: bool,
+}
+
+/// Everything that decisions need to know about a request.
+///
+/// Reusable: each `gather` overwrites all. `Clone` for exchanges that leave their core; `clone_from` uses the room that is there.
+#[derive(Default)]
+pub struct RequestInfo {
+    /// All bytes that spans point into.
+    pub(super) arena: Vec<u8>,
+    pub(super) found: FieldFindings,
+    /// Rules that apply to other spellings of the address.
+    pub(super) alike: Vec<Option<usize>>,
+    pub(super) scratch: Scratch,
+}
+
+/// What was found; reset as a whole.
+#[derive(Clone, Copy, Default)]
+pub(super) struct FieldFindings {
+    pub(super) method: Method,
+    pub(super) method_text: Span,
+    pub(super) scheme: Scheme,
+    /// `host` or `host:port`, the port only if it is not the scheme's own.
+    pub(super) authority: Span,
+    pub(super) host: Span,
+    pub(super) port: Option<u16>,
+    pub(super) path: Span,
+    pub(super) decoded_path: Span,
+    pub(super) query: Option<Span>,
+    pub(super) raw_query: Option<Span>,
+    pub(super) dropped_query: Option<Span>,
+    pub(super) gate: Cacheability,
+    pub(super) rule: Option<usize>,
+    pub(super) codings: AcceptedCodings,
+    pub(super) accept: AcceptClass,
+    pub(super) device: Device,
+    pub(super) if_none_match: Option<Span>,
+    pub(super) if_match: Option<Span>,
+    pub(super) if_modified_since: Option<Span>,
+    pub(super) if_unmodified_since: Option<Span>,
+    pub(super) if_range: Option<Span>,
+    pub(super) range: Option<Span>,
+    pub(super) referer: Option<Span>,
+    pub(super) user_agent: Option<Span>,
+    pub(super) directives: Directives,
+    pub(super) vary_cookies: Span,
+    pub(super) has_session: bool,
+    pub(super) has_login: bool,
+    pub(super) has_authorization: bool,
+    pub(super) has_cdn_loop: bool,
+    pub(super) ignores_cookies: bool,
+}
+
+/// Buffers that only `gather` uses; empty between two of them, so that clones carry nothing.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub(super) work: Vec<u8>,
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) cookies: Vec<VaryCookie>,
+    pub(super) spelled: spellings::SpellingBuffers,
+}
+
+/// A cookie of the vary class, as `name=value` in the work buffer.
+#[derive(Clone, Copy)]
+pub(super) struct VaryCookie {
+    pub(super) name: Span,
+    pub(super) end: usize,
+}
+
+impl Clone for RequestInfo {
+    fn clone(&self) -> Self {
+        Self {
+            arena: self.arena.clone(),
+            found: self.found,
+            alike: self.alike.clone(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.arena.clone_from(&source.arena);
+        self.found = source.found;
+        self.alike.clone_from(&source.alike);
+    }
+}
+
+impl RequestInfo {
+    fn bytes(&self, span: Span) -> &[u8] {
+        span.of(&self.arena)
+    }
+
+    fn text(&self, span: Span) -> &str {
+        std::str::from_utf8(self.bytes(span)).unwrap_or_default()
+    }
+
+    fn optional(&self, span: Option<Span>) -> Option<&[u8]> {
+        span.map(|span| self.bytes(span))
+    }
+
+    /// Bytes that they take beside what they always take.
+    pub fn size(&self) -> usize {
+        self.arena.len() + self.alike.len() * size_of::<Option<usize>>()
+    }
+
+    /// The method.
+    pub fn method(&self) -> Method {
+        self.found.method
+    }
+
+    /// The method as sent.
+    pub fn method_text(&self) -> &str {
+        self.text(self.found.method_text)
+    }
+
+    /// How the client reached us.
+    pub fn scheme(&self) -> Scheme {
+        self.found.scheme
+    }
+
+    /// The canonical host, without port.
+    pub fn host(&self) -> &str {
+        self.text(self.found.host)
+    }
+
+    /// The port that the client named with the host, where it is not the scheme's own.
+    pub fn port(&self) -> Option<u16> {
+        self.found.port
+    }
+
+    /// `host`, or `host:port` where [`Self::port`] is some: what the upstream gets as `Host`. WordPress compares it
+    /// with its own address and redirects for ever if a port is missing there.
+    pub fn authority(&self) -> &str {
+        self.text(self.found.authority)
+    }
+
+    /// [`Self::authority`] without a look at what it is made of.
+    pub(crate) fn authority_bytes(&self) -> &[u8] {
+        self.bytes(self.found.authority)
+    }
+
+    /// The canonical raw path ([`crate::uri::canonical_path`]), or `*`.
+    pub fn path(&self) -> &[u8] {
+        self.bytes(self.found.path)
+    }
+
+    /// The decoded path ([`crate::uri::decoded_path`]), or `*`.
+    pub fn decoded_path(&self) -> &[u8] {
+        self.bytes(self.found.decoded_path)
+    }
+
+    /// The normalised query without ignored parameters; never empty.
+    pub fn query(&self) -> Option<&[u8]> {
+        self.optional(self.found.query)
+    }
+
+    /// The query as sent; empty after a bare `?`.
+    pub fn raw_query(&self) -> Option<&[u8]> {
+        self.optional(self.found.raw_query)
+    }
+
+    /// The ignored parameters as sent, joined by `&`, to be put back on redirects; never empty.
+    pub fn dropped_query(&self) -> Option<&[u8]> {
+        self.optional(self.found.dropped_query)
+    }
+
+    /// Whether the cache may be asked.
+    pub fn gate(&self) -> Cacheability {
+        self.found.gate
+    }
+
+    /// Index of the rule that applies, in [`SiteRules::rules`].
+    pub fn rule(&self) -> Option<usize> {
+        self.found.rule
+    }
+
+    /// The rules that close something under this address: that of [`Self::rule`], and those that apply to other spellings
+    /// of it ([`crate::spellings`]). `None` stands for the site's own word. The same one may come twice.
+    pub fn guarding(&self) -> impl Iterator<Item = Option<usize>> {
+        std::iter::once(self.found.rule).chain(self.alike.iter().copied())
+    }
+
+    /// Content codings that the client takes.
+    pub fn codings(&self) -> AcceptedCodings {
+        self.found.codings
+    }
+
+    /// The class of `Accept`.
+    pub fn accept(&self) -> AcceptClass {
+        self.found.accept
+    }
+
+    /// The class of device; `Any` where the site does not tell them apart.
+    pub fn device(&self) -> Device {
+        self.found.device
+    }
+
+    /// `If-None-Match`, all lines joined.
+    pub fn if_none_match(&self) -> Option<&[u8]> {
+        self.optional(self.found.if_none_match)
+    }
+
+    /// `If-Match`, all lines joined.
+    pub fn if_match(&self) -> Option<&[u8]> {
+        self.optional(self.found.if_match)
+    }
+
+    /// Whether the client has a copy that may still be good: `If-None-Match` or `If-Modified-Since` was there.
+    pub fn is_conditional(&self) -> bool {
+        self.found.if_none_match.is_some() || self.found.if_modified_since.is_some()
+    }
+
+    /// `If-Modified-Since`.
+    pub fn if_modified_since(&self) -> Option<&[u8]> {
+        self.optional(self.found.if_modified_since)
+    }
+
+    /// `If-Unmodified-Since`.
+    pub fn if_unmodified_since(&self) -> Option<&[u8]> {
+        self.optional(self.found.if_unmodified_since)
+    }
+
+    /// `If-Range`.
+    pub fn if_range(&self) -> Option<&[u8]> {
+        self.optional(self.found.if_range)
+    }
+
+    /// `Range`.
+    pub fn range(&self) -> Option<&[u8]> {
+        self.optional(self.found.range)
+    }
+
+    /// `Referer`.
+    pub fn referer(&self) -> Option<&[u8]> {
+        self.optional(self.found.referer)
+    }
+
+    /// `User-Agent`.
+    pub fn user_agent(&self) -> Option<&[u8]> {
+        self.optional(self.found.user_agent)
+    }
+
+    /// Request `Cache-Control: only-if-cached`.
+    pub fn only_if_cached(&self) -> bool {
+        self.found.directives.only_if_cached
+    }
+
+    /// Request `Cache-Control: no-store`.
+    pub fn no_store(&self) -> bool {
+        self.found.directives.no_store
+    }
+
+    /// All request directives that count for this site. Departs: with the WordPress preset only `no-store` and
+    /// `only-if-cached` are reported, so that a reload key is no way to make PHP work (RFC 9111 section 5.2.1 leaves
+    /// the others to an agreement between cache and origin, which the preset is).
+    pub fn directives(&self) -> Directives {
+        self.found.directives
+    }
+
+    /// The vary class as `name=value; name=value`, sorted by name; empty if there are none. Keyed and sent upstream.
+    pub fn vary_cookies(&self) -> &[u8] {
+        self.bytes(self.found.vary_cookies)
+    }
+
+    /// Whether a bypass-class cookie or `Authorization` was there: no answer to this request may be shared. Cookies do
+    /// not count where a rule ignores them and the gate is open, since then the upstream does not get them.
+    pub fn has_session(&self) -> bool {
+        self.found.has_session
+    }
+
+    /// Whether a cookie by whose name WordPress knows who is logged in was there; true or forged. As [`Self::has_session`]
+    /// otherwise.
+    pub fn has_login(&self) -> bool {
+        self.found.has_login
+    }
+
+    /// Whether the request carried `Authorization`.
+    pub fn has_authorization(&self) -> bool {
+        self.found.has_authorization
+    }
+
+    /// Whether it names caches that it has passed (`CDN-Loop`, RFC 8586), of which this may be one.
+    pub fn has_cdn_loop(&self) -> bool {
+        self.found.has_cdn_loop
+    }
+
+    /// Whether a rule says that cookies do not matter and are not sent upstream.
+    pub fn ignores_cookies(&self) -> bool {
+        self.found.ignores_cookies
+    }
+
+    /// [`key::url_id`] of this request.
+    pub fn url_id(&self) -> u64 {
+        key::url_id(self.host(), self.path(), self.query())
+    }
+
+    /// [`key::host_id`] of this request.
+    pub fn host_id(&self) -> u64 {
+        key::host_id(self.host())
+    }
+
+    /// Writes canonical path and normalised query, `/a/b?x`, to `out`, which is cleared first: what prefix and pattern
+    /// purges are compared with.
+    pub fn path_query(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(self.path());
+        if let Some(query) = self.query() {
+            out.push(b'?');
+            out.extend_from_slice(query);
+        }
+    }
+}

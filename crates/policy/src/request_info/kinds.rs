@@ -1,0 +1,113 @@
+//! The classes of a request that decisions tell apart: method, scheme, device, accepted type, cacheability.
+
+use crate::outcome::PassWhy;
+
+/// Request methods that are told apart. Names are case-sensitive (RFC 9110 section 9.1): `get` is `Other`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the methods' own names")]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Delete,
+    Patch,
+    Options,
+    Purge,
+    Ban,
+    Trace,
+    Connect,
+    #[default]
+    Other,
+}
+
+impl Method {
+    /// The method of this name.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "DELETE" => Self::Delete,
+            "PATCH" => Self::Patch,
+            "OPTIONS" => Self::Options,
+            "PURGE" => Self::Purge,
+            "BAN" => Self::Ban,
+            "TRACE" => Self::Trace,
+            "CONNECT" => Self::Connect,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether it only reads (RFC 9110 section 9.2.1). Unknown methods are not safe.
+    pub fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
+    }
+}
+
+/// How the client reached us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// In the clear.
+    #[default]
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// `http` or `https`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// 80 or 443.
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+/// The class of device that a page is composed for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Device {
+    /// The site has one page for all.
+    #[default]
+    Any,
+    /// Not a phone.
+    Desktop,
+    /// What WordPress takes for a phone or tablet.
+    Mobile,
+}
+
+/// The class of `Accept`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AcceptClass {
+    /// Anything else, and no `Accept`.
+    #[default]
+    Page,
+    /// Every media range is `*/json` or `*+json`: an application asks, as the servers of `ActivityPub` do.
+    Json,
+}
+
+/// Whether the cache may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cacheability {
+    /// May be looked up and stored.
+    Open,
+    /// Travels whole, past the cache in both directions.
+    Pass(PassWhy),
+}
+
+impl Default for Cacheability {
+    /// Closed: facts that were never gathered share nothing.
+    fn default() -> Self {
+        Self::Pass(PassWhy::Method)
+    }
+}

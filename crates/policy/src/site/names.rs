@@ -1,0 +1,28 @@
+//! Names of cookies and parameters, as the configuration lists them.
+
+/// A name, or all names that begin with it: `woocommerce_*`. Case-sensitive, as cookies and PHP variables are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamePattern {
+    /// This name only.
+    Exact(String),
+    /// Every name that begins with this text.
+    Prefix(String),
+}
+
+impl NamePattern {
+    /// Reads `name` or `prefix*`.
+    pub fn parse(text: &str) -> Self {
+        match text.strip_suffix('*') {
+            Some(prefix) => Self::Prefix(prefix.to_owned()),
+            None => Self::Exact(text.to_owned()),
+        }
+    }
+
+    /// Whether `name` is meant.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        match self {
+            Self::Exact(text) => text.as_bytes() == name,
+            Self::Prefix(text) => name.starts_with(text.as_bytes()),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Bodies of pages that PHP did not finish.
+
+use http::{HeaderMap, StatusCode};
+
+use super::error_page;
+use super::response::{ResponseHead, is_html};
+use crate::outcome::NotStored;
+use crate::site::{Preset, SiteRules};
+
+/// Judges a body that came to its end.
+///
+/// For the WordPress preset. PHP that dies late leaves a status of 200 and nothing, or a short message, or the first part of a
+/// page; neither PHP-FPM nor Apache tells. Fragments that are short by intent, and pages whose theme leaves their end
+/// out, are not stored either: that costs speed, and half a page would cost every visitor.
+pub fn judge_body(
+    answer: &ResponseHead<'_>,
+    site: &SiteRules,
+    body: &[u8],
+) -> Result<(), NotStored> {
+    if !is_judged_whole(answer.status, answer.fields, site) {
+        return Ok(());
+    }
+    if body.is_empty() {
+        return Err(NotStored::Empty);
+    }
+    if error_page::is_one(answer.fields, body) {
+        return Err(NotStored::ErrorPage);
+    }
+    let beginning = body.get(..LONGEST_PROLOGUE).unwrap_or(body);
+    let is_suspect = body.len() < SHORTEST_PAGE || has_tag(beginning, BEGIN_OF_PAGE);
+    if is_suspect && !has_tag(body, END_OF_PAGE) {
+        Err(NotStored::ErrorPage)
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether [`judge_body`] has to see the whole body of such an answer.
+pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, site: &SiteRules) -> bool {
+    site.preset != Preset::None && status == StatusCode::OK && is_html(fields)
+}
+
+/// Looked for from behind, where the end of a page is.
+fn has_tag(body: &[u8], tag: &[u8]) -> bool {
+    body.windows(tag.len())
+        .rev()
+        .any(|place| place.eq_ignore_ascii_case(tag))
+}
+
+const BEGIN_OF_PAGE: &[u8] = b"<html";
+
+const END_OF_PAGE: &[u8] = b"</html";
+
+/// Where a whole page says that it is one: behind a doctype and a comment or two.
+const LONGEST_PROLOGUE: usize = 1024;
+
+/// HTML that is shorter and has no end is a message about an error.
+const SHORTEST_PAGE: usize = 255;

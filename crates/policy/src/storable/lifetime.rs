@@ -1,0 +1,121 @@
+//! Lifetimes that the site, not the response, gives.
+//!
+//! Lifetimes of our own are spread, so that what was stored together does not expire together. Only the one that the response
+//! leaves to us is cut, by at most a tenth and never lengthened: what it states itself holds to the second, and a heuristic
+//! stays within what RFC 9111 §4.2.2 allows.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::EXPIRES;
+
+use super::fields::cookies_set;
+use super::response::{Lifetime, ResponseHead, Storability};
+use crate::cache_control::CacheControl;
+use crate::freshness::{self, StaleWindows, Statement, Voice};
+use crate::outcome::NotStored;
+use crate::site::{Preset, Rule, SiteRules};
+
+/// The lifetime of a 404 that says no more than WordPress always says about one, if the site's file gives it any.
+///
+/// Departs: RFC 9111 §5.2.2.5 forbids to store it, but WordPress sends its no-cache head with every page that it does
+/// not find, and a scan for missing pages would occupy all of PHP. Such a head counts as silence; there is no grace, and
+/// nothing of it is personal because the request was trimmed. Pinned by `missing_pages_live_briefly`.
+pub(super) fn missing_page(
+    answer: &ResponseHead<'_>,
+    statement: &Statement,
+    site: &SiteRules,
+) -> Option<Duration> {
+    let is_word_press_head = site.preset == Preset::WordPress
+        && answer.status == StatusCode::NOT_FOUND
+        && statement.voice == Voice::CacheControl
+        && answer
+            .fields
+            .get(EXPIRES)
+            .is_some_and(|value| value.as_bytes() == WORDPRESS_EXPIRES)
+        && cookies_set(answer.fields, site).next().is_none();
+    let control = &statement.control;
+    let before_6_8 = CacheControl {
+        no_cache: true,
+        must_revalidate: true,
+        max_age: Some(Duration::ZERO),
+        ..CacheControl::default()
+    };
+    let since_6_8 = CacheControl {
+        no_store: true,
+        private: true,
+        ..before_6_8.clone()
+    };
+    let says_only_that = *control == before_6_8 || *control == since_6_8;
+    (is_word_press_head && says_only_that)
+        .then(|| freshness::named_lifetime(answer.status, &site.ttl))?
+}
+
+/// What holds where the response is silent: the rule's lifetime for what succeeded, else the site's.
+pub(super) fn unsaid(
+    answer: &ResponseHead<'_>,
+    statement: &Statement,
+    rule: Option<&Rule>,
+    site: &SiteRules,
+) -> Option<Duration> {
+    let of_rule = rule
+        .and_then(|rule| rule.ttl)
+        .filter(|_| answer.status.as_u16() < 400);
+    of_rule.or_else(|| freshness::unsaid(answer, &statement.control, site))
+}
+
+/// A lifetime of ours counts from the arrival of the answer, unless its `Age` says that it lay in another cache.
+///
+/// Age counts from before the composition (RFC 9111 §4.2.3), and `Date` is cut to seconds. A lifetime shorter than PHP takes
+/// would thus never begin, and the pages that most need to be composed once would travel whole. How long a silent answer
+/// lives is the cache's own choice (§4.2.2).
+pub(super) fn from_arrival(answer: &ResponseHead<'_>, lifetime: Duration) -> Duration {
+    if lifetime.is_zero() || freshness::stated_age(answer.fields).is_some() {
+        return lifetime;
+    }
+    let age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
+    lifetime.saturating_add(age)
+}
+
+/// An entry that is stale on arrival is not worth its memory.
+pub(super) fn live(
+    answer: &ResponseHead<'_>,
+    fresh: Duration,
+    windows: StaleWindows,
+) -> Storability {
+    let initial_age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
+    if fresh <= initial_age {
+        return Storability::Skip(NotStored::NoLifetime);
+    }
+    Storability::Store(Lifetime {
+        fresh,
+        stale_while_revalidate: windows.while_revalidate,
+        stale_if_error: windows.if_error,
+        initial_age,
+    })
+}
+
+/// The birthday of a WordPress developer; nothing else sends it.
+const WORDPRESS_EXPIRES: &[u8] = b"Wed, 11 Jan 1984 05:00:00 GMT";
+
+/// `life`, as it was judged by this statement, up to a tenth shorter where the answer names no lifetime; see
+/// [`super::judge_spread`]. Whole seconds are taken, so that what lives for less than ten is left alone.
+pub(super) fn spread(
+    answer: &ResponseHead<'_>,
+    statement: &Statement,
+    site: &SiteRules,
+    life: Lifetime,
+    seed: u64,
+) -> Lifetime {
+    let is_ours = statement.lifetime.is_none() || missing_page(answer, statement, site).is_some();
+    let left = life.fresh.saturating_sub(life.initial_age);
+    let most = left.as_secs() / 10;
+    if !is_ours || most == 0 {
+        return life;
+    }
+    let less = Duration::from_secs(seed % (most + 1));
+    Lifetime {
+        fresh: life.fresh.saturating_sub(less),
+        ..life
+    }
+}
