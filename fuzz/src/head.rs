@@ -8,7 +8,7 @@ use galley_policy::encoding::{AcceptedCodings, Coding};
 use galley_policy::no_vary_search::Variance;
 use galley_policy::range::{self, Ranges};
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
-use galley_policy::site::{Preset, SiteRules};
+use galley_policy::site::{Policy, TtlTable};
 use galley_policy::vary::Vary;
 use galley_policy::{compress, tags as page_tags, time};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -33,10 +33,10 @@ pub fn conditions(data: &[u8]) {
         "If-Unmodified-Since",
         "If-Range",
     ];
-    let site = SiteRules {
-        preset: Preset::None,
-        ..SiteRules::default()
-    };
+    let site = Policy {
+ttl: TtlTable::default(),
+..Policy::rfc9111()
+};
     let validators = Validators {
         etag: Some(b"\"a\""),
         last_modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)),
@@ -52,7 +52,7 @@ pub fn conditions(data: &[u8]) {
             upgrade: false,
         };
         if facts
-            .gather(&line, [(name, data)].into_iter(), &site)
+            .parse(&line, [(name, data)].into_iter(), &site)
             .is_ok()
         {
             let _ = conditional::evaluate(&facts, &validators);
@@ -154,6 +154,6 @@ pub fn tags(data: &[u8]) {
     assert!(tags.ids.len() <= page_tags::MAX_TAGS && tags.ids.len() == tags.names.len());
     assert!(tags.ids.windows(2).all(|two| two[0] < two[1]));
     let _ = page_tags::invalidated_groups(&fields);
-    let _ = galley_policy::purge::from_answer(&fields, &SiteRules::default());
+    let _ = galley_policy::purge::from_response(&fields, &Policy::default());
     let _ = galley_policy::purge::receipts(&fields).count();
 }

@@ -8,7 +8,7 @@ use galley_policy::forward::{self, BodyLength, Client};
 use galley_policy::key::{read_key, write_key};
 use galley_policy::purge::Dialect;
 use galley_policy::request_info::{Cacheability, RequestInfo, RequestLineInfo, Scheme};
-use galley_policy::site::{Preset, Rule, SiteRules};
+use galley_policy::site::{AuthorizationPolicy, Policy, Rule, TtlTable};
 use galley_policy::{cookie, query, route, uri};
 
 /// A host that is taken is canonical: lower case, and the same when it is read again.
@@ -62,7 +62,7 @@ pub fn query(data: &[u8]) {
 
 /// Cookies have names, and a name without its blanks is one of the same class.
 pub fn cookie(data: &[u8]) {
-    let site = SiteRules::default();
+    let site = Policy::default();
     for pair in cookie::pairs(data) {
         assert!(!pair.name.is_empty());
         assert_eq!(pair.name, pair.name.trim_ascii());
@@ -90,7 +90,7 @@ pub fn whole(data: &[u8]) {
             has_body: false,
             upgrade: false,
         };
-        if facts.gather(&line, head.fields(), &site).is_err() {
+        if facts.parse(&line, head.fields(), &site).is_err() {
             continue;
         }
         let mut key = Vec::new();
@@ -113,7 +113,7 @@ pub fn whole(data: &[u8]) {
                     .contains(&name.as_str())
             );
         }
-        if site.preset == Preset::WordPress && facts.gate() == Cacheability::Open {
+        if site.requests.authorization == AuthorizationPolicy::Bypass && facts.cacheability() == Cacheability::Cacheable {
             assert!(!facts.has_session());
             assert!(
                 trimmed
@@ -132,7 +132,7 @@ pub fn purge_order(data: &[u8]) {
     else {
         return;
     };
-    let site = SiteRules::default();
+    let site = Policy::default();
     let mut facts = RequestInfo::default();
     let line = RequestLineInfo {
         method: head.method,
@@ -142,11 +142,11 @@ pub fn purge_order(data: &[u8]) {
         has_body: length < data.len(),
         upgrade: false,
     };
-    if facts.gather(&line, head.fields(), &site).is_err() {
+    if facts.parse(&line, head.fields(), &site).is_err() {
         return;
     }
     if let Some(dialect) = Dialect::of(&facts, head.fields(), &site)
-        && let Ok(orders) = dialect.orders(&facts, head.fields(), &data[length..], &site)
+        && let Ok(orders) = dialect.purges(&facts, head.fields(), &data[length..], &site)
     {
         assert!(!orders.is_empty());
     }
@@ -170,11 +170,11 @@ pub fn form(data: &[u8]) {
     }
 }
 
-fn sites() -> [SiteRules; 3] {
-    let bare = SiteRules {
-        preset: Preset::None,
-        ..SiteRules::default()
-    };
+fn sites() -> [Policy; 3] {
+    let bare = Policy {
+ttl: TtlTable::default(),
+..Policy::rfc9111()
+};
     let closed = Rule {
         path: "/internal/*".to_owned(),
         access: AccessRules {
@@ -183,9 +183,9 @@ fn sites() -> [SiteRules; 3] {
         },
         ..Rule::default()
     };
-    let closing = SiteRules {
+    let closing = Policy {
         rules: vec![closed],
-        ..SiteRules::default()
+        ..Policy::default()
     };
-    [SiteRules::default(), bare, closing.guarded()]
+    [Policy::default(), bare, closing.guarded()]
 }

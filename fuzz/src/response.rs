@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use galley_http::response::HeadCheck;
 use galley_policy::purge::Dialect;
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
-use galley_policy::site::{Preset, SiteRules};
+use galley_policy::site::{Policy, TtlTable};
 use galley_policy::storable::{self, ResponseHead, Storability};
 use http::StatusCode;
 
@@ -14,11 +14,11 @@ pub fn upstream_answer(data: &[u8]) {
     let Ok((status, fields)) = galley_policy::cgi::answer(data) else {
         return;
     };
-    let bare = SiteRules {
-        preset: Preset::None,
-        ..SiteRules::default()
-    };
-    for site in [SiteRules::default(), bare] {
+    let bare = Policy {
+ttl: TtlTable::default(),
+..Policy::rfc9111()
+};
+    for site in [Policy::default(), bare] {
         let mut facts = RequestInfo::default();
         let line = RequestLineInfo {
             method: "GET",
@@ -29,7 +29,7 @@ pub fn upstream_answer(data: &[u8]) {
             upgrade: false,
         };
         facts
-            .gather(&line, std::iter::empty::<(&str, &[u8])>(), &site)
+            .parse(&line, std::iter::empty::<(&str, &[u8])>(), &site)
             .expect("a plain request");
         let answer = ResponseHead {
             status,
@@ -81,7 +81,7 @@ pub fn contract(data: &[u8]) {
             &[("fastly-key", b"x"), ("content-type", b"application/json")],
         ),
     ];
-    let site = SiteRules::default();
+    let site = Policy::default();
     for (target, fields) in requests {
         let line = RequestLineInfo {
             method: "POST",
@@ -94,10 +94,10 @@ pub fn contract(data: &[u8]) {
         let fields = || fields.iter().copied();
         let mut facts = RequestInfo::default();
         facts
-            .gather(&line, fields(), &site)
+            .parse(&line, fields(), &site)
             .expect("a plain request");
         if let Some(dialect) = Dialect::of(&facts, fields(), &site) {
-            let _ = dialect.orders(&facts, fields(), data, &site);
+            let _ = dialect.purges(&facts, fields(), data, &site);
         }
     }
 }

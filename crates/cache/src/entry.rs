@@ -59,8 +59,8 @@ impl Scopes {
 pub enum EntryKind {
     /// A response to be sent.
     Page,
-    /// A marker without a body: what this URL answers may not be stored, so each request travels whole.
-    TravelsWhole,
+    /// A marker without a body: what this URL answers may not be stored, so each request bypasses the cache.
+    HitForPass,
     /// A marker for an address whose responses vary: by which fields is in its `Vary`, which variants there are in its
     /// body, in the caller's form. The variants are entries under keys of their own.
     Varies,

@@ -6,7 +6,7 @@ use galley_certs::file::{self, FileError};
 use galley_policy::access::XmlRpc;
 use galley_policy::access::{AccessRules, AccessSetting, RateLimit, SiteAccess, passwords};
 use galley_policy::pattern::PathPattern;
-use galley_policy::site::{Preset, Rule};
+use galley_policy::site::{EqualSpellings, Preset, Rule};
 use galley_policy::spellings::Guard;
 use ipnet::IpNet;
 
@@ -69,14 +69,14 @@ pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> Acces
 pub(crate) fn reach(
     given: &SectionTable,
     rule: &Rule,
-    preset: Preset,
+    spellings: EqualSpellings,
     complaints: &mut Complaints,
 ) {
     let access = &rule.access;
     let hides = access.allow.get().is_some()
         || access.deny.get().is_some()
         || access.password.get().is_some();
-    let guard = Guard::of(preset, std::slice::from_ref(rule), false);
+    let guard = Guard::of(spellings, std::slice::from_ref(rule), false);
     if !hides || !guard.may_close_pages() {
         return;
     }

@@ -10,7 +10,7 @@ use galley_certs::CertificateFiles;
 use galley_policy::compress::Compress;
 use galley_policy::proxied::Proxies;
 use galley_policy::route::HostPattern;
-use galley_policy::site::{NamePattern, SiteRules};
+use galley_policy::site::{NamePattern, Policy};
 use ipnet::IpNet;
 
 use crate::complaint::{Complaints, Warning};
@@ -227,7 +227,7 @@ pub struct SiteConfig {
     /// Largest request body in bytes, where no rule says otherwise.
     pub request_body: u64,
     /// The rules for caching.
-    pub rules: SiteRules,
+    pub rules: Policy,
     /// How its pages are compressed.
     pub compress: Compress,
     /// The file with the token that purge requests must carry.

@@ -7,9 +7,7 @@ use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
 use galley_policy::redirect::Home;
 use galley_policy::route::HostPattern;
-use galley_policy::site::{
-    Ignore, NamePattern, Preset, Rule, SiteRules, TtlTable, UpstreamTimeouts,
-};
+use galley_policy::site::{Ignore, NamePattern, Policy, Preset, Rule, TtlTable, UpstreamTimeouts};
 
 use crate::access;
 use crate::check;
@@ -326,21 +324,21 @@ fn site_rules(
     home: Home,
     further: &mut Vec<UpstreamConfig>,
     complaints: &mut Complaints,
-) -> SiteRules {
+) -> Policy {
     let own = &given.own;
     let preset = match own.value::<String>("preset").as_str() {
         "none" => Preset::None,
         _ => Preset::WordPress,
     };
-    SiteRules {
-        preset,
+    let policy = Policy::of(preset);
+    Policy {
         device_variants: own.value("device_variants"),
         litespeed: own.value("litespeed"),
         harmless_cookies: own.value("harmless_cookies"),
         vary_cookies: own.value("vary_cookies"),
         bypass_cookies: own.value("bypass_cookies"),
         ignore_query: own.value("ignore_query"),
-        ttl: ttl(given, preset),
+        ttl: ttl(given, policy.ttl.clone()),
         home,
         changes: headers::changes(own, complaints),
         hsts: redirect::hsts(own, complaints).map(|(_, value)| value),
@@ -350,27 +348,18 @@ fn site_rules(
             .iter()
             .map(|one| {
                 let rule = rule(one, own, further, complaints);
-                access::reach(one, &rule, preset, complaints);
+                access::reach(one, &rule, policy.urls.spellings, complaints);
                 rule
             })
             .collect(),
-        ..SiteRules::default()
+        ..policy
     }
     .guarded()
 }
 
 /// Statuses of the file are added to the preset's, and win over them. Without a preset the RFC alone decides, so that only
 /// what the file names is there.
-fn ttl(given: &GivenSite, preset: Preset) -> TtlTable {
-    let preset_ttl = match preset {
-        Preset::WordPress => TtlTable::default(),
-        Preset::None => TtlTable {
-            by_status: Vec::new(),
-            default: Duration::ZERO,
-            stale_while_revalidate: Duration::ZERO,
-            stale_if_error: Duration::ZERO,
-        },
-    };
+fn ttl(given: &GivenSite, preset_ttl: TtlTable) -> TtlTable {
     let window = |name, preset| given.ttl.options.given(name).unwrap_or(preset);
     let mut by_status = preset_ttl.by_status;
     for (status, value) in &given.ttl.statuses {

@@ -1,8 +1,8 @@
-//! Who may ask for what: networks, passwords, limits, and what WordPress shows to administrators alone.
+//! Access control: networks, passwords, rate limits, and the parts of WordPress for administrators.
 //!
-//! [`judge`] is asked before the cache, a file or PHP is, with the head alone. It refuses, or says what is still demanded: a
-//! token of a bucket, a password, a look at the body. It keeps no state: buckets and passwords are the server's.
-//! A site says what holds everywhere; a rule's own word stands in its place, each of the four by itself.
+//! [`judge`] needs the head alone, before anything is looked up. It refuses the request, or returns what the request still has
+//! to meet: a token of a bucket, a password, a check of its body. Buckets and passwords are kept by the server.
+//! A rule's own setting replaces the site's, each of the four by itself.
 
 mod admin;
 mod authors;

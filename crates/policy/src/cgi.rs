@@ -1,4 +1,4 @@
-//! CGI: the variables of a request, and the head of an answer (RFC 3875).
+//! CGI: the variables of a request, and the head of a response (RFC 3875).
 //!
 //! Variables come from typed values only. Fields of clients appear as `HTTP_*` and nothing else, so none can pose as
 //! `PHP_VALUE` or `SCRIPT_FILENAME`; no two field names share a variable; `HTTP_PROXY` never exists (CVE-2016-5385).
@@ -223,10 +223,10 @@ impl fmt::Display for BadCgiHead {
 
 impl std::error::Error for BadCgiHead {}
 
-/// Most fields that an answer may have: plugins set dozens of cookies and links, no page sets this many.
+/// Most fields that a response may have: plugins set dozens of cookies and links, no page sets this many.
 pub const MAX_FIELDS: usize = 512;
 
-/// Reads the head of an answer, with or without the empty line that ends it; lines end with LF or CRLF.
+/// Reads the head of a response, with or without the empty line that ends it; lines end with LF or CRLF.
 ///
 /// `Status` gives the status; without it `Location` means 302, anything else 200 (RFC 3875 section 6.2). Hop-by-hop
 /// fields are dropped: framing is ours. LF alone is accepted here, unlike from HTTP upstreams: RFC 3875 section 6.2 has lines end as
@@ -301,7 +301,7 @@ fn parse_status(value: &[u8]) -> Result<StatusCode, BadCgiHead> {
         return Err(BadCgiHead::Status);
     }
     let code = StatusCode::from_bytes(digits).map_err(|_| BadCgiHead::Status)?;
-    // 1xx is not an answer, and what lies above 599 no client understands.
+    // 1xx is not a response, and what lies above 599 no client understands.
     if (200..600).contains(&code.as_u16()) {
         Ok(code)
     } else {

@@ -30,12 +30,12 @@ words! {
 
 impl Class {
     /// The class of a client's request.
-    pub fn of(facts: &RequestInfo) -> Self {
-        if facts.has_login() || facts.has_authorization() {
+    pub fn of(info: &RequestInfo) -> Self {
+        if info.has_login() || info.has_authorization() {
             Self::Editor
-        } else if facts.has_session() || !facts.method().is_safe() {
+        } else if info.has_session() || !info.method().is_safe() {
             Self::Customer
-        } else if facts.user_agent().is_some_and(is_crawler) {
+        } else if info.user_agent().is_some_and(is_crawler) {
             Self::Crawler
         } else {
             Self::Visitor
@@ -123,13 +123,13 @@ const CRAWLERS: &[&[u8]] = &[
 mod tests {
     use super::*;
     use crate::request_info::{RequestLineInfo, Scheme};
-    use crate::site::{NamePattern, SiteRules};
+    use crate::site::{NamePattern, Policy};
     use proptest::prelude::*;
 
     fn class(method: &str, fields: &[(&str, &str)]) -> Class {
-        let site = SiteRules {
+        let site = Policy {
             bypass_cookies: vec![NamePattern::parse("member")],
-            ..SiteRules::default()
+            ..Policy::default()
         };
         let line = RequestLineInfo {
             method,
@@ -139,10 +139,10 @@ mod tests {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = RequestInfo::default();
+        let mut info = RequestInfo::default();
         let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-        facts.gather(&line, fields, &site).unwrap();
-        Class::of(&facts)
+        info.parse(&line, fields, &site).unwrap();
+        Class::of(&info)
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_rule_that_ignores_cookies_ignores_those_of_logins() {
         use crate::site::{Ignore, Rule};
-        let site = SiteRules {
+        let site = Policy {
             rules: vec![Rule {
                 path: "/page*".to_owned(),
                 ignore: Ignore {
@@ -222,7 +222,7 @@ mod tests {
                 },
                 ..Rule::default()
             }],
-            ..SiteRules::default()
+            ..Policy::default()
         };
         let line = RequestLineInfo {
             method: "GET",
@@ -232,10 +232,10 @@ mod tests {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = RequestInfo::default();
+        let mut info = RequestInfo::default();
         let cookie = [("cookie", b"wordpress_logged_in_0=a".as_slice())];
-        facts.gather(&line, cookie.into_iter(), &site).unwrap();
-        assert_eq!(Class::of(&facts), Class::Visitor);
+        info.parse(&line, cookie.into_iter(), &site).unwrap();
+        assert_eq!(Class::of(&info), Class::Visitor);
     }
 
     #[test]

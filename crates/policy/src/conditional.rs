@@ -1,7 +1,7 @@
 //! Conditional requests: whether a client's copy is still good, and whether its range may be joined to what it has.
 //!
 //! RFC 9110 §13, in its order of precedence: `If-Match` before `If-Unmodified-Since`, then `If-None-Match` before
-//! `If-Modified-Since`. Call it only where the answer without conditions would be 200. [`evaluate`] is for what we are
+//! `If-Modified-Since`. Call it only where the response without conditions would be 200. [`evaluate`] is for what we are
 //! the origin of (files); [`evaluate_stored`] for stored responses, for which a cache ignores the first two (§13.1.1,
 //! §13.1.4): they guard against lost updates, which only the origin can know about.
 //! The conditions that Galley itself sends to revalidate are another matter and never mix with these.
@@ -45,10 +45,10 @@ pub static OF_NOT_MODIFIED: [HeaderName; 7] = [
 ];
 
 /// Evaluates all preconditions, as an origin does.
-pub fn evaluate(facts: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
+pub fn evaluate(info: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
     let holds = match (
-        facts.if_match(),
-        facts.if_unmodified_since().and_then(parse_date),
+        info.if_match(),
+        info.if_unmodified_since().and_then(parse_date),
         v.last_modified,
     ) {
         (Some(list), _, _) => matches_any(list, v.etag, Comparison::Strong),
@@ -58,13 +58,13 @@ pub fn evaluate(facts: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
     if !holds {
         return ConditionalResult::Failed;
     }
-    evaluate_stored(facts, v)
+    evaluate_stored(info, v)
 }
 
 /// Evaluates `If-None-Match`, or in its absence `If-Modified-Since`.
-pub fn evaluate_stored(facts: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
-    let reads = matches!(facts.method(), Method::Get | Method::Head);
-    if let Some(list) = facts.if_none_match() {
+pub fn evaluate_stored(info: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
+    let reads = matches!(info.method(), Method::Get | Method::Head);
+    if let Some(list) = info.if_none_match() {
         return match (matches_any(list, v.etag, Comparison::Weak), reads) {
             (false, _) => ConditionalResult::Proceed,
             (true, true) => ConditionalResult::NotModified,
@@ -72,7 +72,7 @@ pub fn evaluate_stored(facts: &RequestInfo, v: &Validators<'_>) -> ConditionalRe
         };
     }
     match (
-        facts.if_modified_since().and_then(parse_date),
+        info.if_modified_since().and_then(parse_date),
         v.last_modified,
     ) {
         (Some(since), Some(modified)) if reads && seconds(modified) <= seconds(since) => {

@@ -1,12 +1,11 @@
-//! Cookies of a request: taken apart as PHP takes them, and sorted into three classes.
+//! Cookies of a request: parsed as PHP parses them, and sorted into three classes.
 //!
-//! *Bypass* cookies mean a person, whose requests travel whole and whose pages are never shared. *Vary* cookies select a
-//! variant: their values are keyed and sent upstream. *Ignored* cookies are neither, so on a cacheable fetch the
-//! upstream never sees them. A cookie that hides its name from this file is ignored and thereby unseen.
-//! Does not look at `Set-Cookie`.
+//! A *bypass* cookie means a person: the request bypasses the cache, and its response is never shared. A *vary* cookie selects a
+//! variant: its value is in the key and is sent upstream. An *ignored* cookie is neither, so that the upstream never sees it on
+//! a cacheable fetch. A cookie whose name this file cannot read is ignored. `Set-Cookie` is not read here.
 
 use crate::query::split_pair;
-use crate::site::{NamePattern, Preset, SiteRules};
+use crate::site::{NamePattern, Policy, UnnamedCookies};
 use crate::wordpress;
 
 /// What a cookie of a request means to the cache.
@@ -49,13 +48,13 @@ pub fn pairs(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
 }
 
 /// The class of a cookie. A reason to pass beats a reason to vary, since the first protects people and the second speed.
-pub fn classify(name: &[u8], site: &SiteRules) -> Class {
+pub fn classify(name: &[u8], site: &Policy) -> Class {
     let is_listed = |list: &[NamePattern]| list.iter().any(|pattern| pattern.matches(name));
     if is_listed(&site.bypass_cookies) {
         return Class::Bypass;
     }
-    match site.preset {
-        Preset::WordPress => {
+    match site.unnamed_cookies {
+        UnnamedCookies::WordPress => {
             if wordpress::is_bypass_cookie(name) {
                 Class::Bypass
             } else if is_listed(&site.vary_cookies)
@@ -68,9 +67,9 @@ pub fn classify(name: &[u8], site: &SiteRules) -> Class {
             }
         }
         // Without knowledge of the application each unknown cookie may mean a person.
-        Preset::None if is_listed(&site.vary_cookies) => Class::Vary,
-        Preset::None if is_listed(&site.harmless_cookies) => Class::Ignored,
-        Preset::None => Class::Bypass,
+        UnnamedCookies::Bypass if is_listed(&site.vary_cookies) => Class::Vary,
+        UnnamedCookies::Bypass if is_listed(&site.harmless_cookies) => Class::Ignored,
+        UnnamedCookies::Bypass => Class::Bypass,
     }
 }
 
@@ -108,11 +107,11 @@ mod tests {
     #[test]
     fn the_file_adds_to_the_preset() {
         let one = |text: &str| vec![NamePattern::parse(text)];
-        let site = SiteRules {
+        let site = Policy {
             vary_cookies: one("lang*"),
             bypass_cookies: one("member"),
             harmless_cookies: one("consent"),
-            ..SiteRules::default()
+            ..Policy::default()
         };
         for (name, wordpress, none) in [
             ("member", Class::Bypass, Class::Bypass),
@@ -124,8 +123,8 @@ mod tests {
             ("akm_mobile", Class::Vary, Class::Bypass),
         ] {
             assert_eq!(classify(name.as_bytes(), &site), wordpress, "{name}");
-            let site = SiteRules {
-                preset: Preset::None,
+            let site = Policy {
+                unnamed_cookies: UnnamedCookies::Bypass,
                 ..site.clone()
             };
             assert_eq!(classify(name.as_bytes(), &site), none, "{name}");
@@ -134,13 +133,13 @@ mod tests {
 
     #[test]
     fn varying_cannot_share_what_means_a_person() {
-        let site = SiteRules {
+        let site = Policy {
             vary_cookies: vec![
                 NamePattern::parse("wordpress_*"),
                 NamePattern::parse("both"),
             ],
             bypass_cookies: vec![NamePattern::parse("both")],
-            ..SiteRules::default()
+            ..Policy::default()
         };
         assert_eq!(classify(b"wordpress_logged_in_x", &site), Class::Bypass);
         assert_eq!(classify(b"both", &site), Class::Bypass);
@@ -152,7 +151,7 @@ mod tests {
         fn any_bytes_are_a_line(line in proptest::collection::vec(any::<u8>(), 0..200)) {
             for pair in pairs(&line) {
                 prop_assert!(!pair.name.is_empty());
-                let _ = classify(pair.name, &SiteRules::default());
+                let _ = classify(pair.name, &Policy::default());
             }
         }
     }

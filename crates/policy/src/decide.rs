@@ -13,7 +13,7 @@ use crate::freshness;
 use crate::outcome::{MissWhy, PassWhy, RefusedWhy};
 use crate::redirect::{self, Redirection};
 use crate::request_info::{Cacheability, Directives, Method, RequestInfo};
-use crate::site::{Preset, SiteRules};
+use crate::site::{AddressedFields, PartialRequests, Policy};
 use crate::storable::{Lifetime, SharedWith};
 
 /// What purges say about a stored response.
@@ -113,67 +113,61 @@ pub enum Backend {
 }
 
 /// What the head of a request settles before anything is looked up. `has_tls`: whether the host can be reached over TLS.
-pub fn before_lookup(facts: &RequestInfo, rules: &SiteRules, has_tls: bool) -> Option<Decision> {
-    match facts.method() {
-        Method::Options if facts.path() == b"*" => return Some(Decision::Methods),
+pub fn before_lookup(info: &RequestInfo, rules: &Policy, has_tls: bool) -> Option<Decision> {
+    match info.method() {
+        Method::Options if info.path() == b"*" => return Some(Decision::Methods),
         Method::Trace | Method::Connect => return Some(Decision::Refuse(RefusedWhy::Method)),
         _ => {}
     }
-    redirect::of(facts, rules, has_tls).map(Decision::Redirect)
+    redirect::of(info, rules, has_tls).map(Decision::Redirect)
 }
 
 /// Decides with what is stored under the request's key; `None` where nothing is.
 ///
 /// [`Decision::Fetch`] and [`Decision::Pass`] are not final: a file below the root comes before them ([`Decision::below_root`]).
-pub fn decide(
-    facts: &RequestInfo,
-    rules: &SiteRules,
-    stored: Option<&StoredResponse<'_>>,
-) -> Decision {
-    if let Cacheability::Pass(why) = facts.gate() {
+pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse<'_>>) -> Decision {
+    if let Cacheability::Pass(why) = info.cacheability() {
         return Decision::Pass(why);
     }
     if let Some(stored) = stored
         && stored.validity == Validity::Outdated
         && stored.life.fresh > stored.age
-        && !facts.has_authorization()
+        && !info.has_authorization()
     {
         return Decision::Patch;
     }
-    let Some(stored) = stored.filter(|stored| may_select(facts, rules, stored)) else {
-        return nothing_stored(facts, rules.preset);
+    let Some(stored) = stored.filter(|stored| may_select(info, rules, stored)) else {
+        return nothing_stored(info, rules);
     };
-    let usable = stored.use_for(&facts.directives());
+    let usable = stored.use_for(&info.directives());
     if stored.is_hit_for_pass {
         return match usable {
             Decision::Hit => Decision::Pass(PassWhy::Remembered),
-            _ => nothing_stored(facts, rules.preset),
+            _ => nothing_stored(info, rules),
         };
     }
     match usable {
         // A background fetch carries no credentials, so what it brings may not be for this client.
-        Decision::Hit if stored.ends_soon && !facts.has_authorization() => Decision::HitAndRefresh,
-        Decision::StaleWhileRevalidate if facts.has_authorization() => stored.fetch(),
-        Decision::Fetch { .. } if is_head_alone(facts, rules.preset) => {
-            Decision::Pass(PassWhy::Head)
-        }
+        Decision::Hit if stored.ends_soon && !info.has_authorization() => Decision::HitAndRefresh,
+        Decision::StaleWhileRevalidate if info.has_authorization() => stored.fetch(),
+        Decision::Fetch { .. } if is_head_alone(info, rules) => Decision::Pass(PassWhy::Head),
         usable => usable,
     }
 }
 
 /// Whether a request may be answered by a stored response at all: no purge forbids it, and where the request carries
 /// credentials, the response says that it is shared with others (RFC 9111 section 3.5).
-pub fn may_select(facts: &RequestInfo, rules: &SiteRules, stored: &StoredResponse<'_>) -> bool {
+pub fn may_select(info: &RequestInfo, rules: &Policy, stored: &StoredResponse<'_>) -> bool {
     matches!(stored.validity, Validity::Valid | Validity::SoftPurged)
-        && (!facts.has_authorization()
+        && (!info.has_authorization()
             || SharedWith::of(stored.fields, rules) == SharedWith::Everyone)
 }
 
 /// With the WordPress preset the whole page is fetched for a `HEAD` or a `Range`; by RFC 9111 those requests are forwarded.
-fn nothing_stored(facts: &RequestInfo, preset: Preset) -> Decision {
-    if is_head_alone(facts, preset) {
+fn nothing_stored(info: &RequestInfo, rules: &Policy) -> Decision {
+    if is_head_alone(info, rules) {
         Decision::Pass(PassWhy::Head)
-    } else if preset == Preset::None && facts.range().is_some() {
+    } else if rules.requests.partial == PartialRequests::Forward && info.range().is_some() {
         Decision::Pass(PassWhy::Range)
     } else {
         Decision::Fetch {
@@ -183,8 +177,8 @@ fn nothing_stored(facts: &RequestInfo, preset: Preset) -> Decision {
     }
 }
 
-fn is_head_alone(facts: &RequestInfo, preset: Preset) -> bool {
-    preset == Preset::None && facts.method() == Method::Head
+fn is_head_alone(info: &RequestInfo, rules: &Policy) -> bool {
+    rules.requests.partial == PartialRequests::Forward && info.method() == Method::Head
 }
 
 impl StoredResponse<'_> {
@@ -212,7 +206,10 @@ impl StoredResponse<'_> {
         }
         let staleness = self.age.saturating_sub(life.fresh);
         let is_accepted = wishes.max_stale.is_some_and(|most| staleness <= most);
-        if is_accepted && !is_soft_purged && !freshness::forbids_stale(self.fields, Preset::None) {
+        if is_accepted
+            && !is_soft_purged
+            && !freshness::forbids_stale(self.fields, AddressedFields::Standard)
+        {
             return Decision::StaleAccepted;
         }
         // Windows count from the end of freshness (RFC 5861 section 3), also where a soft purge ended it early: a soft-purged
@@ -232,7 +229,7 @@ impl Decision {
 
     /// The final decision, with what the path means below the root.
     #[must_use]
-    pub fn below_root(self, facts: &RequestInfo, below: PathKind, backend: Backend) -> Self {
+    pub fn below_root(self, info: &RequestInfo, below: PathKind, backend: Backend) -> Self {
         if !self.needs_file() {
             return self;
         }
@@ -241,7 +238,7 @@ impl Decision {
             (PathKind::Directory, _) => Self::Slash,
             (PathKind::Denied, _) => Self::Refuse(RefusedWhy::Denied),
             (PathKind::Failed, _) => Self::Refuse(RefusedWhy::Internal),
-            _ if facts.only_if_cached() => Self::Refuse(RefusedWhy::OnlyIfCached),
+            _ if info.only_if_cached() => Self::Refuse(RefusedWhy::OnlyIfCached),
             (PathKind::Script, Backend::FastCgi) | (_, Backend::Http) => self,
             (PathKind::Script, Backend::None) | (PathKind::Missing, _) => {
                 Self::Refuse(RefusedWhy::NotFound)

@@ -5,7 +5,7 @@
 //! away what carries identity or meaning (`Connection: Cookie` would turn a member's page into a stranger's).
 //! Does not know what any list means.
 
-/// Whether a head has one of these names, in lower case. Heads of answers have few fields, so this is quicker than to look up
+/// Whether a head has one of these names, in lower case. Heads of responses have few fields, so this is quicker than to look up
 /// each of the names.
 pub(crate) fn has_any(fields: &http::HeaderMap, names: &[&str]) -> bool {
     fields.keys().any(|name| names.contains(&name.as_str()))

@@ -1,6 +1,6 @@
 //! What a request looks like to the upstream.
 //!
-//! Two forms. *Trimmed*, for fetches whose answer may be shared: a closed list, made from facts that are all in the key,
+//! Two forms. *Trimmed*, for fetches whose answer may be shared: a closed list, made from what is all in the key,
 //! so equal keys give equal bytes and nothing unkeyed can shape a stored page. *Whole*, for everything else: what the
 //! client sent, less what belongs to the connection, what claims to come from a proxy, and what could collide as a CGI
 //! variable. In both, forwarding fields are our own.

@@ -1,10 +1,10 @@
-//! How long a response lives: which of its fields speaks, what it says, and what holds where none does.
+//! How long a response is fresh: which of its fields counts, what it says, and what applies where none does.
 //!
-//! The first of these fields that is there speaks, alone: `Galley-Cache-Control`, `CDN-Cache-Control` (RFC 9213),
-//! `Surrogate-Control`, `X-LiteSpeed-Cache-Control`, the fields of `VCaching`, `X-Accel-Expires`; then `Cache-Control` with `Expires`
-//! (RFC 9111 §4.2.1). Directives of two voices are never mixed. Without a preset those of other products say
-//! nothing, and `Surrogate-Control` is read by the letter (Edge Architecture 1.0). An explicit lifetime is obeyed even when it is zero; the site's table answers only for silence.
-//! Whether the response may be stored at all is decided in [`crate::storable`].
+//! The first of these fields counts alone: `Galley-Cache-Control`, `CDN-Cache-Control` (RFC 9213), `Surrogate-Control`,
+//! `X-LiteSpeed-Cache-Control`, the fields of `VCaching`, `X-Accel-Expires`; then `Cache-Control` with `Expires` (RFC 9111 section
+//! 4.2.1). Directives of two fields are never mixed. By RFC 9111 the fields of other products do not count, and
+//! `Surrogate-Control` is read by the letter (Edge Architecture 1.0). An explicit lifetime counts even when it is zero; the site's
+//! table fills in for silence only. [`crate::storable`] decides whether the response is stored at all.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::cache_control::{CacheControl, delta_seconds};
 use crate::fields::has_any;
-use crate::site::{Ignore, Preset, SiteRules, TtlTable};
+use crate::site::{AddressedFields, Ignore, Policy, TtlTable};
 use crate::storable::ResponseHead;
 use crate::time::parse_date;
 
@@ -61,17 +61,22 @@ pub struct StaleWindows {
 }
 
 /// Reads what a response says. `now`: when it was received.
-pub fn statement(fields: &HeaderMap, preset: Preset, ignore: Ignore, now: SystemTime) -> Statement {
-    let addressed = || {
+pub fn statement(
+    fields: &HeaderMap,
+    addressed: AddressedFields,
+    ignore: Ignore,
+    now: SystemTime,
+) -> Statement {
+    let voiced = || {
         if !has_any(fields, ADDRESSED) {
             return None;
         }
-        targeted(fields).or_else(|| match preset {
-            Preset::WordPress => foreign(fields, now),
-            Preset::None => surrogate(fields),
+        targeted(fields).or_else(|| match addressed {
+            AddressedFields::OfPlugins => foreign(fields, now),
+            AddressedFields::Standard => surrogate(fields),
         })
     };
-    if let Some(statement) = (!ignore.cache_control).then(addressed).flatten() {
+    if let Some(statement) = (!ignore.cache_control).then(voiced).flatten() {
         return statement;
     }
     let control = (!ignore.cache_control && speaks(fields, CACHE_CONTROL))
@@ -101,7 +106,7 @@ pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> Sta
     if control.must_revalidate || control.proxy_revalidate {
         return StaleWindows::default();
     }
-    let unsaid = if control.s_maxage.is_some() || status.as_u16() >= 400 {
+    let default_lifetime = if control.s_maxage.is_some() || status.as_u16() >= 400 {
         StaleWindows::default()
     } else {
         StaleWindows {
@@ -112,28 +117,28 @@ pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> Sta
     StaleWindows {
         while_revalidate: control
             .stale_while_revalidate
-            .unwrap_or(unsaid.while_revalidate),
-        if_error: control.stale_if_error.unwrap_or(unsaid.if_error),
+            .unwrap_or(default_lifetime.while_revalidate),
+        if_error: control.stale_if_error.unwrap_or(default_lifetime.if_error),
     }
 }
 
 /// The lifetime of a silent response: the site's row for its status; without a preset a tenth of its age
 /// (RFC 9111 §4.2.2, at most an hour) where it tells that; the site's default. `None`: it has none.
-pub fn unsaid(
-    answer: &ResponseHead<'_>,
+pub fn default_lifetime(
+    response: &ResponseHead<'_>,
     control: &CacheControl,
-    site: &SiteRules,
+    site: &Policy,
 ) -> Option<Duration> {
-    if let Some(named) = named_lifetime(answer.status, &site.ttl) {
+    if let Some(named) = named_lifetime(response.status, &site.ttl) {
         return Some(named);
     }
-    if !is_heuristically_cacheable(answer.status) && !control.public {
+    if !is_heuristically_cacheable(response.status) && !control.public {
         return None;
     }
-    let heuristic = match site.preset {
-        Preset::WordPress => None,
-        Preset::None => tenth_of_age(answer.fields, answer.now),
-    };
+    let heuristic = site.storage.heuristic;
+    let heuristic = heuristic
+        .then(|| tenth_of_age(response.fields, response.now))
+        .flatten();
     Some(heuristic.unwrap_or(site.ttl.default))
 }
 
@@ -175,8 +180,8 @@ pub fn stated_age(fields: &HeaderMap) -> Option<Duration> {
 }
 
 /// Whether a response forbids that a stale copy of it answers, whatever client and site allow (RFC 9111 §4.2.4).
-pub fn forbids_stale(fields: &HeaderMap, preset: Preset) -> bool {
-    let control = statement(fields, preset, Ignore::default(), SystemTime::UNIX_EPOCH).control;
+pub fn forbids_stale(fields: &HeaderMap, addressed: AddressedFields) -> bool {
+    let control = statement(fields, addressed, Ignore::default(), SystemTime::UNIX_EPOCH).control;
     control.must_revalidate
         || control.proxy_revalidate
         || control.s_maxage.is_some()

@@ -1,4 +1,4 @@
-//! Fields that a site's file adds to answers, sets in them and takes out of them.
+//! Fields that a site's file adds to responses, sets in them and takes out of them.
 //!
 //! [`Changes`] is what the file says, [`Compiled`] what that means for one rule: names to leave out, and fields to write
 //! behind the stored ones, which are the same for every answer and so lie there as lines. A rule's changes come on top of

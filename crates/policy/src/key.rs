@@ -20,19 +20,19 @@ pub use self::parts::{KeyParts, read_key};
 /// scheme u8 | accept u8 | device u8 | authority | path | query present u8 [| query] | vary cookies
 /// ```
 /// where each of the last four is its length as LEB128, then its bytes.
-pub fn write_key(facts: &RequestInfo, out: &mut Vec<u8>) {
-    write(facts, QueryKey::Is(facts.query()), out);
+pub fn write_key(info: &RequestInfo, out: &mut Vec<u8>) {
+    write(info, QueryKey::Is(info.query()), out);
 }
 
 /// Writes the key that a request would have with another query; `query` is normalised.
-pub fn write_key_with(facts: &RequestInfo, query: Option<&[u8]>, out: &mut Vec<u8>) {
-    write(facts, QueryKey::Is(query), out);
+pub fn write_key_with(info: &RequestInfo, query: Option<&[u8]>, out: &mut Vec<u8>) {
+    write(info, QueryKey::Is(query), out);
 }
 
 /// Writes the key of a fragment of this request's host, device and cookies: no path, and the fragment's id in place of a query.
-pub fn write_fragment_key(facts: &RequestInfo, fragment: u64, out: &mut Vec<u8>) {
+pub fn write_fragment_key(info: &RequestInfo, fragment: u64, out: &mut Vec<u8>) {
     let query = fragment_query(fragment);
-    write_path(facts, b"", QueryKey::Is(Some(query.as_bytes())), out);
+    write_path(info, b"", QueryKey::Is(Some(query.as_bytes())), out);
 }
 
 /// How a fragment is named where a page has its query.
@@ -49,8 +49,8 @@ pub fn fragment_id(definition: &str) -> u64 {
 
 /// Writes what the keys of a path have in common whatever the query. It is no request's key, and [`read_key`] does not
 /// read it.
-pub fn write_path_key(facts: &RequestInfo, out: &mut Vec<u8>) {
-    write(facts, QueryKey::Any, out);
+pub fn write_path_key(info: &RequestInfo, out: &mut Vec<u8>) {
+    write(info, QueryKey::Any, out);
 }
 
 #[derive(Clone, Copy)]
@@ -59,26 +59,26 @@ enum QueryKey<'q> {
     Any,
 }
 
-fn write(facts: &RequestInfo, query: QueryKey<'_>, out: &mut Vec<u8>) {
-    write_path(facts, facts.path(), query, out);
+fn write(info: &RequestInfo, query: QueryKey<'_>, out: &mut Vec<u8>) {
+    write_path(info, info.path(), query, out);
 }
 
-fn write_path(facts: &RequestInfo, path: &[u8], query: QueryKey<'_>, out: &mut Vec<u8>) {
+fn write_path(info: &RequestInfo, path: &[u8], query: QueryKey<'_>, out: &mut Vec<u8>) {
     out.clear();
-    out.push(match facts.scheme() {
+    out.push(match info.scheme() {
         Scheme::Http => 0,
         Scheme::Https => 1,
     });
-    out.push(match facts.accept() {
+    out.push(match info.accept() {
         AcceptClass::Page => 0,
         AcceptClass::Json => 1,
     });
-    out.push(match facts.device() {
+    out.push(match info.device() {
         Device::Any => 0,
         Device::Desktop => 1,
         Device::Mobile => 2,
     });
-    push_part(facts.authority_bytes(), out);
+    push_part(info.authority_bytes(), out);
     push_part(path, out);
     match query {
         QueryKey::Is(None) => out.push(0),
@@ -88,7 +88,7 @@ fn write_path(facts: &RequestInfo, path: &[u8], query: QueryKey<'_>, out: &mut V
         }
         QueryKey::Any => out.push(2),
     }
-    push_part(facts.vary_cookies(), out);
+    push_part(info.vary_cookies(), out);
 }
 
 fn push_part(part: &[u8], out: &mut Vec<u8>) {
@@ -143,6 +143,18 @@ fn feed(hasher: &mut SipHasher13, part: &[u8]) {
 
 /// Fixed for ever: ids are written to disk and exchanged between nodes.
 const SCOPE_KEY: u64 = 0x6761_6c6c_6579_0001;
+
+impl RequestInfo {
+    /// [`url_id()`] of this request.
+    pub fn url_id(&self) -> u64 {
+        url_id(self.host(), self.path(), self.query())
+    }
+
+    /// [`host_id()`] of this request.
+    pub fn host_id(&self) -> u64 {
+        host_id(self.host())
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,14 @@
 //! What HTTP and WordPress permit, as pure decisions.
 //!
-//! Values in, verdict out: no input or output, no clock (`now` is an argument), no runtime, no state. Every function is
-//! total over any input, because all of its input is hostile: it comes from clients and upstreams.
+//! No function does I/O, reads a clock (`now` is an argument) or keeps state, and each is total over any input, because clients
+//! and upstreams are hostile.
 //!
-//! Request side: [`proxied`] says who asks behind proxies; [`request_info`] reads a request head once; [`access`], [`key`], [`forward`] and [`cgi`] work from what it found.
-//! Response side: [`storable`] judges what may be kept and for how long, [`decide`] whether a kept entry may answer,
-//! [`conditional`], [`range`] and [`encoding`] in which form. [`spellings`] knows the addresses that mean the same page to WordPress. [`redirect`] says which requests belong elsewhere, [`headers`] what a site changes about its answers, [`class`] who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
+//! [`site`] has the policy of a site: [`site::Policy`] with its two values for WordPress and RFC 9111.
+//! Requests: [`proxied`] finds the client behind proxies; [`request_info`] parses a request head once; [`access`], [`key`],
+//! [`redirect`], [`forward`] and [`cgi`] use the result. [`spellings`] knows the URLs of the same page.
+//! Responses: [`storable`] decides what is stored, [`freshness`] for how long, [`decide`] whether a stored response is sent;
+//! [`conditional`], [`range`] and [`encoding`] choose its form, [`headers`] its fields.
+//! [`purge`] parses purges, [`class`] sorts those who wait for an upstream, and [`outcome`] has the words that explain decisions.
 
 pub mod access;
 pub mod appointments;

@@ -1,4 +1,4 @@
-//! The words that explain an answer: one stable word for every way a request can go, and why.
+//! The words that explain a response: one stable word for every way a request can go, and why.
 //!
 //! The same word stands in `Cache-Status` (RFC 9211), in the access log and as a metric's label. A word, once released,
 //! does not change. Words are structured-field tokens (RFC 9651 §3.3.4): lower case, letters and hyphens.
@@ -41,7 +41,7 @@ words! {
         Upgrade = "upgrade",
         /// A GET with a body.
         Body = "body",
-        /// `Origin` of another host: the answer may depend on it.
+        /// `Origin` of another host: the response may depend on it.
         Origin = "origin",
         /// A REST nonce together with a login.
         Nonce = "nonce",
@@ -145,7 +145,7 @@ words! {
         NoRoom = "no-room",
         /// The client took too long.
         Timeout = "timeout",
-        /// The client left before it had an answer; in the log only.
+        /// The client left before it had a response; in the log only.
         ClientGone = "client-gone",
         /// A name that is never sent.
         Denied = "denied",
@@ -177,7 +177,7 @@ words! {
         UpstreamPaused = "upstream-paused",
         /// The upstream took too long.
         UpstreamTimeout = "upstream-timeout",
-        /// The upstream's answer cannot be understood.
+        /// The upstream's response cannot be understood.
         BadUpstream = "bad-upstream",
         /// What is stored must not be used without asking, and the upstream does not answer.
         MustRevalidate = "must-revalidate",
@@ -210,9 +210,9 @@ pub enum Outcome {
     Miss {
         /// Why it was asked.
         why: MissWhy,
-        /// Whether its answer was kept.
+        /// Whether its response was kept.
         kept: StoreOutcome,
-        /// Whether this request waited for an answer that another request had ordered.
+        /// Whether this request waited for a response that another request had ordered.
         collapsed: bool,
     },
     /// The upstream answered a request that may not be cached.

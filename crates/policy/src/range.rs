@@ -1,7 +1,7 @@
 //! `Range`: which bytes of a representation were asked for (RFC 9110 §14).
 //!
 //! Reads the `bytes` unit only; everything else, everything malformed, and more parts than a fair client needs, means the
-//! whole representation, as if the field were absent. Overlapping and touching ranges are joined, so that an answer is
+//! whole representation, as if the field were absent. Overlapping and touching ranges are joined, so that a response is
 //! never larger than the representation, however often a part was asked for (a known way to exhaust servers).
 //! Whether the field applies at all (`If-Range`, method, status) is decided in [`crate::conditional`] and by the caller.
 
@@ -105,7 +105,7 @@ pub fn parse(value: &[u8], length: u64) -> Ranges {
     }
 }
 
-/// The most parts of one answer, after joining.
+/// The most parts of one response, after joining.
 pub const MAX_PARTS: usize = 16;
 
 enum RangeSpec {

@@ -1,9 +1,8 @@
 //! What a request head says, read once.
 //!
-//! [`RequestInfo::gather`] is the only reader of request heads: key, gate, conditions and forwarding all work from its result,
-//! so there is one opinion about a request whichever protocol and path brought it. All bytes lie in one buffer that is
-//! used again for the next request: nothing is allocated once it is warm.
-//! Decides whether the cache may be asked at all ([`Cacheability`]); what the cache then does is not decided here.
+//! [`RequestInfo::parse`] is the only reader of request heads, for every protocol: key, cacheability, conditions and forwarding
+//! use its result. All bytes are in one buffer that the next request uses again, so that nothing is allocated once it is warm.
+//! [`Cacheability`] says whether a request may use the cache; [`crate::decide`] decides what the cache then does.
 
 mod accept;
 mod cacheability;

@@ -1,14 +1,20 @@
-//! What a site's file says about caching, in the form that decisions read.
+//! The policy of a site, in the form that decisions read.
 //!
-//! The configuration builds one [`SiteRules`] per site; it is immutable afterwards and shared by all cores. Lists hold
-//! only what the file adds: what the preset brings is in [`crate::wordpress`].
+//! The configuration builds one [`Policy`] per site; it is immutable afterwards and shared by all cores. Lists hold only what
+//! the configuration adds: [`crate::wordpress`] has what is known of WordPress.
 
 mod names;
+mod policy;
+mod preset;
 mod rule;
-mod settings;
 mod ttl;
 
 pub use self::names::NamePattern;
+pub use self::policy::{Policy, Preset};
+pub use self::preset::{
+    AddressedFields, AuthorizationPolicy, EqualSpellings, ParameterOrder, PartialRequests,
+    RequestDirectives, RequestPolicy, StaleOnStatus, StorableStatuses, StoragePolicy,
+    UnnamedCookies, UnsafeMethodPurges, UpstreamRequests, UrlPolicy, ValidationPolicy, VaryPolicy,
+};
 pub use self::rule::{Ignore, Rule, UpstreamTimeouts};
-pub use self::settings::{Preset, SiteRules};
 pub use self::ttl::TtlTable;

@@ -18,7 +18,7 @@ pub use self::form::FormScanner;
 use self::shape::{Likeness, Shape};
 use self::variables::{Meaning, meaning};
 use crate::query::{self, FormDecoded, MAX_PARAMETERS, split_pair};
-use crate::site::{Preset, Rule};
+use crate::site::{EqualSpellings, Rule};
 
 /// The rules of a site in folded form. Empty where no rule closes anything.
 #[derive(Clone, Debug, Default)]
@@ -31,9 +31,9 @@ pub struct Guard {
 impl Guard {
     /// The guard of a site with these rules. `site_closes` says whether the site itself closes something, to which a rule
     /// may make an exception. Empty without the WordPress preset.
-    pub fn of(preset: Preset, rules: &[Rule], site_closes: bool) -> Self {
+    pub fn of(spellings: EqualSpellings, rules: &[Rule], site_closes: bool) -> Self {
         let is_needed = rules.iter().any(|rule| !rule.access.is_silent());
-        if preset == Preset::None || !is_needed {
+        if spellings == EqualSpellings::Exact || !is_needed {
             return Self::default();
         }
         let shapes: Vec<Shape> = rules.iter().map(Shape::of).collect();
@@ -110,25 +110,25 @@ pub(crate) struct SpellingBuffers {
 /// Writes the rules that apply to a request besides the one that matches its path to `found`, which is cleared first, each
 /// once: an index, or `None` for the site's own word where a spelling is matched by no rule.
 pub(crate) fn rules_of(
-    asked: &RequestedPaths<'_>,
+    request: &RequestedPaths<'_>,
     guard: &Guard,
     rules: &[Rule],
-    room: &mut SpellingBuffers,
+    buffers: &mut SpellingBuffers,
     found: &mut Vec<Option<usize>>,
 ) {
     found.clear();
-    if !guard.is_needed() || asked.path.first() != Some(&b'/') {
+    if !guard.is_needed() || request.path.first() != Some(&b'/') {
         return;
     }
     let mut walk = Walk {
-        asked: *asked,
+        request: *request,
         guard,
         rules,
-        room,
+        buffers,
         found,
     };
     walk.path();
-    if !is_own_script(asked.path) {
+    if !is_own_script(request.path) {
         walk.query();
     }
 }
@@ -143,16 +143,16 @@ enum Otherwise {
 }
 
 struct Walk<'w> {
-    asked: RequestedPaths<'w>,
+    request: RequestedPaths<'w>,
     guard: &'w Guard,
     rules: &'w [Rule],
-    room: &'w mut SpellingBuffers,
+    buffers: &'w mut SpellingBuffers,
     found: &'w mut Vec<Option<usize>>,
 }
 
 impl Walk<'_> {
     fn path(&mut self) {
-        let path = self.asked.path;
+        let path = self.request.path;
         self.set(&[path]);
         self.spelling(Otherwise::Nothing);
         self.tails(path);
@@ -189,14 +189,14 @@ impl Walk<'_> {
     }
 
     fn query(&mut self) {
-        let rest = is_rest(self.asked.path);
-        let parts = self.asked.query.split(|&b| b == b'&');
+        let rest = is_rest(self.request.path);
+        let parts = self.request.query.split(|&b| b == b'&');
         for (count, part) in parts.filter(|part| !part.is_empty()).enumerate() {
             if count >= MAX_PARAMETERS {
                 return self.all(|shape| shape.closes);
             }
             let (name, value) = split_pair(part);
-            let mut variable = std::mem::take(&mut self.room.name);
+            let mut variable = std::mem::take(&mut self.buffers.name);
             query::variable(name, &mut variable);
             if !value.is_empty() {
                 self.parameter(&variable, value, rest);
@@ -204,7 +204,7 @@ impl Walk<'_> {
             if rest && variable == b"_embed" {
                 self.below(REST);
             }
-            self.room.name = variable;
+            self.buffers.name = variable;
         }
     }
 
@@ -221,9 +221,9 @@ impl Walk<'_> {
             Some(Meaning::Below(base)) => self.below(base),
             Some(Meaning::Date) => self.all(Shape::may_close_a_date),
             Some(Meaning::Feed) => {
-                let path = self.asked.path;
+                let path = self.request.path;
                 self.set(&[path, b"/feed/"]);
-                self.room.text.extend(FormDecoded(value));
+                self.buffers.text.extend(FormDecoded(value));
                 self.spelling(Otherwise::Nothing);
             }
             Some(Meaning::Type) => {
@@ -231,7 +231,7 @@ impl Walk<'_> {
                     self.below(b"/shop/");
                 }
                 self.set(&[b"/"]);
-                self.room.text.extend(FormDecoded(value));
+                self.buffers.text.extend(FormDecoded(value));
                 self.spelling(Otherwise::Nothing);
             }
             Some(Meaning::Taxonomy) => {
@@ -241,7 +241,7 @@ impl Walk<'_> {
             }
             None => {
                 self.set(&[b"/", variable, b"/"]);
-                self.room.text.extend(FormDecoded(value));
+                self.buffers.text.extend(FormDecoded(value));
                 self.spelling(Otherwise::Nothing);
             }
         }
@@ -249,11 +249,11 @@ impl Walk<'_> {
 
     /// A page or a route by its own path, in the directory in which WordPress may live.
     fn at_bases(&mut self, below: &[u8], value: &[u8]) {
-        let path = self.asked.path;
+        let path = self.request.path;
         let slashes = memchr::memchr_iter(b'/', path).take(BASES);
         for at in slashes {
             self.set(&[path.get(..at).unwrap_or_default(), below, b"/"]);
-            self.room.text.extend(FormDecoded(value));
+            self.buffers.text.extend(FormDecoded(value));
             self.spelling(Otherwise::Site);
             for _ in 0..DECODINGS {
                 if !self.decode() {
@@ -265,15 +265,15 @@ impl Walk<'_> {
     }
 
     fn set(&mut self, parts: &[&[u8]]) {
-        self.room.text.clear();
+        self.buffers.text.clear();
         for part in parts {
-            self.room.text.extend_from_slice(part);
+            self.buffers.text.extend_from_slice(part);
         }
     }
 
     /// Decodes the text once more. Says whether that changed it.
     fn decode(&mut self) -> bool {
-        let SpellingBuffers { text, next, .. } = &mut *self.room;
+        let SpellingBuffers { text, next, .. } = &mut *self.buffers;
         if memchr::memchr2(b'%', b'+', text).is_none() {
             return false;
         }
@@ -287,7 +287,7 @@ impl Walk<'_> {
     fn spelling(&mut self, otherwise: Otherwise) {
         let SpellingBuffers {
             text, lower, slug, ..
-        } = &mut *self.room;
+        } = &mut *self.buffers;
         if memchr::memchr(b'<', text).is_some() {
             // Tags are taken out of a slug.
             self.all(Shape::may_close_a_page);
@@ -301,8 +301,8 @@ impl Walk<'_> {
         if self.compare(Some(otherwise)) {
             return;
         }
-        while slug::strip(&mut self.room.lower) {
-            let SpellingBuffers { lower, slug, .. } = &mut *self.room;
+        while slug::strip(&mut self.buffers.lower) {
+            let SpellingBuffers { lower, slug, .. } = &mut *self.buffers;
             slug::slug(lower, slug);
             if self.compare(None) {
                 return;
@@ -313,7 +313,7 @@ impl Walk<'_> {
     /// Compares folded text with the rules, `otherwise: None` for a page whose feed is asked: there a rule counts if it
     /// closes. Says whether a rule that speaks of access matches.
     fn compare(&mut self, otherwise: Option<Otherwise>) -> bool {
-        let SpellingBuffers { lower, slug, .. } = &*self.room;
+        let SpellingBuffers { lower, slug, .. } = &*self.buffers;
         let mut says = false;
         for (index, shape) in self.guard.shapes.iter().enumerate() {
             if !self.is_method(index) {
@@ -353,10 +353,10 @@ impl Walk<'_> {
     }
 
     fn is_method(&self, index: usize) -> bool {
-        let method = self.asked.method;
+        let method = self.request.method;
         let is_read = method == "HEAD";
         self.rules.get(index).is_some_and(|rule| {
-            self.asked.overrides_method
+            self.request.overrides_method
                 || rule.methods.is_empty()
                 || rule
                     .methods

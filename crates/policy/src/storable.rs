@@ -1,10 +1,9 @@
-//! Whether a response may be kept, for how long, and what of its head.
+//! Whether a response is stored, for how long, and which of its fields.
 //!
-//! RFC 9111 §3, narrowed by the promise that nothing personal is ever shared: only answers to trimmed requests, never
-//! with a cookie that the site's file does not call harmless, never with `private`, `no-store` or `no-cache`, never
-//! partial, never a redirect to itself. The WordPress preset keeps fewer statuses than the RFC permits; without a preset
-//! any final status with an explicit lifetime is kept. Truth is in the response: no decision looks at a URL's ending.
-//! Whether a body came whole is known by who received it; [`judge_body`] judges what it then looks like.
+//! RFC 9111 section 3, narrowed by the promise that nothing personal is shared: never a response with a cookie that the
+//! configuration does not call harmless, never one with `private` or `no-store`, never a redirect to itself. The policy says
+//! which statuses are stored and how they are validated ([`crate::site::StoragePolicy`]). No decision depends on how a URL ends.
+//! Whoever received a body knows whether it is complete; [`judge_body`] judges its content.
 
 mod body;
 mod error_page;

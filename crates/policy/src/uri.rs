@@ -125,7 +125,7 @@ pub fn canonical_path(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
     append_canonical(raw, out)
 }
 
-/// Writes the path as files and the gate see it to `out`, which is cleared first: decoded once, runs of `/` merged.
+/// Writes the path as files and the cacheability see it to `out`, which is cleared first: decoded once, runs of `/` merged.
 ///
 /// Takes a canonical path. A dot segment that only decoding brings to light (`..%2F`) is refused.
 pub fn decoded_path(canonical: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {

@@ -10,7 +10,7 @@ mod selecting;
 use smallvec::SmallVec;
 
 pub use self::selecting::{LONGEST_SELECTION, Selecting};
-use crate::site::Preset;
+use crate::site::VaryPolicy;
 
 /// All `Vary` lines of a response as one list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,10 +77,10 @@ impl Vary {
     ///
     /// Departs: RFC 9111 §4.1 compares the fields of the two clients' requests; we compare those of the trimmed
     /// requests that were really sent, which equal keys make equal.
-    pub fn is_covered_by_key(&self, preset: Preset) -> bool {
-        let covered: &[http::HeaderName] = match preset {
-            Preset::WordPress => COVERED_FOR_WORDPRESS,
-            Preset::None => COVERED_ALWAYS,
+    pub fn is_covered_by_key(&self, policy: VaryPolicy) -> bool {
+        let covered: &[http::HeaderName] = match policy {
+            VaryPolicy::CoveredByKey => COVERED_FOR_WORDPRESS,
+            VaryPolicy::Variants => COVERED_ALWAYS,
         };
         match self {
             Self::Any => false,
@@ -137,11 +137,15 @@ mod tests {
         for (lines, wordpress, none) in table {
             let vary = Vary::parse(lines.iter().map(|line| line.as_bytes()));
             assert_eq!(
-                vary.is_covered_by_key(Preset::WordPress),
+                vary.is_covered_by_key(VaryPolicy::CoveredByKey),
                 *wordpress,
                 "{lines:?}"
             );
-            assert_eq!(vary.is_covered_by_key(Preset::None), *none, "{lines:?}");
+            assert_eq!(
+                vary.is_covered_by_key(VaryPolicy::Variants),
+                *none,
+                "{lines:?}"
+            );
         }
     }
 
@@ -154,7 +158,7 @@ mod tests {
 
         #[test]
         fn never_panics(line in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = Vary::parse(std::iter::once(&line[..])).is_covered_by_key(Preset::None);
+            let _ = Vary::parse(std::iter::once(&line[..])).is_covered_by_key(VaryPolicy::Variants);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Drawn from what the page caches for WordPress agree on. Passing too much only costs speed, so doubtful cases pass;
 //! an ignored name is never seen by PHP on a cacheable fetch, so it may only be one that PHP does not use.
-//! Sites add to these lists in their file ([`crate::site::SiteRules`]).
+//! Sites add to these lists in their file ([`crate::site::Policy`]).
 
 mod lists;
 

@@ -9,7 +9,7 @@ use galley_policy::cgi::{self, BadCgiHead, CgiConnection, Script};
 use galley_policy::forward::{self, BodyLength, Client, Schedule, UpstreamRequest};
 use galley_policy::key::write_key;
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
-use galley_policy::site::{Ignore, Rule, SiteRules};
+use galley_policy::site::{Ignore, Policy, Rule};
 use proptest::prelude::*;
 
 const LINE: RequestLineInfo<'static> = RequestLineInfo {
@@ -29,22 +29,21 @@ fn client() -> Client<'static> {
     }
 }
 
-fn facts(line: &RequestLineInfo<'_>, fields: &[(&str, &str)]) -> RequestInfo {
-    let mut facts = RequestInfo::default();
-    facts
-        .gather(
-            line,
-            fields.iter().map(|(n, v)| (*n, v.as_bytes())),
-            &SiteRules::default(),
-        )
-        .unwrap();
-    facts
+fn info(line: &RequestLineInfo<'_>, fields: &[(&str, &str)]) -> RequestInfo {
+    let mut info = RequestInfo::default();
+    info.parse(
+        line,
+        fields.iter().map(|(n, v)| (*n, v.as_bytes())),
+        &Policy::default(),
+    )
+    .unwrap();
+    info
 }
 
 fn whole(line: &RequestLineInfo<'_>, fields: &[(&str, &str)]) -> UpstreamRequest {
-    let facts = facts(line, fields);
+    let info = info(line, fields);
     forward::whole(
-        &facts,
+        &info,
         fields.iter().map(|(n, v)| (*n, v.as_bytes())),
         &client(),
         BodyLength::None,
@@ -100,7 +99,7 @@ fn a_trimmed_request_is_made_from_facts() {
         ("Accept", "text/html"),
         ("Host", "example.com:8443"),
     ];
-    let request = forward::trimmed(&facts(
+    let request = forward::trimmed(&info(
         &RequestLineInfo {
             method: "HEAD",
             ..LINE
@@ -120,13 +119,13 @@ fn a_trimmed_request_is_made_from_facts() {
     assert_eq!(field(&request, "accept-encoding"), ["identity"]);
     assert_eq!(field(&request, "x-forwarded-port"), ["8443"]);
     assert_eq!(field(&request, "x-forwarded-proto"), ["https"]);
-    let json = forward::trimmed(&facts(&LINE, &[("Accept", "application/activity+json")]));
+    let json = forward::trimmed(&info(&LINE, &[("Accept", "application/activity+json")]));
     assert_eq!(field(&json, "accept"), ["application/json"]);
 }
 
 #[test]
 fn the_address_is_added_apart_and_once() {
-    let mut request = forward::trimmed(&facts(&LINE, &[("X-Forwarded-For", "1.2.3.4")]));
+    let mut request = forward::trimmed(&info(&LINE, &[("X-Forwarded-For", "1.2.3.4")]));
     assert!(field(&request, "x-forwarded-for").is_empty());
     for _ in 0..2 {
         forward::address(&mut request, &client());
@@ -224,7 +223,7 @@ fn the_plugin_is_told_what_only_galley_can_know() {
         ("Galley-Heard", "CANARY"),
         ("Galley-Cron", "run"),
     ];
-    let shared = forward::trimmed(&facts(&LINE, &claimed));
+    let shared = forward::trimmed(&info(&LINE, &claimed));
     assert_eq!(field(&shared, "galley-request"), ["shared"]);
     assert!(field(&shared, "galley-heard").is_empty());
     let mut telling = shared.clone();
@@ -304,21 +303,21 @@ fn a_rule_keeps_cookies_from_the_upstream() {
         cookie: true,
         ..Ignore::default()
     };
-    let site = SiteRules {
+    let site = Policy {
         rules: vec![Rule {
             path: "/*".to_owned(),
             ignore,
             ..Rule::default()
         }],
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let fields = [("Cookie", &b"wordpress_logged_in_x=1; akm_mobile=1"[..])];
-    let mut facts = RequestInfo::default();
-    facts.gather(&LINE, fields.into_iter(), &site).unwrap();
-    assert!(field(&forward::trimmed(&facts), "cookie").is_empty());
+    let mut info = RequestInfo::default();
+    info.parse(&LINE, fields.into_iter(), &site).unwrap();
+    assert!(field(&forward::trimmed(&info), "cookie").is_empty());
     assert!(
         field(
-            &forward::whole(&facts, fields.into_iter(), &client(), BodyLength::None),
+            &forward::whole(&info, fields.into_iter(), &client(), BodyLength::None),
             "cookie"
         )
         .is_empty()
@@ -426,7 +425,7 @@ fn variables_that_must_not_be_are_not() {
 fn keys_are_canonical() {
     let bytes = |line: &RequestLineInfo<'_>, fields: &[(&str, &str)]| {
         let mut out = vec![9; 3];
-        write_key(&facts(line, fields), &mut out);
+        write_key(&info(line, fields), &mut out);
         out
     };
     assert_eq!(

@@ -9,7 +9,7 @@ use galley_policy::forward::{self, Client, UpstreamRequest};
 use galley_policy::key::write_key;
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route;
-use galley_policy::site::{Ignore, NamePattern, Preset, Rule, SiteRules};
+use galley_policy::site::{AuthorizationPolicy, Ignore, NamePattern, Policy, Rule};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -41,7 +41,7 @@ impl Head {
     }
 
     /// `None` where the target is refused.
-    fn facts(&self, site: &SiteRules) -> Option<RequestInfo> {
+    fn info(&self, site: &Policy) -> Option<RequestInfo> {
         let host = route::canonical_host(self.host.as_bytes()).unwrap();
         let target = self.target();
         let line = RequestLineInfo {
@@ -52,9 +52,9 @@ impl Head {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = RequestInfo::default();
-        facts.gather(&line, self.lines(), site).ok()?;
-        Some(facts)
+        let mut info = RequestInfo::default();
+        info.parse(&line, self.lines(), site).ok()?;
+        Some(info)
     }
 
     fn lines(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
@@ -64,9 +64,9 @@ impl Head {
     }
 }
 
-fn key(facts: &RequestInfo) -> Vec<u8> {
+fn key(info: &RequestInfo) -> Vec<u8> {
     let mut out = Vec::new();
-    write_key(facts, &mut out);
+    write_key(info, &mut out);
     out
 }
 
@@ -286,14 +286,9 @@ fn head() -> impl Strategy<Value = Head> {
         )
 }
 
-fn site() -> impl Strategy<Value = SiteRules> {
+fn site() -> impl Strategy<Value = Policy> {
     (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(device_variants, wordpress, ignore_cookie)| SiteRules {
-            preset: if wordpress {
-                Preset::WordPress
-            } else {
-                Preset::None
-            },
+        |(device_variants, wordpress, ignore_cookie)| Policy {
             device_variants,
             litespeed: wordpress && ignore_cookie,
             vary_cookies: vec![NamePattern::parse("lang"), NamePattern::parse("currency_*")],
@@ -307,7 +302,11 @@ fn site() -> impl Strategy<Value = SiteRules> {
                 },
                 ..Rule::default()
             }],
-            ..SiteRules::default()
+            ..if wordpress {
+                Policy::wordpress()
+            } else {
+                Policy::rfc9111()
+            }
         },
     )
 }
@@ -347,7 +346,7 @@ proptest! {
             b = Head { path: a.path.clone(), query: a.query.iter().rev().cloned().collect(), ..b };
             (b.host, b.absolute, b.scheme) = (a.host, a.absolute, a.scheme);
         }
-        if let (Some(a), Some(b)) = (a.facts(&site), b.facts(&site)) {
+        if let (Some(a), Some(b)) = (a.info(&site), b.info(&site)) {
             let (mut one, mut two) = (forward::trimmed(&a), forward::trimmed(&b));
             forward::capabilities(&mut one, &site);
             forward::capabilities(&mut two, &site);
@@ -371,10 +370,10 @@ proptest! {
         noise in proptest::collection::vec(noise(), 0..6),
         at in any::<Index>(),
     ) {
-        let site = SiteRules { ignore_query: vec![NamePattern::parse("ref")], ..SiteRules::default() };
+        let site = Policy { ignore_query: vec![NamePattern::parse("ref")], ..Policy::default() };
         let other = disguise(&head, tracking, ignored, noise, at);
-        if let Some(plain) = head.facts(&site) {
-            let disguised = other.facts(&site).unwrap();
+        if let Some(plain) = head.info(&site) {
+            let disguised = other.info(&site).unwrap();
             prop_assert_eq!(key(&plain), key(&disguised));
             prop_assert_eq!(forward::trimmed(&plain), forward::trimmed(&disguised));
             let sent = format!("{:?}", php(&forward::trimmed(&disguised)).iter()
@@ -386,8 +385,8 @@ proptest! {
     /// Neither tracking parameters nor ignored cookies nor strangers' fields reach a trimmed request.
     #[test]
     fn a_trimmed_request_is_a_closed_list(site in site(), head in head()) {
-        let Some(facts) = head.facts(&site) else { return Ok(()) };
-        let request = forward::trimmed(&facts);
+        let Some(info) = head.info(&site) else { return Ok(()) };
+        let request = forward::trimmed(&info);
         prop_assert_eq!(&request.method, "GET");
         for (name, value) in &request.fields {
             prop_assert!(CLOSED.contains(&name.as_str()), "{}", name);
@@ -400,7 +399,7 @@ proptest! {
                 }
             }
         }
-        if site.preset == Preset::WordPress {
+        if site.requests.authorization == AuthorizationPolicy::Bypass {
             for pair in request.query.as_deref().unwrap_or_default().split(|&b| b == b'&') {
                 let name = pair.split(|&b| b == b'=').next().unwrap_or_default();
                 prop_assert!(!name.starts_with(b"utm_") && name != b"fbclid" && name != b"_ga" && name != b"ref");
@@ -408,12 +407,12 @@ proptest! {
         }
     }
 
-    /// What travels whole carries no claim that is not ours, and no two fields meet in one variable.
+    /// What bypasses the cache carries no claim that is not ours, and no two fields meet in one variable.
     #[test]
     fn whole_requests_carry_our_own_claims_only(site in site(), head in head()) {
-        let Some(facts) = head.facts(&site) else { return Ok(()) };
+        let Some(info) = head.info(&site) else { return Ok(()) };
         let client = Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 1, request_id: "r" };
-        let request = forward::whole(&facts, head.lines(), &client, forward::BodyLength::None);
+        let request = forward::whole(&info, head.lines(), &client, forward::BodyLength::None);
         let variables = php(&request);
         for (at, (name, value)) in variables.iter().enumerate() {
             prop_assert!(!variables[at + 1..].iter().any(|(other, _)| other == name), "{}", name.escape_ascii());
@@ -421,8 +420,8 @@ proptest! {
             match name.as_slice() {
                 b"HTTP_PROXY" | b"PHP_VALUE" => prop_assert!(false),
                 b"HTTP_X_FORWARDED_FOR" | b"HTTP_X_REAL_IP" => prop_assert_eq!(value, b"127.0.0.1"),
-                b"HTTP_X_FORWARDED_HOST" | b"HTTP_HOST" => prop_assert_eq!(value, facts.authority().as_bytes()),
-                b"HTTP_X_FORWARDED_PROTO" => prop_assert_eq!(value, facts.scheme().as_str().as_bytes()),
+                b"HTTP_X_FORWARDED_HOST" | b"HTTP_HOST" => prop_assert_eq!(value, info.authority().as_bytes()),
+                b"HTTP_X_FORWARDED_PROTO" => prop_assert_eq!(value, info.scheme().as_str().as_bytes()),
                 b"HTTP_X_REQUEST_ID" => prop_assert_eq!(value, b"r"),
                 _ => {}
             }
@@ -444,12 +443,12 @@ proptest! {
         path.extend_from_slice(&target);
         for target in [&target, &path] {
             let line = RequestLineInfo { method: &method, target, scheme: Scheme::Http, host: &host, has_body: false, upgrade: false };
-            let mut facts = RequestInfo::default();
-            let _ = facts.gather(&line, fields.iter().copied(), &site);
+            let mut info = RequestInfo::default();
+            let _ = info.parse(&line, fields.iter().copied(), &site);
             let client = Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 1, request_id: "\n" };
-            php(&forward::trimmed(&facts));
-            php(&forward::whole(&facts, fields.iter().copied(), &client, forward::BodyLength::Known(1)));
-            key(&facts);
+            php(&forward::trimmed(&info));
+            php(&forward::whole(&info, fields.iter().copied(), &client, forward::BodyLength::Known(1)));
+            key(&info);
         }
     }
 }

@@ -4,8 +4,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use galley_policy::freshness::{Voice, initial_age, statement, unsaid, windows};
-use galley_policy::site::{Ignore, Preset, SiteRules, TtlTable};
+use galley_policy::freshness::{Voice, default_lifetime, initial_age, statement, windows};
+use galley_policy::site::{AddressedFields, Ignore, Policy, Preset, TtlTable};
 use galley_policy::storable::ResponseHead;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
@@ -155,7 +155,12 @@ fn the_first_voice_speaks_alone() {
         ),
     ];
     for (rows, voice, lifetime, private) in table {
-        let found = statement(&fields(rows), Preset::WordPress, Ignore::default(), now());
+        let found = statement(
+            &fields(rows),
+            AddressedFields::OfPlugins,
+            Ignore::default(),
+            now(),
+        );
         assert_eq!(
             (found.voice, seconds(found.lifetime), found.control.private),
             (*voice, *lifetime, *private),
@@ -173,7 +178,7 @@ fn without_a_preset_only_standards_speak() {
             ("x-accel-expires", "7"),
             ("cache-control", "max-age=1"),
         ]);
-        seconds(statement(&rows, Preset::None, Ignore::default(), now()).lifetime)
+        seconds(statement(&rows, AddressedFields::Standard, Ignore::default(), now()).lifetime)
     };
     let table = [
         ("", Some(1)),
@@ -202,7 +207,7 @@ fn what_a_rule_ignores_does_not_speak() {
             expires,
             ..Ignore::default()
         };
-        let found = statement(&rows, Preset::WordPress, ignore, now());
+        let found = statement(&rows, AddressedFields::OfPlugins, ignore, now());
         (found.voice, seconds(found.lifetime))
     };
     assert_eq!(voice(false, true), (Voice::Galley, Some(3)));
@@ -249,7 +254,12 @@ fn expires_counts_from_date() {
         (&[("expires", "")], 0),
     ];
     for (rows, wanted) in table {
-        let found = statement(&fields(rows), Preset::None, Ignore::default(), now());
+        let found = statement(
+            &fields(rows),
+            AddressedFields::Standard,
+            Ignore::default(),
+            now(),
+        );
         assert_eq!(seconds(found.lifetime), Some(*wanted), "{rows:?}");
     }
 }
@@ -321,7 +331,7 @@ fn windows_need_permission() {
     for (text, status, swr, sie) in table {
         let said = statement(
             &fields(&[("cache-control", text)]),
-            Preset::WordPress,
+            AddressedFields::OfPlugins,
             Ignore::default(),
             now(),
         );
@@ -364,20 +374,20 @@ fn silence_asks_the_table() {
     ];
     for (status, rows, preset, wanted) in table {
         let fields = fields(rows);
-        let said = statement(&fields, *preset, Ignore::default(), now());
+        let policy = Policy::of(*preset);
+        let said = statement(&fields, policy.storage.fields, Ignore::default(), now());
         let status = StatusCode::from_u16(*status).unwrap();
-        let answer = ResponseHead {
+        let response = ResponseHead {
             status,
             fields: &fields,
             response_delay: Duration::ZERO,
             now: now(),
         };
-        let site = SiteRules {
-            preset: *preset,
+        let site = Policy {
             ttl: ttl.clone(),
-            ..SiteRules::default()
+            ..policy
         };
-        let found = unsaid(&answer, &said.control, &site);
+        let found = default_lifetime(&response, &said.control, &site);
         assert_eq!(seconds(found), *wanted, "{status} {rows:?}");
     }
 }

@@ -3,13 +3,13 @@
 mod response_support;
 
 use galley_policy::purge::{
-    BadOrder, Dialect, MAX_ORDERS, Purge, PurgePattern, Scope, Strength, from_answer,
-    orders_from_request, prefix_scope, url_scope,
+    Dialect, MAX_PURGES, Purge, PurgeError, PurgePattern, Scope, Strength, from_response,
+    prefix_scope, purges_from_request, url_scope,
 };
-use galley_policy::site::SiteRules;
+use galley_policy::site::Policy;
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
-use response_support::{Rows, facts, lines};
+use response_support::{Rows, info, lines};
 
 fn hard(scope: Scope) -> Purge {
     Purge {
@@ -42,11 +42,11 @@ fn tag(name: &str) -> Scope {
     Scope::Tag(name.to_owned())
 }
 
-fn order(method: &str, target: &str, rows: Rows<'_>) -> Result<Purge, BadOrder> {
-    let site = SiteRules::default();
-    let mut orders = orders_from_request(&facts(method, target, rows, &site), lines(rows), &site)?;
+fn order(method: &str, target: &str, rows: Rows<'_>) -> Result<Purge, PurgeError> {
+    let site = Policy::default();
+    let mut orders = purges_from_request(&info(method, target, rows, &site), lines(rows), &site)?;
     assert_eq!(orders.len(), 1, "{method} {target}: {orders:?}");
-    orders.pop().ok_or(BadOrder::NoOrder)
+    orders.pop().ok_or(PurgeError::NoPurge)
 }
 
 #[test]
@@ -158,34 +158,34 @@ fn soft_orders() {
 
 #[test]
 fn several_tags_are_several_orders() {
-    let site = SiteRules::default();
+    let site = Policy::default();
     let rows: Rows<'_> = &[
         ("X-Purge-Method", "tags"),
         ("X-Cache-Tags-Pattern", "p\\-1|t\\-2|p\\-1"),
     ];
-    let found = orders_from_request(&facts("PURGE", "/", rows, &site), lines(rows), &site);
+    let found = purges_from_request(&info("PURGE", "/", rows, &site), lines(rows), &site);
     assert_eq!(found, Ok(vec![hard(tag("p-1")), hard(tag("t-2"))]));
 }
 
 #[test]
 fn what_is_no_order() {
     let long = "a".repeat(1100);
-    let table: &[(&str, &str, Rows<'_>, BadOrder)] = &[
-        ("GET", "/", &[], BadOrder::NoOrder),
-        ("GET", "/purge-policy/", &[], BadOrder::NoOrder),
-        ("POST", "/a", &[], BadOrder::NoOrder),
+    let table: &[(&str, &str, Rows<'_>, PurgeError)] = &[
+        ("GET", "/", &[], PurgeError::NoPurge),
+        ("GET", "/purge-policy/", &[], PurgeError::NoPurge),
+        ("POST", "/a", &[], PurgeError::NoPurge),
         (
             "PURGE",
             "/",
             &[("X-Purge-Method", "tags")],
-            BadOrder::NoTags,
+            PurgeError::NoTags,
         ),
-        ("PURGE", "/", &[("xkey", " ")], BadOrder::NoTags),
+        ("PURGE", "/", &[("xkey", " ")], PurgeError::NoTags),
         (
             "PURGE",
             "/",
             &[("X-Purge-Regex", &long)],
-            BadOrder::PatternTooLong,
+            PurgeError::PatternTooLong,
         ),
     ];
     for (method, target, rows, wanted) in table {
@@ -197,13 +197,13 @@ fn what_is_no_order() {
     }
     assert!(matches!(
         order("PURGE", "/.*", &[("X-VC-Purge-Host", "a b")]),
-        Err(BadOrder::Host(_))
+        Err(PurgeError::Host(_))
     ));
 }
 
 #[test]
 fn urls_as_people_write_them() {
-    let site = SiteRules::default();
+    let site = Policy::default();
     let scope = |host: Option<&str>, path: &str, query: Option<&str>| Scope::Url {
         host: host.map(str::to_owned),
         path: path.into(),
@@ -232,7 +232,7 @@ fn urls_as_people_write_them() {
 
 #[test]
 fn orders_in_answers() {
-    let site = SiteRules::default();
+    let site = Policy::default();
     let url = |path: &str| Scope::Url {
         host: None,
         path: path.into(),
@@ -256,15 +256,15 @@ fn orders_in_answers() {
     for (value, wanted) in table {
         let mut fields = HeaderMap::new();
         fields.insert("x-litespeed-purge", HeaderValue::from_str(value).unwrap());
-        assert_eq!(from_answer(&fields, &site), *wanted, "{value}");
+        assert_eq!(from_response(&fields, &site), *wanted, "{value}");
     }
-    let many: Vec<String> = (0..=MAX_ORDERS).map(|n| format!("t{n}")).collect();
+    let many: Vec<String> = (0..=MAX_PURGES).map(|n| format!("t{n}")).collect();
     let mut fields = HeaderMap::new();
     fields.insert(
         "galley-purge",
         HeaderValue::from_str(&many.join(",")).unwrap(),
     );
-    assert_eq!(from_answer(&fields, &site), [hard(Scope::Site)]);
+    assert_eq!(from_response(&fields, &site), [hard(Scope::Site)]);
 }
 
 proptest! {
@@ -274,7 +274,7 @@ proptest! {
         path in "(/[a-zA-Z0-9.~_-]{0,5}|/%[2-7][0-9a-fA-F]|/\\.\\.?){1,5}",
         query in proptest::option::of("([ab]=[a-z%]{0,2}&?|utm_source=x&?|&){0,5}"),
     ) {
-        let site = SiteRules::default();
+        let site = Policy::default();
         let target = match &query {
             Some(query) => format!("{path}?{query}"),
             None => path,
@@ -289,7 +289,7 @@ proptest! {
                 upgrade: false,
             };
             let mut asked = galley_policy::request_info::RequestInfo::default();
-            if asked.gather(&line, lines(&[]), &site).is_ok() {
+            if asked.parse(&line, lines(&[]), &site).is_ok() {
                 let stored = Scope::Url {
                     host: Some(asked.host().to_owned()),
                     path: asked.path().to_vec(),
@@ -302,13 +302,13 @@ proptest! {
 
     #[test]
     fn never_panics(text in "[ -~]{0,40}", value in "[ -~]{0,40}") {
-        let site = SiteRules::default();
+        let site = Policy::default();
         let _ = url_scope(&text, &site);
         let _ = prefix_scope(&text);
         for method in ["PURGE", "BAN", "GET"] {
-            let facts = facts(method, "/a.*?b", &[], &site);
+            let info = info(method, "/a.*?b", &[], &site);
             for name in ["xkey", "x-purge-method", "x-purge-regex", "x-vc-purge-host"] {
-                let _ = orders_from_request(&facts, lines(&[(name, &*value)]), &site);
+                let _ = purges_from_request(&info, lines(&[(name, &*value)]), &site);
             }
         }
     }
@@ -320,7 +320,7 @@ proptest! {
         selector in "(https?://)?[ -~]{0,30}",
         body in proptest::collection::vec(any::<u8>(), 0..60),
     ) {
-        let site = SiteRules::default();
+        let site = Policy::default();
         let json = format!("{{\"type\":\"{kind}\",\"selectors\":[{selector:?}],\"groups\":[{selector:?}]}}");
         let rows: Rows<'_> = &[("Content-Type", "application/json"), ("Fastly-Key", "k"), ("Surrogate-Key", &selector)];
         for (method, target) in [("PURGE", path.as_str()), ("POST", &path), ("POST", "/souin-api/souin")] {
@@ -333,12 +333,12 @@ proptest! {
                 upgrade: false,
             };
             let mut asked = galley_policy::request_info::RequestInfo::default();
-            if asked.gather(&line, lines(rows), &site).is_err() {
+            if asked.parse(&line, lines(rows), &site).is_err() {
                 continue;
             }
             let dialect = Dialect::of(&asked, lines(rows), &site);
             for body in [&body[..], json.as_bytes()] {
-                let orders = dialect.map(|dialect| dialect.orders(&asked, lines(rows), body, &site));
+                let orders = dialect.map(|dialect| dialect.purges(&asked, lines(rows), body, &site));
                 prop_assert!(!matches!(orders, Some(Ok(orders)) if orders.is_empty()));
             }
         }
@@ -347,12 +347,12 @@ proptest! {
 
 #[test]
 fn keys_and_batches_of_souin() {
-    let site = SiteRules::default();
+    let site = Policy::default();
     let json: Rows<'_> = &[("Content-Type", "application/json; charset=utf-8")];
     let batch = |body: &str| {
-        let asked = facts("POST", "/souin-api/souin/", json, &site);
+        let asked = info("POST", "/souin-api/souin/", json, &site);
         let dialect = Dialect::of(&asked, lines(json), &site).expect("a batch");
-        dialect.orders(&asked, lines(json), body.as_bytes(), &site)
+        dialect.purges(&asked, lines(json), body.as_bytes(), &site)
     };
     assert_eq!(
         batch(r#"{"type": "uri", "selectors": ["https://example.com/a?b=1"], "purge": false}"#),
@@ -376,12 +376,12 @@ fn keys_and_batches_of_souin() {
         r#"{"type": "x", "selectors": ["/"]}"#,
         r#"{"type": "uri", "selectors": "/"}"#,
     ] {
-        assert_eq!(batch(wrong), Err(BadOrder::Body), "{wrong}");
+        assert_eq!(batch(wrong), Err(PurgeError::Body), "{wrong}");
     }
-    assert_eq!(batch(r#"{"type": "uri"}"#), Err(BadOrder::NoOrder));
-    let many = vec!["\"/\""; MAX_ORDERS + 1].join(",");
+    assert_eq!(batch(r#"{"type": "uri"}"#), Err(PurgeError::NoPurge));
+    let many = vec!["\"/\""; MAX_PURGES + 1].join(",");
     let many = format!("{{\"type\": \"uri\", \"selectors\": [{many}]}}");
-    assert_eq!(batch(&many), Err(BadOrder::TooMany));
+    assert_eq!(batch(&many), Err(PurgeError::TooMany));
     for (key, wanted) in [
         ("GET-https-example.com-/a/", url("/a/", None)),
         ("GET-http-example.com-/a/?b=1", url("/a/", Some("b=1"))),

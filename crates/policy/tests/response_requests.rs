@@ -7,9 +7,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use galley_policy::conditional::{ConditionalResult, Validators, evaluate, evaluate_stored};
 use galley_policy::decide::{Backend, Decision, PathKind, StoredResponse, Validity, decide};
 use galley_policy::outcome::{MissWhy, PassWhy, RefusedWhy};
-use galley_policy::site::SiteRules;
+use galley_policy::site::Policy;
 use galley_policy::storable::Lifetime;
-use response_support::{Rows, facts};
+use response_support::{Rows, info};
 
 #[test]
 fn decisions_with_the_wordpress_preset() {
@@ -58,9 +58,9 @@ fn decisions_with_the_wordpress_preset() {
         ),
     ];
     let no_fields = http::HeaderMap::new();
-    let rules = SiteRules::default();
+    let rules = Policy::default();
     for (method, rows, age, wanted) in table {
-        let facts = facts(method, "/", rows, &rules);
+        let info = info(method, "/", rows, &rules);
         let stored = age.map(|age| StoredResponse {
             is_hit_for_pass: false,
             age: Duration::from_secs(age),
@@ -69,9 +69,9 @@ fn decisions_with_the_wordpress_preset() {
             fields: &no_fields,
             ends_soon: false,
         });
-        let decision = decide(&facts, &rules, stored.as_ref());
+        let decision = decide(&info, &rules, stored.as_ref());
         assert_eq!(
-            decision.below_root(&facts, PathKind::Missing, Backend::Http),
+            decision.below_root(&info, PathKind::Missing, Backend::Http),
             *wanted,
             "{method} {rows:?} {age:?}"
         );
@@ -171,10 +171,10 @@ fn conditions_in_their_order() {
         last_modified: Some(modified),
     };
     for (method, rows, of_file, of_stored) in table {
-        let facts = facts(method, "/", rows, &SiteRules::default());
-        assert_eq!(evaluate(&facts, &validators), *of_file, "{method} {rows:?}");
+        let info = info(method, "/", rows, &Policy::default());
+        assert_eq!(evaluate(&info, &validators), *of_file, "{method} {rows:?}");
         assert_eq!(
-            evaluate_stored(&facts, &validators),
+            evaluate_stored(&info, &validators),
             *of_stored,
             "{method} {rows:?}"
         );
@@ -184,7 +184,7 @@ fn conditions_in_their_order() {
 #[test]
 fn without_validators_only_stars_match() {
     let nothing = Validators::default();
-    let condition = |rows| evaluate(&facts("GET", "/", rows, &SiteRules::default()), &nothing);
+    let condition = |rows| evaluate(&info("GET", "/", rows, &Policy::default()), &nothing);
     assert_eq!(
         condition(&[("if-none-match", "\"a\"")]),
         ConditionalResult::Proceed

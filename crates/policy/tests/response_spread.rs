@@ -7,21 +7,21 @@ mod response_support;
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
-use galley_policy::site::{Ignore, Preset, Rule, SiteRules};
+use galley_policy::site::{Ignore, Policy, Rule, TtlTable};
 use galley_policy::storable::{Lifetime, ResponseHead, Storability, judge, judge_spread};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
-use response_support::{Rows, facts};
+use response_support::{Rows, info};
 
 /// The lifetime before and after.
-fn lives(site: &SiteRules, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime, Lifetime) {
+fn lives(site: &Policy, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime, Lifetime) {
     let mut fields = HeaderMap::new();
     for (name, value) in rows {
         let name = HeaderName::from_static(name);
         fields.append(name, HeaderValue::from_str(value).unwrap());
     }
-    let facts = facts("GET", "/rule", &[], site);
-    let answer = ResponseHead {
+    let info = info("GET", "/rule", &[], site);
+    let response = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &fields,
         response_delay: Duration::ZERO,
@@ -29,8 +29,8 @@ fn lives(site: &SiteRules, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime,
         now: UNIX_EPOCH + Duration::from_secs(784_111_777),
     };
     let verdicts = (
-        judge(&facts, &answer, site),
-        judge_spread(&facts, &answer, site, seed),
+        judge(&info, &response, site),
+        judge_spread(&info, &response, site, seed),
     );
     let (Storability::Store(life), Storability::Store(spread)) = verdicts else {
         panic!("{rows:?} is to be kept");
@@ -38,16 +38,16 @@ fn lives(site: &SiteRules, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime,
     (life, spread)
 }
 
-fn seconds(site: &SiteRules, status: u16, rows: Rows<'_>) -> BTreeSet<u64> {
+fn seconds(site: &Policy, status: u16, rows: Rows<'_>) -> BTreeSet<u64> {
     (0..1000)
         .map(|seed| lives(site, status, rows, seed).1.fresh.as_secs())
         .collect()
 }
 
-fn site(preset: Preset) -> SiteRules {
-    SiteRules {
-        preset,
-        ..SiteRules::default()
+fn rfc9111() -> Policy {
+    Policy {
+        ttl: TtlTable::default(),
+        ..Policy::rfc9111()
     }
 }
 
@@ -57,8 +57,8 @@ fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
     const MISSING: (&str, &str) = ("cache-control", "no-cache, must-revalidate, max-age=0");
     // Fresh for a tenth of 1000 s.
     const MODIFIED: (&str, &str) = ("last-modified", "Sun, 06 Nov 1994 08:32:57 GMT");
-    let (wordpress, none) = (site(Preset::WordPress), site(Preset::None));
-    let of_rule = SiteRules {
+    let (wordpress, none) = (Policy::wordpress(), rfc9111());
+    let of_rule = Policy {
         rules: vec![Rule {
             path: "/rule".to_owned(),
             ttl: Some(Duration::from_secs(3600)),
@@ -68,9 +68,9 @@ fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
             },
             ..Rule::default()
         }],
-        ..site(Preset::WordPress)
+        ..Policy::wordpress()
     };
-    let table: [(&SiteRules, u16, Rows<'_>, std::ops::RangeInclusive<u64>); 8] = [
+    let table: [(&Policy, u16, Rows<'_>, std::ops::RangeInclusive<u64>); 8] = [
         (&wordpress, 200, &[], 54..=60),
         (&wordpress, 404, &[EXPIRES, MISSING], 54..=60),
         // What it was old when it came does not count: 40 of 60 seconds are left.
@@ -106,7 +106,7 @@ fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
         let found = seconds(site, status, rows);
         assert_eq!(found, expected.collect(), "{rows:?}");
     }
-    let brief = SiteRules {
+    let brief = Policy {
         ttl: galley_policy::site::TtlTable {
             default: Duration::from_secs(9),
             ..wordpress.ttl.clone()
@@ -120,8 +120,8 @@ proptest! {
     #[test]
     fn nothing_lives_longer_nor_dies_of_it(seed: u64, age in 0_u64..59) {
         let age = age.to_string();
-        let (before, after) = lives(&site(Preset::WordPress), 200, &[("age", &age)], seed);
-        let again = lives(&site(Preset::WordPress), 200, &[("age", &age)], seed).1;
+        let (before, after) = lives(&Policy::wordpress(), 200, &[("age", &age)], seed);
+        let again = lives(&Policy::wordpress(), 200, &[("age", &age)], seed).1;
         prop_assert_eq!(after, again);
         prop_assert!(after.fresh <= before.fresh && after.fresh > after.initial_age);
         let left = before.fresh.abs_diff(before.initial_age).as_secs();

@@ -7,11 +7,11 @@ mod response_support;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_policy::outcome::NotStored;
-use galley_policy::site::{Ignore, NamePattern, Preset, Rule, SiteRules, TtlTable};
+use galley_policy::site::{Ignore, NamePattern, Policy, Rule, TtlTable};
 use galley_policy::storable::{Lifetime, ResponseHead, Storability, judge, judge_body};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
-use response_support::{Rows, facts};
+use response_support::{Rows, info};
 
 fn map(rows: Rows<'_>) -> HeaderMap {
     let mut map = HeaderMap::new();
@@ -28,42 +28,42 @@ fn now() -> SystemTime {
 }
 
 /// A minute, ten seconds of refresh, a hundred of grace; five for what is not found.
-fn wordpress() -> SiteRules {
-    SiteRules {
+fn wordpress() -> Policy {
+    Policy {
         ttl: TtlTable {
             by_status: vec![(404, Duration::from_secs(5))],
             default: Duration::from_secs(60),
             stale_while_revalidate: Duration::from_secs(10),
             stale_if_error: Duration::from_secs(100),
         },
-        ..SiteRules::default()
+        ..Policy::default()
     }
 }
 
-fn none() -> SiteRules {
-    SiteRules {
-        preset: Preset::None,
-        ..wordpress()
+fn none() -> Policy {
+    Policy {
+        ttl: wordpress().ttl,
+        ..Policy::rfc9111()
     }
 }
 
 fn verdict(
-    site: &SiteRules,
+    site: &Policy,
     request: (&str, &str, Rows<'_>),
     status: u16,
     rows: Rows<'_>,
 ) -> Storability {
-    let facts = facts(request.0, request.1, request.2, site);
-    let answer = ResponseHead {
+    let info = info(request.0, request.1, request.2, site);
+    let response = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &map(rows),
         response_delay: Duration::ZERO,
         now: now(),
     };
-    judge(&facts, &answer, site)
+    judge(&info, &response, site)
 }
 
-fn get(site: &SiteRules, status: u16, rows: Rows<'_>) -> Storability {
+fn get(site: &Policy, status: u16, rows: Rows<'_>) -> Storability {
     verdict(site, ("GET", "/page/?a=1", &[]), status, rows)
 }
 
@@ -256,23 +256,23 @@ fn age_on_arrival_counts() {
 #[test]
 fn composing_does_not_use_up_a_lifetime_of_ours() {
     const SLOW: u64 = 9;
-    let brief = SiteRules {
+    let brief = Policy {
         ttl: TtlTable {
             by_status: vec![(404, Duration::from_secs(1))],
             default: Duration::from_secs(1),
             ..wordpress().ttl
         },
-        ..SiteRules::default()
+        ..Policy::default()
     };
-    let facts = facts("GET", "/page/", &[], &brief);
+    let info = info("GET", "/page/", &[], &brief);
     let judged = |status: u16, rows: Rows<'_>| {
-        let answer = ResponseHead {
+        let response = ResponseHead {
             status: StatusCode::from_u16(status).unwrap(),
             fields: &map(rows),
             response_delay: Duration::from_secs(SLOW),
             now: now(),
         };
-        match judge(&facts, &answer, &brief) {
+        match judge(&info, &response, &brief) {
             Storability::Store(life) => Ok((life.fresh.as_secs(), life.initial_age.as_secs())),
             Storability::Skip(why) => Err(why),
         }
@@ -282,7 +282,7 @@ fn composing_does_not_use_up_a_lifetime_of_ours() {
     assert_eq!(judged(200, &[]), Ok((1 + SLOW, SLOW)));
     assert_eq!(judged(200, &[date]), Ok((11, 10)));
     assert_eq!(judged(404, &[]), Ok((1 + SLOW, SLOW)));
-    // What the answer says, and what lay in another cache, counts as RFC 9111 has it.
+    // What the response says, and what lay in another cache, counts as RFC 9111 has it.
     for rows in [
         &[("cache-control", "max-age=9")][..],
         &[("age", "0")],
@@ -294,7 +294,7 @@ fn composing_does_not_use_up_a_lifetime_of_ours() {
 
 #[test]
 fn cookies_forbid_unless_named_by_the_site() {
-    let site = SiteRules {
+    let site = Policy {
         harmless_cookies: vec![
             NamePattern::parse("pll_language"),
             NamePattern::parse("seen_*"),
@@ -348,7 +348,7 @@ fn cookies_forbid_unless_named_by_the_site() {
 
 #[test]
 fn vary_has_to_be_in_the_key() {
-    let vary = |site: &SiteRules, value| get(site, 200, &[("vary", value)]);
+    let vary = |site: &Policy, value| get(site, 200, &[("vary", value)]);
     assert_eq!(
         vary(&wordpress(), "Accept-Encoding, Cookie"),
         store(60, 10, 100)
@@ -521,7 +521,7 @@ fn redirects_that_lead_back() {
 
 #[test]
 fn rules_ignore_and_fill_in() {
-    let site = |ignore: Ignore, ttl: Option<u64>| SiteRules {
+    let site = |ignore: Ignore, ttl: Option<u64>| Policy {
         rules: vec![Rule {
             path: "/page/*".to_owned(),
             ttl: ttl.map(Duration::from_secs),
@@ -633,14 +633,14 @@ fn empty_and_broken_pages() {
     assert_eq!(body(json, ""), Ok(()));
 }
 
-fn judged_body(site: &SiteRules, rows: Rows<'_>, body: &str) -> Result<(), NotStored> {
-    let answer = ResponseHead {
+fn judged_body(site: &Policy, rows: Rows<'_>, body: &str) -> Result<(), NotStored> {
+    let response = ResponseHead {
         status: StatusCode::OK,
         fields: &map(rows),
         response_delay: Duration::ZERO,
         now: now(),
     };
-    judge_body(&answer, site, body.as_bytes())
+    judge_body(&response, site, body.as_bytes())
 }
 
 #[test]
@@ -677,9 +677,8 @@ proptest! {
         control in "(public|max-age=60|s-maxage=60|private|must-understand|, ){0,4}",
         galley in "(max-age=60|public|, ){0,3}",
         cookie in "[a-zA-Z_]{0,12}=?[a-z0-9]{0,4}",
-        preset in prop::sample::select(vec![Preset::WordPress, Preset::None]),
+        site in prop::sample::select(vec![wordpress(), none()]),
     ) {
-        let site = SiteRules { preset, ..wordpress() };
         let rows = [("cache-control", &*control), ("galley-cache-control", &*galley), ("set-cookie", &*cookie)];
         prop_assert!(matches!(get(&site, status, &rows), Storability::Skip(_)));
     }

@@ -12,11 +12,11 @@ use galley_policy::encoding::{AcceptedCodings, Coding};
 use galley_policy::freshness::{initial_age, statement, windows};
 use galley_policy::outcome::{NotStored, PassWhy};
 use galley_policy::request_info::Cacheability;
-use galley_policy::site::{Ignore, NamePattern, Preset, SiteRules, TtlTable};
+use galley_policy::site::{AddressedFields, Ignore, NamePattern, Policy, TtlTable};
 use galley_policy::storable::{ResponseHead, Storability, judge, stored_fields};
 use galley_policy::time::Tick;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use response_support::{Rows, facts};
+use response_support::{Rows, info};
 
 const DATE: (&str, &str) = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
 
@@ -24,16 +24,15 @@ fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(784_111_777)
 }
 
-fn none() -> SiteRules {
-    SiteRules {
-        preset: Preset::None,
+fn none() -> Policy {
+    Policy {
         ttl: TtlTable {
             by_status: Vec::new(),
             default: Duration::ZERO,
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,
         },
-        ..SiteRules::default()
+        ..Policy::rfc9111()
     }
 }
 
@@ -48,14 +47,14 @@ fn map(rows: Rows<'_>) -> HeaderMap {
     map
 }
 
-fn verdict(site: &SiteRules, request: Rows<'_>, status: u16, rows: Rows<'_>) -> Storability {
+fn verdict(site: &Policy, request: Rows<'_>, status: u16, rows: Rows<'_>) -> Storability {
     let answered = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &map(rows),
         response_delay: Duration::ZERO,
         now: now(),
     };
-    judge(&facts("GET", "/", request, site), &answered, site)
+    judge(&info("GET", "/", request, site), &answered, site)
 }
 
 fn stored(status: u16, rows: Rows<'_>) -> Storability {
@@ -96,7 +95,7 @@ fn trap_02_a_cookie_keeps_a_response_out_unless_the_file_names_it() {
         ("set-cookie", "a=b"),
     ];
     assert_eq!(stored(200, rows), Storability::Skip(NotStored::SetCookie));
-    let site = SiteRules {
+    let site = Policy {
         harmless_cookies: vec![NamePattern::parse("a")],
         ..none()
     };
@@ -134,7 +133,7 @@ fn trap_04_qualified_directives_take_out_the_fields_they_name() {
 fn trap_05_no_store_of_a_request_keeps_its_answer_out() {
     let request: Rows<'_> = &[("cache-control", "no-store")];
     assert_eq!(
-        facts("GET", "/", request, &none()).gate(),
+        info("GET", "/", request, &none()).cacheability(),
         Cacheability::Pass(PassWhy::NoStore)
     );
     let found = verdict(&none(), request, 200, &[("cache-control", "max-age=60")]);
@@ -151,7 +150,7 @@ fn trap_06_s_maxage_forbids_stale_copies_unless_the_response_allows_them() {
     let of = |control| {
         let found = statement(
             &map(&[("cache-control", control)]),
-            Preset::None,
+            AddressedFields::Standard,
             Ignore::default(),
             now(),
         );
@@ -368,11 +367,18 @@ fn trap_20_a_coding_with_q_zero_is_not_taken() {
 
 #[test]
 fn trap_21_cookies_that_may_mean_a_person_pass() {
-    let gate = |site: &SiteRules, cookie| facts("GET", "/", &[("cookie", cookie)], site).gate();
+    let cacheability =
+        |site: &Policy, cookie| info("GET", "/", &[("cookie", cookie)], site).cacheability();
     let pass = Cacheability::Pass(PassWhy::Cookie);
-    assert_eq!(gate(&none(), "a=b"), pass);
-    assert_eq!(gate(&SiteRules::default(), "wordpress_logged_in_0=x"), pass);
-    assert_eq!(gate(&SiteRules::default(), "_ga=x"), Cacheability::Open);
+    assert_eq!(cacheability(&none(), "a=b"), pass);
+    assert_eq!(
+        cacheability(&Policy::default(), "wordpress_logged_in_0=x"),
+        pass
+    );
+    assert_eq!(
+        cacheability(&Policy::default(), "_ga=x"),
+        Cacheability::Cacheable
+    );
 }
 
 #[test]
@@ -386,11 +392,10 @@ fn trap_23_a_get_with_a_body_passes() {
         has_body: true,
         upgrade: false,
     };
-    let mut facts = RequestInfo::default();
-    facts
-        .gather(&line, std::iter::empty::<(&str, &[u8])>(), &none())
+    let mut info = RequestInfo::default();
+    info.parse(&line, std::iter::empty::<(&str, &[u8])>(), &none())
         .unwrap();
-    assert_eq!(facts.gate(), Cacheability::Pass(PassWhy::Body));
+    assert_eq!(info.cacheability(), Cacheability::Pass(PassWhy::Body));
 }
 
 #[test]
@@ -417,7 +422,7 @@ fn trap_35_proxy_authentication_is_not_stored() {
 
 #[test]
 fn trap_36_one_address_has_one_form() {
-    let path = |target| facts("GET", target, &[], &none()).path().to_vec();
+    let path = |target| info("GET", target, &[], &none()).path().to_vec();
     assert_eq!(path("/%7ea/./b/../c"), b"/~a/c");
     assert_ne!(path("/a%2fb"), path("/a/b"));
     assert_ne!(path("/A"), path("/a"));
@@ -426,12 +431,11 @@ fn trap_36_one_address_has_one_form() {
 
 #[test]
 fn trap_37_without_a_preset_queries_keep_order_and_doubles() {
-    let query =
-        |site: &SiteRules, target| facts("GET", target, &[], site).query().unwrap().to_vec();
+    let query = |site: &Policy, target| info("GET", target, &[], site).query().unwrap().to_vec();
     assert_eq!(query(&none(), "/?b=1&a=2&a=1"), b"b=1&a=2&a=1");
     assert_eq!(query(&none(), "/?utm_source=x"), b"utm_source=x");
     assert_eq!(
-        query(&SiteRules::default(), "/?b=1&a=2&utm%5fsource=x"),
+        query(&Policy::default(), "/?b=1&a=2&utm%5fsource=x"),
         b"a=2&b=1"
     );
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!    0   4  magic, "GLYE"
 //!    4   2  format version
-//!    6   1  kind: 1 page, 2 travels whole, 3 varies
+//!    6   1  kind: 1 page, 2 bypasses the cache, 3 varies
 //!    7   1  0
 //!    8  16  generation of the purge log
 //!   24  16  the file's own name
@@ -145,7 +145,7 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
     }
     let kind = match header.get(6) {
         Some(1) => EntryKind::Page,
-        Some(2) => EntryKind::TravelsWhole,
+        Some(2) => EntryKind::HitForPass,
         Some(3) => EntryKind::Varies,
         _ => return Err(Bad),
     };
@@ -202,7 +202,7 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
 fn kind_byte(kind: EntryKind) -> u8 {
     match kind {
         EntryKind::Page => 1,
-        EntryKind::TravelsWhole => 2,
+        EntryKind::HitForPass => 2,
         EntryKind::Varies => 3,
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, V
         return fetch(world, page, &least, None);
     };
     let is_exempt =
-        entry.kind == EntryKind::TravelsWhole && world.is_without(Without::MarkersAreEntries);
+        entry.kind == EntryKind::HitForPass && world.is_without(Without::MarkersAreEntries);
     match standing {
         _ if is_exempt => world.serve(&least, composition(&entry), "a marker"),
         Validity::Valid => {
@@ -246,7 +246,7 @@ fn compose(
         // It may not be stored: a marker remembers that, and what the page's own thing was; it has no tags.
         let marker = world.history().compose(page, before, Vec::new());
         show(world, page, marker, &[]);
-        store(world, (page, EntryKind::TravelsWhole), marker, flight, None);
+        store(world, (page, EntryKind::HitForPass), marker, flight, None);
         return Err(FillError::Unstorable(NotStored::Private));
     }
     let tags = tag_names(page, &things, world.without);

@@ -2,7 +2,7 @@
 
 use super::*;
 use galley_policy::request_info::{RequestLineInfo, Scheme};
-use galley_policy::site::SiteRules;
+use galley_policy::site::Policy;
 
 const MODIFIED_TEXT: &str = "Sun, 13 Sep 2020 12:26:40 GMT";
 
@@ -33,7 +33,7 @@ fn ask(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -> Fi
     };
     let mut info = RequestInfo::default();
     let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-    info.gather(&line, fields, &SiteRules::default()).unwrap();
+    info.parse(&line, fields, &Policy::default()).unwrap();
     answer(&whole.0, whole.1, &info)
 }
 

@@ -105,7 +105,7 @@ pub(super) fn url(entry: &Entry) -> String {
 pub(super) const fn kind(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::Page => "page",
-        EntryKind::TravelsWhole => "travels-whole",
+        EntryKind::HitForPass => "hit-for-pass",
         EntryKind::Varies => "varies",
     }
 }

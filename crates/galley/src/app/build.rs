@@ -15,7 +15,6 @@ use galley_config::{
 use galley_files::{Options, Root};
 use galley_policy::headers::HeadChanges;
 use galley_policy::route::HostPattern;
-use galley_policy::site::Preset;
 
 use super::ServerStartError;
 use super::confine;
@@ -431,7 +430,7 @@ fn folder(
     let options = Options {
         php: matches!(planned.primary, BackendKind::Php(_)),
         multisite: site.multisite,
-        wordpress: site.rules.preset == Preset::WordPress,
+        wordpress: site.rules.urls.has_wordpress_paths,
         allowed: site.allow_files.clone(),
     };
     let root = Root::open(path, options).map_err(|cause| ServerStartError::Root {

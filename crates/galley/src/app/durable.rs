@@ -13,7 +13,7 @@ use galley_cache::memory::Memory;
 use galley_config::{Config, SiteConfig};
 use galley_policy::headers::Changes;
 use galley_policy::redirect::Home;
-use galley_policy::site::{Rule, SiteRules, TtlTable, UpstreamTimeouts};
+use galley_policy::site::{Policy, Rule, TtlTable, UpstreamTimeouts};
 use galley_policy::spellings::Guard;
 use siphasher::sip::SipHasher13;
 
@@ -114,9 +114,9 @@ impl Identities {
 
 /// Tells the rules that shape keys and scopes, and what is stored under them, from any others. Lifetimes are no part of it:
 /// they are written with each page, and neither is what happens to answers when they leave. What the presets bring changes with the version.
-fn fingerprint(rules: &SiteRules) -> u64 {
+fn fingerprint(rules: &Policy) -> u64 {
     let rules = rules.clone();
-    let shaping = SiteRules {
+    let shaping = Policy {
         ttl: TtlTable::default(),
         home: Home::default(),
         changes: Changes::default(),
@@ -153,13 +153,13 @@ fn hash(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_policy::site::{NamePattern, Preset};
+    use galley_policy::site::NamePattern;
     use std::time::Duration;
 
     #[test]
     fn rules_that_shape_keys_change_the_fingerprint_and_lifetimes_do_not() {
-        let rules = SiteRules::default();
-        let same = SiteRules {
+        let rules = Policy::default();
+        let same = Policy {
             ttl: TtlTable {
                 default: Duration::from_secs(7),
                 ..TtlTable::default()
@@ -172,19 +172,19 @@ mod tests {
         };
         assert_eq!(fingerprint(&rules), fingerprint(&same));
         let others = [
-            SiteRules {
-                preset: Preset::None,
+            Policy {
+                unnamed_cookies: galley_policy::site::UnnamedCookies::Bypass,
                 ..rules.clone()
             },
-            SiteRules {
+            Policy {
                 device_variants: true,
                 ..rules.clone()
             },
-            SiteRules {
+            Policy {
                 ignore_query: vec![NamePattern::parse("ref")],
                 ..rules.clone()
             },
-            SiteRules {
+            Policy {
                 vary_cookies: vec![NamePattern::parse("lang")],
                 ..rules.clone()
             },

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use galley_cache::entry::Entry;
 use galley_cache::purge_table::Validity;
-use galley_policy::site::Preset;
+use galley_policy::site::ValidationPolicy;
 use galley_policy::time::Tick;
 
 use http::header;
@@ -65,7 +65,8 @@ fn sweep(services: &Services, sites: &Weak<Vec<Arc<Site>>>) {
 
 /// Purged, or beyond all use.
 pub(super) fn is_dead(site: &Site, entry: &Entry, now: Tick) -> bool {
-    let is_kept = site.core.rules.preset == Preset::None && is_of_use(entry, now);
+    let is_kept =
+        site.core.rules.storage.validation == ValidationPolicy::Origin && is_of_use(entry, now);
     site.core.epochs.prove_waiting(entry) == Validity::Purged
         || (has_outlived(entry, now) && !is_kept)
 }

@@ -104,7 +104,7 @@ impl UpkeepRound {
         self.shelf.catch_up(|entry| {
             let site = by_mark.get(&site_mark(entry.key.bytes())?)?;
             let is_wanted =
-                entry.kind != EntryKind::TravelsWhole && !sweep::is_dead(site, entry, now);
+                entry.kind != EntryKind::HitForPass && !sweep::is_dead(site, entry, now);
             is_wanted.then_some(site.core.shelved.as_ref()?)
         });
     }

@@ -226,7 +226,7 @@ fn stored(entry: &Value) {
     };
     let kind = match text(&entry["kind"]) {
         "page" => "a page",
-        _ => "a note that it travels whole",
+        _ => "a hit-for-pass object",
     };
     row(
         "stored",

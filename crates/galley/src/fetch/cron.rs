@@ -39,7 +39,7 @@ impl FetchWorker {
         };
         let mut incoming = sent_up.await.map_err(CronTrouble::Upstream)?;
         order.site.cron.read_appointments(&incoming.fields);
-        let orders = purge::from_answer(&incoming.fields, &order.site.rules);
+        let orders = purge::from_response(&incoming.fields, &order.site.rules);
         publish(&order.site, &orders).given(&order.site).await;
         let ended = read_to_end(&mut incoming).await;
         // Once more at the end: PHP may commit what it announced only then.

@@ -7,7 +7,7 @@ use galley_cache::entry::Entry;
 use galley_cache::fill::{FillError, FillReader};
 use galley_cache::key::Key;
 use galley_policy::request_info::RequestInfo;
-use galley_policy::site::Preset;
+use galley_policy::site::VaryPolicy;
 use galley_policy::time::Tick;
 use tokio::sync::{mpsc, oneshot};
 
@@ -108,9 +108,9 @@ impl Handle {
         order: impl FnOnce() -> PageOrder,
     ) -> Result<Composed, FillError> {
         // By RFC 9111 the fetch that is in progress for a key may be for another variant.
-        let crowd = match site.rules.preset {
-            Preset::WordPress => self.under_way.crowd(&Key::new(key)),
-            Preset::None => None,
+        let crowd = match site.rules.storage.vary {
+            VaryPolicy::CoveredByKey => self.under_way.crowd(&Key::new(key)),
+            VaryPolicy::Variants => None,
         };
         let Some(waiter) = crowd.and_then(|crowd| crowd.join(site.epochs.current())) else {
             return self.order(order(), None).await;

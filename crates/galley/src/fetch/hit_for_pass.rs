@@ -1,15 +1,13 @@
 //! What is remembered of an answer that could not be kept.
 //!
-//! A marker takes the place of the page for a while, so that requests for it travel whole at once. It holds the reason and
+//! A marker takes the place of the page for a while, so that requests for it bypass the cache at once. It holds the reason and
 //! what of the answer's head shows it, for people who ask why; of cookies the names only. Nothing reads it on a
 //! request's way.
-
-use std::time::Duration;
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_policy::outcome::NotStored;
-use galley_policy::site::{Preset, SiteRules};
+use galley_policy::site::Policy;
 use galley_policy::storable::Lifetime;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
@@ -18,7 +16,7 @@ use super::entry_parts::scopes;
 use super::in_progress::InProgressFetch;
 use super::{FetchWorker, PageOrder};
 
-/// Why an address travels whole.
+/// Why an address bypasses the cache.
 pub struct PassReason {
     /// The word.
     pub why: NotStored,
@@ -32,7 +30,7 @@ pub struct PassReason {
 
 /// What a marker remembers; `None` of an entry that is none.
 pub fn reason(entry: &Entry) -> Option<PassReason> {
-    if entry.kind != EntryKind::TravelsWhole {
+    if entry.kind != EntryKind::HitForPass {
         return None;
     }
     let word = entry.fields.get(&WHY)?.as_bytes();
@@ -62,23 +60,20 @@ pub(super) struct Unkept<'a> {
 }
 
 impl FetchWorker {
-    /// Notes that the page may not be stored, so that the next request for it travels whole at once.
+    /// Notes that the page may not be stored, so that the next request for it bypasses the cache at once.
     pub(super) fn remember_whole(
         &self,
         order: &PageOrder,
         flight: &InProgressFetch,
         unkept: &Unkept<'_>,
     ) {
-        let remembered = match order.preset() {
-            Preset::WordPress => REMEMBERED,
-            Preset::None => REMEMBERED_BRIEFLY,
-        };
+        let remembered = order.storage().hit_for_pass;
         self.store(
             order,
             flight,
             EntryParts {
                 key: self.place(order),
-                kind: EntryKind::TravelsWhole,
+                kind: EntryKind::HitForPass,
                 status: unkept.status,
                 fields: evidence(unkept.why, unkept.fields, &order.site.rules),
                 body: StoredBody::default(),
@@ -96,7 +91,7 @@ impl FetchWorker {
 }
 
 /// The reason as fields of the marker: bounded, whatever the answer held.
-fn evidence(why: NotStored, answer: &HeaderMap, site: &SiteRules) -> HeaderMap {
+fn evidence(why: NotStored, answer: &HeaderMap, site: &Policy) -> HeaderMap {
     let mut fields = HeaderMap::new();
     fields.insert(WHY, HeaderValue::from_static(why.word()));
     for name in TELLING {
@@ -162,12 +157,6 @@ pub const MOST_COOKIES: usize = 8;
 /// Bytes of a field that are kept.
 const MOST_BYTES: usize = 256;
 
-/// How long it is remembered that a page may not be stored.
-const REMEMBERED: Duration = Duration::from_secs(120);
-
-/// The same without the preset, where nothing of the address is stored while it lasts: long enough for a burst.
-const REMEMBERED_BRIEFLY: Duration = Duration::from_secs(2);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,9 +171,9 @@ mod tests {
         }
         answer.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
         answer.insert(SERVER, HeaderValue::from_static("x"));
-        let site = SiteRules {
+        let site = Policy {
             harmless_cookies: vec![NamePattern::parse("theme")],
-            ..SiteRules::default()
+            ..Policy::default()
         };
         let fields = evidence(NotStored::SetCookie, &answer, &site);
         let kept: Vec<(&str, &str)> = fields
@@ -209,7 +198,7 @@ mod tests {
             answer.append(SET_COOKIE, line.parse().unwrap());
         }
         answer.insert(VARY, "v".repeat(5_000).parse().unwrap());
-        let fields = evidence(NotStored::Vary, &answer, &SiteRules::default());
+        let fields = evidence(NotStored::Vary, &answer, &Policy::default());
         assert!(fields.len() <= MOST_COOKIES + TELLING.len() + 1);
         assert!(fields.values().all(|value| value.len() <= MOST_BYTES));
     }

@@ -395,7 +395,7 @@ impl Wait {
                 return None;
             }
             HeadVerdict::Whole => {
-                self.answer(Ok(Composed::TravelsWhole));
+                self.answer(Ok(Composed::HitForPass));
                 return None;
             }
             HeadVerdict::Refuse => self.refused = Some(self.seats.remove(index).flight),

@@ -15,7 +15,7 @@ use std::time::Duration;
 use galley_policy::access::RateLimit;
 use galley_policy::class::Network;
 use galley_policy::purge::{self, Purge, Scope, Strength};
-use galley_policy::site::Preset;
+use galley_policy::site::UnsafeMethodPurges;
 use galley_policy::storable;
 use galley_policy::time::Tick;
 use galley_policy::wordpress;
@@ -141,7 +141,7 @@ impl Invalidations {
     fn has_token(&self, order: &PassOrder, now: Tick) -> bool {
         let name = order.site.name.as_str();
         let client = Network::of(order.ask.client_address);
-        let limit = client_limit(order.site.rules.preset);
+        let limit = client_limit(order.site.rules.unsafe_methods);
         let may = self.take(&("client", name, client), limit, now);
         if !may {
             tracing::debug!(site = name, "not purged: its client purges too often");
@@ -165,7 +165,7 @@ fn scopes(order: &PassOrder, incoming: &IncomingResponse) -> Vec<Scope> {
     };
     // Nothing is ever stored there, and an order would cost the disk a write for each of the editor's heartbeats.
     let is_stored_never =
-        |path: &[u8]| rules.preset == Preset::WordPress && wordpress::is_bypass_path(path);
+        |path: &[u8]| rules.urls.has_wordpress_paths && wordpress::is_bypass_path(path);
     let mut scopes = Vec::new();
     if !is_stored_never(order.facts.decoded_path()) {
         let query = order.facts.query().map(<[u8]>::to_vec);
@@ -195,10 +195,10 @@ fn page_limit() -> Option<RateLimit> {
 }
 
 /// Without a preset programs use whole interfaces through Galley, and nothing but section 4.4 says what they changed.
-fn client_limit(preset: Preset) -> Option<RateLimit> {
-    match preset {
-        Preset::WordPress => RateLimit::new(30, 60, 20),
-        Preset::None => RateLimit::new(10, 1, 1_000),
+fn client_limit(purges: UnsafeMethodPurges) -> Option<RateLimit> {
+    match purges {
+        UnsafeMethodPurges::BySession => RateLimit::new(30, 60, 20),
+        UnsafeMethodPurges::Always => RateLimit::new(10, 1, 1_000),
     }
 }
 

@@ -13,7 +13,7 @@ use galley_cache::key::Key;
 use galley_cache::purge_table::{Touch, Touched};
 use galley_policy::decide::{Decision, Validity, decide};
 use galley_policy::outcome::PassWhy;
-use galley_policy::site::Preset;
+use galley_policy::site::VaryPolicy;
 use galley_policy::storable::SharedWith;
 use galley_policy::time::Tick;
 use galley_policy::vary::Selecting;
@@ -98,9 +98,11 @@ impl FetchWorker {
 
     /// The key under which requests like this one are fetched, as far as is known now.
     pub(super) fn place(&self, order: &PageOrder) -> Key {
-        match order.preset() {
-            Preset::WordPress => order.key.clone(),
-            Preset::None => variants::place(&self.memory, &order.key, &order.ask.request.fields),
+        match order.storage().vary {
+            VaryPolicy::CoveredByKey => order.key.clone(),
+            VaryPolicy::Variants => {
+                variants::place(&self.memory, &order.key, &order.ask.request.fields)
+            }
         }
     }
 
@@ -130,7 +132,7 @@ impl FetchWorker {
             if let Some(entry) = self.usable(order) {
                 wait.answer(Ok(match entry.kind {
                     EntryKind::Page => Composed::Entry(entry),
-                    EntryKind::TravelsWhole | EntryKind::Varies => Composed::TravelsWhole,
+                    EntryKind::HitForPass | EntryKind::Varies => Composed::HitForPass,
                 }));
                 return None;
             }
@@ -243,7 +245,7 @@ impl FetchWorker {
         if is_purged {
             return HeadVerdict::Refuse;
         }
-        if order.preset() == Preset::WordPress {
+        if order.storage().vary == VaryPolicy::CoveredByKey {
             return HeadVerdict::Give;
         }
         let names = variants::names(&head.fields);
@@ -274,9 +276,9 @@ impl FetchWorker {
         overtaken: Option<&InProgressFetch>,
     ) -> (Rc<InProgressFetch>, FillWriter) {
         let (writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
-        let sent = match order.preset() {
-            Preset::WordPress => Vec::new(),
-            Preset::None => order.ask.request.fields.clone(),
+        let sent = match order.storage().vary {
+            VaryPolicy::CoveredByKey => Vec::new(),
+            VaryPolicy::Variants => order.ask.request.fields.clone(),
         };
         let limits = &order.site.flights;
         let flight = Rc::new(InProgressFetch::new(fill, sent, limits, overtaken));

@@ -12,7 +12,7 @@ use galley_cache::purge_table::Validity;
 use galley_policy::forward;
 use galley_policy::outcome::NotStored;
 use galley_policy::purge::{self, Purge};
-use galley_policy::site::Preset;
+use galley_policy::site::ValidationPolicy;
 use galley_policy::storable::{self, Lifetime, ResponseHead, Storability};
 use galley_policy::tags::Tags;
 use galley_policy::time::Tick;
@@ -99,7 +99,7 @@ impl FetchWorker {
             let incoming = flight.watch(sent_up).await?;
             flight.beat();
             passage.goes(way(&order.site, &order.facts, &incoming.fields));
-            let orders = purge::from_answer(&incoming.fields, &order.site.rules);
+            let orders = purge::from_response(&incoming.fields, &order.site.rules);
             let names = acknowledged::names(&incoming.fields);
             order.site.cron.read_appointments(&incoming.fields);
             publish(&order.site, &orders).given(&order.site).await;
@@ -115,7 +115,9 @@ impl FetchWorker {
                     freshened.map(|()| None)
                 }
                 // A 304 answers a conditional request only, and this one was not.
-                (StatusCode::NOT_MODIFIED, None) if order.preset() == Preset::None => {
+                (StatusCode::NOT_MODIFIED, None)
+                    if order.storage().validation == ValidationPolicy::Origin =>
+                {
                     Err(FillError::Malformed)
                 }
                 _ => {
@@ -147,9 +149,11 @@ impl FetchWorker {
             orders,
         } = received;
         // Asked for plain, an upstream may code all the same: with the WordPress preset what is judged and stored is the plain body.
-        let readable = match order.preset() {
-            Preset::WordPress => incoming.decode(self.memory.budget(), self.memory.max_object()),
-            Preset::None => Ok(()),
+        let readable = match order.storage().validation {
+            ValidationPolicy::Galley => {
+                incoming.decode(self.memory.budget(), self.memory.max_object())
+            }
+            ValidationPolicy::Origin => Ok(()),
         };
         let answered = ResponseHead {
             status: incoming.status,
@@ -173,7 +177,7 @@ impl FetchWorker {
             },
             Storability::Skip(why) => why,
         };
-        if order.preset() == Preset::None {
+        if order.storage().validation == ValidationPolicy::Origin {
             return self
                 .hand_over(order, flight, (writer, passage), incoming, why)
                 .await;

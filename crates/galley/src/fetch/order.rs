@@ -6,7 +6,7 @@ use galley_cache::entry::Entry;
 use galley_cache::fill::FillReader;
 use galley_cache::key::Key;
 use galley_policy::request_info::RequestInfo;
-use galley_policy::site::Preset;
+use galley_policy::site::StoragePolicy;
 
 use super::site::FetchSite;
 use crate::upstream::UpstreamCall;
@@ -30,8 +30,9 @@ pub struct PageOrder {
 }
 
 impl PageOrder {
-    pub(super) fn preset(&self) -> Preset {
-        self.site.rules.preset
+    /// Which responses are stored, and how.
+    pub(super) fn storage(&self) -> &StoragePolicy {
+        &self.site.rules.storage
     }
 }
 
@@ -65,7 +66,7 @@ pub enum Composed {
     /// It was stored by somebody else's order, for which this request has waited.
     Awaited(Arc<Entry>),
     /// It was found not storable while the order travelled: ask whole.
-    TravelsWhole,
+    HitForPass,
 }
 
 /// The fragment that an order is for.

@@ -1,4 +1,4 @@
-//! Requests that travel whole: one client, one exchange, nothing stored.
+//! Requests that bypass the cache: one client, one exchange, nothing stored.
 //!
 //! A safe request ends with its client. An unsafe one runs to its end, because what it changed must be heard of: what
 //! `invalidation` says is purged once when the head arrives, and once more when the exchange has ended, since PHP may commit
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use galley_cache::fill::{self, FillError, FillReader, FillWriter};
 use galley_policy::purge::{self, Purge, Scope, Strength};
-use galley_policy::site::Preset;
+use galley_policy::site::AddressedFields;
 use galley_policy::storable;
 use galley_policy::tags;
 use http::header::HeaderMap;
@@ -87,9 +87,11 @@ impl FetchWorker {
 
     /// The head of an answer as its client gets it, but for its coding.
     pub(super) fn passed_head(&self, order: &PassOrder, incoming: &IncomingResponse) -> HeaderMap {
-        match order.site.rules.preset {
-            Preset::None => self.private_head(&incoming.fields),
-            Preset::WordPress => storable::passed_fields(&incoming.fields, &order.site.rules),
+        match order.site.rules.storage.fields {
+            AddressedFields::Standard => self.private_head(&incoming.fields),
+            AddressedFields::OfPlugins => {
+                storable::passed_fields(&incoming.fields, &order.site.rules)
+            }
         }
     }
 }
@@ -123,7 +125,7 @@ async fn receive(
 /// The orders that a response carries: for this site, and the groups that a successful unsafe request invalidates
 /// (RFC 9875 section 2.2).
 fn carried(order: &PassOrder, incoming: &IncomingResponse) -> Vec<Purge> {
-    let mut orders = purge::from_answer(&incoming.fields, &order.site.rules);
+    let mut orders = purge::from_response(&incoming.fields, &order.site.rules);
     let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
     if !order.ask.is_safe() && succeeded {
         let groups = tags::invalidated_groups(&incoming.fields).into_iter();

@@ -92,7 +92,7 @@ impl FetchWorker {
         match answer.await.ok()?.ok()? {
             Composed::Fill { reader, .. } => read_to_end(reader).await.ok()?,
             Composed::Entry(_) | Composed::Awaited(_) => {}
-            Composed::TravelsWhole => return None,
+            Composed::HitForPass => return None,
         }
         self.valid_rendering(&order.site, id)
     }

@@ -16,7 +16,7 @@ pub(super) fn shelve(site: &FetchSite, entry: &Arc<Entry>, outcome: Result<(), P
     }
     let Some(shelved) = &site.shelved else { return };
     match entry.kind {
-        EntryKind::TravelsWhole => shelved.forget(&entry.key, entry.born),
+        EntryKind::HitForPass => shelved.forget(&entry.key, entry.born),
         EntryKind::Page | EntryKind::Varies if outcome == Err(PutRefused::Superseded) => {}
         EntryKind::Page | EntryKind::Varies => shelved.keep(entry),
     }

@@ -19,7 +19,7 @@ use crate::upstream::UpstreamPool;
 /// An entry as the decision reads it, at the age with which it was looked up; `None` for a list of variants.
 pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<StoredResponse<'_>> {
     (entry.kind != EntryKind::Varies).then(|| StoredResponse {
-        is_hit_for_pass: entry.kind == EntryKind::TravelsWhole,
+        is_hit_for_pass: entry.kind == EntryKind::HitForPass,
         age,
         life: &entry.life,
         validity,

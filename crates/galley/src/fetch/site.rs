@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use galley_cache::fragment_table::FragmentTable;
-use galley_policy::site::SiteRules;
+use galley_policy::site::Policy;
 
 use super::acknowledged::AcknowledgedPurges;
 use super::counters::FetchCounters;
@@ -16,7 +16,7 @@ pub struct FetchSite {
     /// The site's name: its first host.
     pub name: String,
     /// Its caching rules.
-    pub rules: SiteRules,
+    pub rules: Policy,
     /// Its purge orders.
     pub epochs: SitePurges,
     /// Its pages on the disk, where there is one.

@@ -14,7 +14,7 @@ use galley_policy::forward::BY_GALLEY;
 use galley_policy::fragments::{FRAGMENT_BLOCKS, InvalidFragments};
 use galley_policy::outcome::NotStored;
 use galley_policy::purge::PURGE_FIELDS;
-use galley_policy::site::Preset;
+use galley_policy::site::{AddressedFields, ValidationPolicy, VaryPolicy};
 use galley_policy::storable::{self, Lifetime, ResponseHead};
 use galley_policy::tags::{self, Tags};
 use http::StatusCode;
@@ -80,13 +80,13 @@ impl FetchWorker {
     ) -> Option<ToStore> {
         let rules = &order.site.rules;
         let mut fields = storable::stored_fields(&incoming.fields, rules, order.facts.rule());
-        let (names, selections) = match order.preset() {
-            Preset::WordPress => {
+        let (names, selections) = match order.storage().validation {
+            ValidationPolicy::Galley => {
                 storable::browser_fields(&mut fields, rules);
                 self.date(&mut fields);
                 (Vec::new(), Vec::new())
             }
-            Preset::None => {
+            ValidationPolicy::Origin => {
                 let names = variants::names(&fields);
                 let selections = variants::selections(&names, &flight.sent, &fields)?;
                 self.finish_head(&mut fields);
@@ -95,9 +95,9 @@ impl FetchWorker {
         };
         let compressing = &order.site.compressing;
         compressing.announce(incoming.status, &mut fields, incoming.length());
-        let parts = match order.preset() {
-            Preset::WordPress => ReceivedFragments::of(&incoming.fields),
-            Preset::None => Ok(ReceivedFragments::default()),
+        let parts = match order.storage().fields {
+            AddressedFields::OfPlugins => ReceivedFragments::of(&incoming.fields),
+            AddressedFields::Standard => Ok(ReceivedFragments::default()),
         };
         let (tags, fragments) = match parts {
             Ok(fragments) => (tags::collect(&incoming.fields), fragments),
@@ -131,7 +131,7 @@ impl FetchWorker {
             self.note_variants(order, flight, &kept.names, &kept.selections);
         }
         let mut head = kept.fields.clone();
-        if order.preset() == Preset::None {
+        if order.storage().validation == ValidationPolicy::Origin {
             flight
                 .is_confined
                 .set(storable::add_confined(&incoming.fields, &mut head));
@@ -189,7 +189,7 @@ impl FetchWorker {
         if !flight.may_replace(self.memory.peek(order.key.bytes()).as_deref()) {
             return;
         }
-        if order.preset() == Preset::None && kept.names.is_empty() {
+        if order.storage().vary == VaryPolicy::Variants && kept.names.is_empty() {
             self.forget_variants(order);
         }
         let Some(body) = finished.body else {
@@ -219,7 +219,9 @@ impl FetchWorker {
             return self.note_not_kept(order, why);
         }
         // Without the preset validators are the origin's alone.
-        if order.preset() == Preset::WordPress && !kept.fields.contains_key(header::ETAG) {
+        if order.storage().validation == ValidationPolicy::Galley
+            && !kept.fields.contains_key(header::ETAG)
+        {
             kept.fields.insert(header::ETAG, strong_etag(body.bytes()));
         }
         let born = flight.born.get();
@@ -236,7 +238,7 @@ impl FetchWorker {
                 self.note_rendered(order, &entry, blocks);
             }
         }
-        if order.preset() == Preset::None {
+        if order.site.rules.urls.no_vary_search {
             self.note_equivalents(order, flight, &kept.fields);
         }
     }

@@ -341,8 +341,8 @@ mod tests {
             }
         }
         let (_writer, fill) = fill::fill(1, None);
-        let ordered = ready(Ok(Composed::TravelsWhole));
+        let ordered = ready(Ok(Composed::HitForPass));
         let composed = either(fill.reader().unwrap(), ordered).await;
-        assert!(matches!(composed, Ok(Composed::TravelsWhole)));
+        assert!(matches!(composed, Ok(Composed::HitForPass)));
     }
 }

@@ -15,7 +15,7 @@ use galley_policy::access::{
 };
 use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::request_info::RequestInfo;
-use galley_policy::site::SiteRules;
+use galley_policy::site::Policy;
 use galley_policy::spellings::FormScanner;
 use http::header::{self, HeaderMap, HeaderValue};
 
@@ -38,7 +38,7 @@ pub struct AccessControl {
 
 impl AccessControl {
     /// That of a site with these rules.
-    pub fn new(rules: &SiteRules) -> Self {
+    pub fn new(rules: &Policy) -> Self {
         let passwords = rules
             .password_files()
             .map(|(by, file)| (by, Arc::new(Passwords::of(file))))

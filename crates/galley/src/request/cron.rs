@@ -40,7 +40,7 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
     let fields = || std::iter::once(("user-agent", AGENT));
     let mut facts = RequestInfo::default();
     facts
-        .gather(&line, fields(), &site.core.rules)
+        .parse(&line, fields(), &site.core.rules)
         .map_err(|_| CronTrouble::Host)?;
     let script = match site.upstream {
         Upstream::Php(_) => Some(script(site, &facts).await?),

@@ -12,7 +12,7 @@ use galley_policy::outcome::RefusedWhy;
 use galley_policy::proxied::{ConnectionInfo, Port, RequestOrigin};
 use galley_policy::request_info::{Method, RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route;
-use galley_policy::site::{Preset, Rule};
+use galley_policy::site::{Policy, Rule};
 use http::HeaderValue;
 
 use super::access::Entrance;
@@ -86,9 +86,9 @@ impl<'h> Exchange<'h> {
         }
     }
 
-    /// The built-in knowledge that applies to its site.
-    pub fn preset(&self) -> Preset {
-        self.site.core.rules.preset
+    /// The policy of its site.
+    pub fn policy(&self) -> &Policy {
+        &self.site.core.rules
     }
 
     /// The rule that applies to it.
@@ -103,8 +103,7 @@ impl<'h> Exchange<'h> {
         let is_named = |rule: &Rule| rule.methods.iter().any(|named| named == method);
         self.facts.method() != Method::Other
             || self.rule().is_some_and(is_named)
-            || (self.site.core.rules.preset == Preset::None
-                && matches!(self.upstream(), Upstream::Http(_)))
+            || (self.policy().requests.is_gateway && matches!(self.upstream(), Upstream::Http(_)))
     }
 
     /// The largest body that it may have, in bytes.
@@ -140,7 +139,7 @@ impl<'h> Exchange<'h> {
         // The port as it was found: a proxy may have told it.
         let port = Port::Told(self.facts.port());
         let rules = &self.site.core.rules;
-        let read = facts.gather_at(&line, port, self.head.fields(), rules);
+        let read = facts.parse_at(&line, port, self.head.fields(), rules);
         read.ok().map(|()| facts)
     }
 
@@ -244,7 +243,7 @@ pub fn admit<'h>(
         upgrade: framing.upgrade,
     };
     facts
-        .gather_at(&line, asked.port, head.fields(), &site.core.rules)
+        .parse_at(&line, asked.port, head.fields(), &site.core.rules)
         .map_err(|e| refuse(RefusedWhy::BadRequest, e.to_string()))?;
     if let BodyKind::Length(length) = framing.body
         && length > site.request_body_of(&facts)

@@ -9,7 +9,7 @@ use galley_policy::decide::Backend;
 use galley_policy::forward::{self, BodyLength, Client, Credentials, UpstreamRequest};
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::request_info::Method;
-use galley_policy::site::Preset;
+use galley_policy::site::UpstreamRequests;
 
 use super::exchange::Exchange;
 use super::site::{PoolHandle, Services, Upstream};
@@ -30,7 +30,7 @@ pub fn backend(exchange: &Exchange<'_>) -> Backend {
 
 /// Whether this process has forwarded the request before.
 pub fn is_loop(services: &Services, exchange: &Exchange<'_>) -> bool {
-    exchange.preset() == Preset::None
+    exchange.policy().requests.is_gateway
         && forward::is_loop(exchange.head.fields(), &services.identity)
 }
 
@@ -58,18 +58,18 @@ pub fn fetch_request(
     credentials: Credentials,
 ) -> UpstreamRequest {
     let (facts, core) = (&exchange.facts, &exchange.site.core);
-    let mut request = match exchange.preset() {
-        Preset::WordPress => forward::trimmed(facts),
-        Preset::None => forward::fetch(facts, exchange.fields(), credentials),
+    let mut request = match exchange.policy().upstream_requests {
+        UpstreamRequests::Trimmed => forward::trimmed(facts),
+        UpstreamRequests::AsSent => forward::fetch(facts, exchange.fields(), credentials),
     };
     forward::address(&mut request, &client(exchange));
-    match exchange.preset() {
-        Preset::WordPress => {
+    match exchange.policy().upstream_requests {
+        UpstreamRequests::Trimmed => {
             forward::capabilities(&mut request, &core.rules);
             forward::heard(&mut request, &core.heard.line());
             forward::schedule(&mut request, exchange.site.schedule());
         }
-        Preset::None => forward::announce(&mut request, &services.identity),
+        UpstreamRequests::AsSent => forward::announce(&mut request, &services.identity),
     }
     request
 }
@@ -82,13 +82,13 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
         length => BodyLength::Known(length),
     };
     let mut request = forward::whole(facts, exchange.fields(), &client(exchange), length);
-    match exchange.preset() {
-        Preset::WordPress => {
+    match exchange.policy().upstream_requests {
+        UpstreamRequests::Trimmed => {
             forward::capabilities(&mut request, &core.rules);
             forward::for_plugin(&mut request, &core.heard.line());
             forward::schedule(&mut request, exchange.site.schedule());
         }
-        Preset::None => forward::announce(&mut request, &services.identity),
+        UpstreamRequests::AsSent => forward::announce(&mut request, &services.identity),
     }
     request
 }

@@ -17,7 +17,6 @@ use galley_policy::outcome::Outcome;
 use galley_policy::purge::is_below_purge;
 use galley_policy::redirect;
 use galley_policy::request_info::{Cacheability, Method, RequestInfo};
-use galley_policy::site::Preset;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 
@@ -88,7 +87,7 @@ pub fn hit(
     if !is_plain(site, facts) {
         return Err(EarlierLookup::None);
     }
-    if facts.gate() == Cacheability::Open {
+    if facts.cacheability() == Cacheability::Cacheable {
         site.write_key(facts, page);
     }
     look(services, site, (facts, client), now, (page, file))
@@ -98,7 +97,7 @@ pub fn hit(
 fn is_plain(site: &Site, facts: &RequestInfo) -> bool {
     matches!(facts.method(), Method::Get | Method::Head)
         && facts.range().is_none()
-        && !(site.core.rules.preset == Preset::None && facts.has_cdn_loop())
+        && !(site.core.rules.requests.is_gateway && facts.has_cdn_loop())
         // May be an order.
         && !(site.purge_get && is_below_purge(facts.path()))
         && !redirect::may_apply(facts, &site.core.rules)
@@ -116,7 +115,7 @@ fn look(
     }
     // As on the slow path, files come after what is stored, and for everybody.
     let mut earlier = EarlierLookup::None;
-    if facts.gate() == Cacheability::Open {
+    if facts.cacheability() == Cacheability::Cacheable {
         match services.memory.try_get(page_key) {
             MemoryLookup::Found(entry) => {
                 return page(site, facts, now, entry).map_err(EarlierLookup::Found);
@@ -141,7 +140,7 @@ fn may_have_equivalent(
     facts: &RequestInfo,
     room: &mut Vec<u8>,
 ) -> bool {
-    if site.core.rules.preset == Preset::WordPress {
+    if !site.core.rules.urls.no_vary_search {
         return false;
     }
     key::write_path_key(facts, room);

@@ -9,7 +9,7 @@ use galley_cache::entry::{Entry, EntryKind};
 use galley_policy::decide::{Decision, StoredResponse, Validity, decide, may_select};
 use galley_policy::forward::{self, Credentials};
 use galley_policy::request_info::{Cacheability, Method};
-use galley_policy::site::Preset;
+use galley_policy::site::VaryPolicy;
 use galley_policy::time::Tick;
 
 use super::exchange::Exchange;
@@ -81,7 +81,7 @@ pub async fn lookup(
         purpose,
         now: services.clock.tick(),
     };
-    if exchange.facts.gate() != Cacheability::Open {
+    if exchange.facts.cacheability() != Cacheability::Cacheable {
         return LookupResult::nothing(reader.now);
     }
     let found = match &exchange.earlier {
@@ -89,9 +89,9 @@ pub async fn lookup(
         EarlierLookup::Nothing => LookupResult::nothing(reader.now),
         EarlierLookup::Found(entry) => reader.proved(Arc::clone(entry)),
     };
-    match exchange.site.core.rules.preset {
-        Preset::WordPress => found,
-        Preset::None => reader.by_rfc9111(found).await,
+    match exchange.policy().storage.vary {
+        VaryPolicy::CoveredByKey => found,
+        VaryPolicy::Variants => reader.by_rfc9111(found).await,
     }
 }
 

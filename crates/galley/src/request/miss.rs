@@ -14,7 +14,7 @@ use galley_policy::forward::Credentials;
 use galley_policy::freshness;
 use galley_policy::outcome::{MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StoreOutcome};
 use galley_policy::request_info::{Cacheability, Method, RequestInfo};
-use galley_policy::site::Preset;
+use galley_policy::site::{StaleOnStatus, ValidationPolicy};
 use galley_policy::storable::{self, ResponseHead};
 use http::StatusCode;
 use http::header::{self, HeaderValue};
@@ -80,7 +80,7 @@ impl Asking<'_, '_> {
                 answer.upstream_time = Some(began.elapsed());
                 return Ok(answer);
             }
-            Ok(Composed::TravelsWhole) => {
+            Ok(Composed::HitForPass) => {
                 return self.pass(Outcome::Pass(PassWhy::Remembered)).await;
             }
             Ok(Composed::Fill {
@@ -99,7 +99,7 @@ impl Asking<'_, '_> {
             Err(failure) => return self.fall_back(pool.fault(failure)),
         };
         let upstream_time = began.elapsed();
-        if self.stale_on_error && is_failure(head.status, self.exchange.preset()) {
+        if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into());
         }
         let outcome = self.miss(kept(&head), collapsed);
@@ -116,7 +116,7 @@ impl Asking<'_, '_> {
             }
         };
         // RFC 9111 section 5.1: a response that an origin's own cache had stored says so.
-        if self.exchange.preset() == Preset::None
+        if self.exchange.policy().storage.validation == ValidationPolicy::Origin
             && let FillSharing::Shared { life, .. } = &head.share
             && life.initial_age.as_secs() > 0
         {
@@ -132,7 +132,7 @@ impl Asking<'_, '_> {
         let order = || {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
             let mut page = page_order(exchange, pool, (request, self.script.clone()), class);
-            if exchange.preset() == Preset::None {
+            if exchange.policy().storage.validation == ValidationPolicy::Origin {
                 // To the client whose request it is; those who join get none.
                 page.ask.interim = exchange.interim();
                 page.held = in_memory(self.found);
@@ -199,7 +199,7 @@ impl Asking<'_, '_> {
             Err(failure) => return self.fall_back(pool.fault(failure)),
         };
         // Also for a request that waited for another one's response, which was an error and nobody else's.
-        if self.stale_on_error && is_failure(head.status, self.exchange.preset()) {
+        if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into());
         }
         let mut answer = page::from_fill_whole(self.exchange, &head, reader, outcome);
@@ -227,8 +227,10 @@ impl Asking<'_, '_> {
         if self.stale_on_error {
             return Ok(self.stored(Arc::clone(entry), Outcome::Stale(fault.stale_why())));
         }
-        let preset = self.exchange.preset();
-        if preset == Preset::None && freshness::forbids_stale(&entry.fields, preset) {
+        let storage = &self.exchange.policy().storage;
+        if storage.stale_on == StaleOnStatus::Rfc5861
+            && freshness::forbids_stale(&entry.fields, storage.fields)
+        {
             return Err(Fault::new(
                 RefusedWhy::MustRevalidate,
                 "the upstream does not answer, and the stored response must not be sent without revalidation",
@@ -262,7 +264,7 @@ pub(super) async fn refresh(
     // Galley's own address and id: nothing of this client is forwarded, because what is not in the key is not seen.
     page.ask.client_address = exchange.own_address();
     page.ask.request_id = format!("{}-refresh", exchange.request_id);
-    if exchange.preset() == Preset::None {
+    if exchange.policy().storage.validation == ValidationPolicy::Origin {
         page.held = entry.pieces().is_none().then(|| Arc::clone(entry));
     }
     pool.fetch_thread.refresh(page, when);
@@ -277,17 +279,17 @@ fn in_memory(found: &LookupResult) -> Option<Arc<Entry>> {
 
 /// What the store may learn from a request that passes.
 fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<Learn> {
-    if exchange.preset() != Preset::None {
+    if exchange.policy().storage.validation != ValidationPolicy::Origin {
         return None;
     }
     let facts = &exchange.facts;
     let key = || Key::new(&exchange.key);
-    match (facts.method(), facts.gate()) {
-        (Method::Head, Cacheability::Open) => in_memory(found).map(|held| Learn {
+    match (facts.method(), facts.cacheability()) {
+        (Method::Head, Cacheability::Cacheable) => in_memory(found).map(|held| Learn {
             key: key(),
             lesson: Lesson::Head(held),
         }),
-        (Method::Get, Cacheability::Open) if found.response().is_none() => {
+        (Method::Get, Cacheability::Cacheable) if found.response().is_none() => {
             facts.range().map(|range| Learn {
                 key: Key::new(&variants::part_key(&exchange.key, range)),
                 lesson: Lesson::Part(key()),
@@ -306,7 +308,7 @@ fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<Learn> {
 /// The `GET` that could be answered by what is stored for this address.
 fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
     let get = exchange.facts_of_get()?;
-    (get.gate() == Cacheability::Open && !get.has_authorization()).then_some(get)
+    (get.cacheability() == Cacheability::Cacheable && !get.has_authorization()).then_some(get)
 }
 
 fn kept(head: &FillHead) -> StoreOutcome {
@@ -320,10 +322,10 @@ fn kept(head: &FillHead) -> StoreOutcome {
 
 /// Whether a stale response may be sent in place of one with this status: those of RFC 5861 section 4, and with the WordPress
 /// preset every other error of a server, such as a host's own 508.
-fn is_failure(status: StatusCode, preset: Preset) -> bool {
-    match preset {
-        Preset::WordPress => status.is_server_error(),
-        Preset::None => matches!(status.as_u16(), 500 | 502 | 503 | 504),
+fn is_failure(status: StatusCode, stale_on: StaleOnStatus) -> bool {
+    match stale_on {
+        StaleOnStatus::ServerErrors => status.is_server_error(),
+        StaleOnStatus::Rfc5861 => matches!(status.as_u16(), 500 | 502 | 503 | 504),
     }
 }
 

@@ -16,7 +16,7 @@ use galley_policy::encoding::Coding;
 use galley_policy::outcome::Outcome;
 use galley_policy::range::{self, Ranges};
 use galley_policy::request_info::{Method, RequestInfo};
-use galley_policy::site::{Preset, SiteRules};
+use galley_policy::site::{Policy, ValidationPolicy};
 use galley_policy::time;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -77,7 +77,7 @@ pub fn from_entry(
     finish(exchange, answer)
 }
 
-fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e SiteRules {
+fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e Policy {
     &exchange.site.core.rules
 }
 
@@ -208,7 +208,7 @@ pub fn from_whole(
 
 pub(super) fn condition(
     facts: &RequestInfo,
-    rules: &SiteRules,
+    rules: &Policy,
     status: u16,
     fields: &HeaderMap,
 ) -> ConditionalResult {
@@ -216,7 +216,7 @@ pub(super) fn condition(
         return ConditionalResult::Proceed;
     }
     let mut validators = validators(fields);
-    if rules.preset == Preset::None && validators.last_modified.is_none() {
+    if rules.storage.validation == ValidationPolicy::Origin && validators.last_modified.is_none() {
         // RFC 9111 §4.3.2: in its absence, `Date`.
         validators.last_modified = date(fields, &header::DATE);
     }

@@ -37,7 +37,7 @@ pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> 
     let refuse = |why: String| Fault::new(RefusedWhy::BadRequest, why);
     let body = body(&exchange.body).ok_or_else(|| refuse("the body is too long".to_owned()))?;
     let orders = dialect
-        .orders(&exchange.facts, fields(), body, &core.rules)
+        .purges(&exchange.facts, fields(), body, &core.rules)
         .map_err(|e| refuse(e.to_string()))?;
     let told = obey(&exchange.site, dialect, &orders).await;
     Ok(Some(reply(dialect.reply, &orders, &told)))

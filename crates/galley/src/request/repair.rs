@@ -18,7 +18,7 @@ use galley_http::head::{self, HeadBuffer, ParsedHead};
 use galley_policy::purge::{Purge, Scope, Strength, url_scope};
 use galley_policy::request_info::{Cacheability, Method, RequestInfo, RequestLineInfo};
 use galley_policy::route::canonical_host;
-use galley_policy::site::Preset;
+use galley_policy::site::UpstreamRequests;
 use galley_policy::time::Tick;
 use galley_policy::uri;
 
@@ -62,7 +62,9 @@ impl Healing {
 
 /// Looks at a request that was answered with 404, and refreshes the page that it came from if it is the fault of a stored copy.
 pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
-    if !is_generated(&exchange.facts) || exchange.site.core.rules.preset == Preset::None {
+    if !is_generated(&exchange.facts)
+        || exchange.policy().upstream_requests == UpstreamRequests::AsSent
+    {
         return;
     }
     let Some(referer) = field(exchange, "referer") else {
@@ -87,7 +89,9 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
         upgrade: false,
     };
     let rules = &exchange.site.core.rules;
-    if facts.gather(&line, head.fields(), rules).is_err() || facts.gate() != Cacheability::Open {
+    if facts.parse(&line, head.fields(), rules).is_err()
+        || facts.cacheability() != Cacheability::Cacheable
+    {
         return;
     }
     let page = exchange.of_another(&head, facts);

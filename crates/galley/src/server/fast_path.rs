@@ -332,7 +332,7 @@ pub(super) fn find<'l>(
     let FastPathBuffers { facts, keys, .. } = room;
     let lines = head.lines();
     let rules = &site.core.rules;
-    facts.gather_at(&line, asked.port, lines, rules).ok()?;
+    facts.parse_at(&line, asked.port, lines, rules).ok()?;
     let client = asked.client.ip();
     let looked = request::hit(&core.services, site, (facts, client), now, keys);
     Some(match looked {

@@ -108,7 +108,7 @@ fn a_page_that_shows_all_it_gets_shows_the_next_visitor_no_canary() {
         stage: &stage,
         connection: None,
     };
-    // It does show what it gets: from who has a session, whose requests travel whole.
+    // It does show what it gets: from who has a session, whose requests bypass the cache.
     let own = Request::get("/own?a=canary.evil.test").field("Cookie", "wordpress_logged_in_x=1");
     let own = client.ask(own).unwrap().expect_status(200);
     assert!(shows_a_canary(&own) && !own.cache_status().contains("stored"));

@@ -124,7 +124,7 @@ fn an_unstorable_page_names_its_cookie() {
     let why = stage.why("http://a.test/session/", &[]);
     assert_eq!(why["now"]["what"], "pass");
     assert_eq!(why["now"]["why"], "remembered");
-    assert_eq!(why["entry"]["kind"], "travels-whole");
+    assert_eq!(why["entry"]["kind"], "hit-for-pass");
     assert_eq!(why["not_stored"]["why"], "set-cookie");
     assert_eq!(
         why["not_stored"]["cookies"],

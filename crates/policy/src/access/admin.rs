@@ -25,10 +25,10 @@ pub enum Area {
 
 /// Whom a request is for. Segments count at any depth, since WordPress may live in a directory, a network may hold sites in
 /// directories, and PHP is given what follows a script (`/wp-login.php/x`).
-pub fn area(facts: &RequestInfo) -> Area {
-    let path = facts.decoded_path();
-    if is_login(facts) {
-        return login(facts);
+pub fn area(info: &RequestInfo) -> Area {
+    let path = info.decoded_path();
+    if is_login(info) {
+        return login(info);
     }
     match below_admin(path) {
         None => Area::Outside,
@@ -38,8 +38,8 @@ pub fn area(facts: &RequestInfo) -> Area {
 }
 
 /// Whether `wp-login.php` is asked.
-pub(super) fn is_login(facts: &RequestInfo) -> bool {
-    segments(facts.decoded_path()).any(|segment| segment.eq_ignore_ascii_case(LOGIN))
+pub(super) fn is_login(info: &RequestInfo) -> bool {
+    segments(info.decoded_path()).any(|segment| segment.eq_ignore_ascii_case(LOGIN))
 }
 
 /// Whether an urlencoded body is the form of a protected post and nothing else.
@@ -80,9 +80,9 @@ fn is_for_visitors(below: &[u8]) -> bool {
 }
 
 /// `wp-login.php` by its query. Each parameter must be one that the action has, once.
-fn login(facts: &RequestInfo) -> Area {
-    let raw = facts.raw_query().unwrap_or_default();
-    let is_read = matches!(facts.method(), Method::Get | Method::Head);
+fn login(info: &RequestInfo) -> Area {
+    let raw = info.raw_query().unwrap_or_default();
+    let is_read = matches!(info.method(), Method::Get | Method::Head);
     // An index makes an array of a parameter, which is no action to WordPress, so that it shows the form of a login.
     let has_index = FormDecoded(raw).any(|byte| byte == b'[');
     let Some(action) = only(raw, b"action").filter(|_| !has_index) else {

@@ -11,10 +11,10 @@ use crate::request_info::{Method, RequestInfo};
 use crate::spellings::{FormScanner, is_own_script, is_rest};
 
 /// Whether the head asks for names. Does not allocate.
-pub fn asks_in_head(facts: &RequestInfo) -> bool {
-    let path = facts.decoded_path();
-    let raw = facts.raw_query().unwrap_or_default();
-    let by_query = !is_own_business(facts) && (has_author(raw) || has_sitemap(raw));
+pub fn asks_in_head(info: &RequestInfo) -> bool {
+    let path = info.decoded_path();
+    let raw = info.raw_query().unwrap_or_default();
+    let by_query = !is_own_business(info) && (has_author(raw) || has_sitemap(raw));
     let route = || {
         let found = memchr::memmem::find_iter(path, b"/wp-json/");
         found.filter_map(|at| path.get(at + 8..))
@@ -24,13 +24,13 @@ pub fn asks_in_head(facts: &RequestInfo) -> bool {
     let is_api = || route().next().is_some() || rest_route(raw).next().is_some();
     let by_embedding = || is_api() && embeds_author(raw);
     let by_map = || memchr::memmem::find(path, b"/wp-sitemap-users-").is_some();
-    by_query || (!facts.has_login() && (by_route() || by_path() || by_embedding())) || by_map()
+    by_query || (!info.has_login() && (by_route() || by_path() || by_embedding())) || by_map()
 }
 
 /// Whether a body may ask: one that a page of the site answers. Forms of comments have a field of the same name, and go
 /// to a script of their own.
-pub(super) fn may_ask_in_body(facts: &RequestInfo) -> bool {
-    facts.method() == Method::Post && !is_own_business(facts)
+pub(super) fn may_ask_in_body(info: &RequestInfo) -> bool {
+    info.method() == Method::Post && !is_own_business(info)
 }
 
 /// A reader that finds whether a body asks for names.
@@ -40,15 +40,15 @@ pub fn form(content_type: &[u8]) -> FormScanner<'static> {
 
 /// Scripts and interfaces that have parameters of these names for themselves. Where a WordPress lives in a directory cannot
 /// be seen here, so that the administration of one there needs a login cookie.
-fn is_own_business(facts: &RequestInfo) -> bool {
-    let path = facts.decoded_path();
+fn is_own_business(info: &RequestInfo) -> bool {
+    let path = info.decoded_path();
     let inner = |start: &[u8]| {
         let at = memchr::memmem::find(path, start)?;
         path.get(at..)
     };
     let is_inner =
         || inner(b"/wp-admin/").is_some_and(is_own_script) || inner(b"/wp-json/").is_some();
-    is_own_script(path) || is_rest(path) || (facts.has_login() && is_inner())
+    is_own_script(path) || is_rest(path) || (info.has_login() && is_inner())
 }
 
 /// Whether a parameter sets PHP's `author` or a part of it.

@@ -12,9 +12,9 @@ use super::settings::{AccessRules, AccessSetting, XmlRpc};
 use super::xmlrpc;
 use crate::outcome::RefusedWhy;
 use crate::request_info::{Method, RequestInfo};
-use crate::site::{Preset, SiteRules};
+use crate::site::Policy;
 
-impl SiteRules {
+impl Policy {
     /// Whether nothing that a `GET` asks for is kept from anybody: such a site's hits are not judged.
     pub fn is_open(&self) -> bool {
         self.access.common.is_silent()
@@ -114,33 +114,33 @@ pub enum BodyCheck {
 
 /// Who may ask, and on what terms. Does not allocate for what goes the fast path: what nothing is demanded of.
 pub fn judge<'s>(
-    site: &'s SiteRules,
-    facts: &RequestInfo,
+    site: &'s Policy,
+    info: &RequestInfo,
     client: IpAddr,
 ) -> Result<Demands<'s>, Barred> {
     let client = client.to_canonical();
     let access = &site.access;
-    networks(site, facts, client)?;
-    let area = area(facts);
+    networks(site, info, client)?;
+    let area = area(info);
     let is_stranger = !access.admin_allow.is_empty() && !names(&access.admin_allow, client);
     if is_stranger && area == Area::Admins {
         return Err(Barred::NotAdmin);
     }
-    let is_wordpress = site.preset == Preset::WordPress;
-    let is_xmlrpc = is_wordpress && xmlrpc::is_meant(facts);
+    let is_wordpress = site.urls.has_wordpress_paths;
+    let is_xmlrpc = is_wordpress && xmlrpc::is_meant(info);
     if is_xmlrpc && access.xmlrpc == XmlRpc::Off {
         return Err(Barred::XmlRpc);
     }
-    if access.hide_authors && asks_in_head(facts) {
+    if access.hide_authors && asks_in_head(info) {
         return Err(Barred::Authors);
     }
-    let is_post = facts.method() == Method::Post;
+    let is_post = info.method() == Method::Post;
     let special = if is_xmlrpc {
         access
             .xmlrpc_limit
             .as_ref()
             .map(|limit| (Bucket::XmlRpc, limit))
-    } else if is_wordpress && is_post && admin::is_login(facts) {
+    } else if is_wordpress && is_post && admin::is_login(info) {
         access
             .login_limit
             .as_ref()
@@ -152,7 +152,7 @@ pub fn judge<'s>(
         Some(BodyCheck::XmlRpc)
     } else if is_stranger && is_post && area == Area::VisitorsForm {
         Some(BodyCheck::VisitorsForm)
-    } else if access.hide_authors && authors::may_ask_in_body(facts) {
+    } else if access.hide_authors && authors::may_ask_in_body(info) {
         Some(BodyCheck::Authors)
     } else {
         None
@@ -161,12 +161,12 @@ pub fn judge<'s>(
         limits: Vec::new(),
         passwords: Vec::new(),
         body,
-        form: is_post && site.guard.looks_into_form(facts.decoded_path()),
+        form: is_post && site.guard.looks_into_form(info.decoded_path()),
     };
-    for rule in facts.guarding() {
-        let limit = said(site, rule, |access| &access.limit);
+    for rule in info.guarding() {
+        let limit = setting(site, rule, |access| &access.limit);
         let limit = limit.map(|(by, limit)| (Bucket::Of(by), limit));
-        let password = said(site, rule, |access| &access.password);
+        let password = setting(site, rule, |access| &access.password);
         demands
             .limits
             .extend(limit.filter(|one| !demands.limits.contains(one)));
@@ -179,14 +179,14 @@ pub fn judge<'s>(
     Ok(demands)
 }
 
-fn networks(site: &SiteRules, facts: &RequestInfo, client: IpAddr) -> Result<(), Barred> {
-    for rule in facts.guarding() {
-        if let Some((by, deny)) = said(site, rule, |access| &access.deny)
+fn networks(site: &Policy, info: &RequestInfo, client: IpAddr) -> Result<(), Barred> {
+    for rule in info.guarding() {
+        if let Some((by, deny)) = setting(site, rule, |access| &access.deny)
             && names(deny, client)
         {
             return Err(Barred::Denied(by));
         }
-        if let Some((by, allow)) = said(site, rule, |access| &access.allow)
+        if let Some((by, allow)) = setting(site, rule, |access| &access.allow)
             && !names(allow, client)
         {
             return Err(Barred::NotAllowed(by));
@@ -196,14 +196,14 @@ fn networks(site: &SiteRules, facts: &RequestInfo, client: IpAddr) -> Result<(),
 }
 
 /// What holds under a rule: its own word, else the site's.
-fn said<'s, T>(
-    site: &'s SiteRules,
+fn setting<'s, T>(
+    site: &'s Policy,
     rule: Option<usize>,
     of: impl Fn(&'s AccessRules) -> &'s AccessSetting<T>,
 ) -> Option<(By, &'s T)> {
     let rule = rule.and_then(|index| Some((By::Rule(index), of(&site.rules.get(index)?.access))));
     match rule {
-        Some((by, said)) if !said.is_silent() => said.get().map(|value| (by, value)),
+        Some((by, own)) if !own.is_silent() => own.get().map(|value| (by, value)),
         _ => of(&site.access.common).get().map(|value| (By::Site, value)),
     }
 }

@@ -8,12 +8,11 @@ use super::xmlrpc::{Call, XmlRpcScanner};
 use super::*;
 use crate::request_info::RequestInfo;
 use crate::request_info::RequestLineInfo;
-use crate::site::Rule;
-use crate::site::SiteRules;
+use crate::site::{Policy, Rule};
 use ipnet::IpNet;
 
-fn facts_of(method: &str, target: &str, fields: &[(&str, &str)], site: &SiteRules) -> RequestInfo {
-    let mut facts = RequestInfo::default();
+fn info_of(method: &str, target: &str, fields: &[(&str, &str)], site: &Policy) -> RequestInfo {
+    let mut info = RequestInfo::default();
     let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
@@ -23,8 +22,8 @@ fn facts_of(method: &str, target: &str, fields: &[(&str, &str)], site: &SiteRule
         upgrade: false,
     };
     let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-    facts.gather(&line, fields, site).unwrap();
-    facts
+    info.parse(&line, fields, site).unwrap();
+    info
 }
 
 fn networks_of(list: &[&str]) -> Vec<IpNet> {
@@ -37,13 +36,13 @@ fn networks_of(list: &[&str]) -> Vec<IpNet> {
 }
 
 fn judged<'s>(
-    site: &'s SiteRules,
+    site: &'s Policy,
     method: &str,
     target: &str,
     client: &str,
 ) -> Result<Demands<'s>, Barred> {
-    let facts = facts_of(method, target, &[], site);
-    judge(site, &facts, client.parse().unwrap())
+    let info = info_of(method, target, &[], site);
+    judge(site, &info, client.parse().unwrap())
 }
 
 #[test]
@@ -53,7 +52,7 @@ fn lists_of_networks_bar() {
         access,
         ..Rule::default()
     };
-    let site = SiteRules {
+    let site = Policy {
         access: SiteAccess {
             common: AccessRules {
                 allow: AccessSetting::Is(networks_of(&["10.0.0.0/8", "2001:db8::/32"])),
@@ -79,7 +78,7 @@ fn lists_of_networks_bar() {
                 },
             ),
         ],
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let deny_site = Err(Barred::Denied(By::Site));
     for (target, client, wanted) in [
@@ -112,17 +111,17 @@ fn lists_of_networks_bar() {
         let got = judged(&site, "GET", target, client).map(|_| ());
         assert_eq!(got, wanted, "{target} from {client}");
     }
-    assert!(!site.is_open() && SiteRules::default().is_open());
+    assert!(!site.is_open() && Policy::default().is_open());
 }
 
 #[test]
 fn administration_is_for_its_networks_and_visitors_get_what_they_need() {
-    let site = SiteRules {
+    let site = Policy {
         access: SiteAccess {
             admin_allow: networks_of(&["10.0.0.0/8"]),
             ..SiteAccess::default()
         },
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let open = [
         ("GET", "/"),
@@ -225,7 +224,7 @@ fn the_form_of_a_protected_post_is_nothing_else() {
 #[test]
 fn each_client_has_the_buckets_of_what_it_asks_for() {
     let limit = |count| RateLimit::new(count, 60, 1).unwrap();
-    let site = SiteRules {
+    let site = Policy {
         access: SiteAccess {
             common: AccessRules {
                 limit: AccessSetting::Is(limit(1)),
@@ -246,7 +245,7 @@ fn each_client_has_the_buckets_of_what_it_asks_for() {
             },
             ..Rule::default()
         }],
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let buckets = |method: &str, target: &str| {
         let demands = judged(&site, method, target, "192.0.2.1").unwrap();
@@ -276,12 +275,12 @@ fn each_client_has_the_buckets_of_what_it_asks_for() {
 
 #[test]
 fn names_of_authors_are_not_told() {
-    let site = SiteRules {
+    let site = Policy {
         access: SiteAccess {
             hide_authors: true,
             ..SiteAccess::default()
         },
-        ..SiteRules::default()
+        ..Policy::default()
     };
     for target in [
         "/?author=1",
@@ -313,8 +312,8 @@ fn names_of_authors_are_not_told() {
         "/?rest_route=/oEmbed/1.0/embed&url=x",
         "/wp-json/x/wp-json/wp/v2/users",
     ] {
-        let facts = facts_of("GET", target, &[], &site);
-        assert!(asks_in_head(&facts), "{target}");
+        let info = info_of("GET", target, &[], &site);
+        assert!(asks_in_head(&info), "{target}");
     }
     for target in [
         "/",
@@ -331,12 +330,12 @@ fn names_of_authors_are_not_told() {
         "/wp-json/wp/v2/posts?_embed=wp:featuredmedia",
         "/?_embed",
     ] {
-        let facts = facts_of("GET", target, &[], &site);
-        assert!(!asks_in_head(&facts), "{target}");
+        let info = info_of("GET", target, &[], &site);
+        assert!(!asks_in_head(&info), "{target}");
     }
     let cookie = [("Cookie", "wordpress_logged_in_0123=x")];
-    let facts = facts_of("GET", "/wp-json/wp/v2/users?who=authors", &cookie, &site);
-    assert!(!asks_in_head(&facts), "an editor's own");
+    let info = info_of("GET", "/wp-json/wp/v2/users?who=authors", &cookie, &site);
+    assert!(!asks_in_head(&info), "an editor's own");
 
     let form = b"application/x-www-form-urlencoded".as_slice();
     let parts = b"multipart/form-data; boundary=b".as_slice();
@@ -355,7 +354,7 @@ fn names_of_authors_are_not_told() {
         part("name=\"author_name\"").as_bytes()
     ));
     assert!(!asks_in_body(b"application/json", b"author=1"));
-    let comment = facts_of("POST", "/wp-comments-post.php", &[], &site);
+    let comment = info_of("POST", "/wp-comments-post.php", &[], &site);
     assert!(
         judge(&site, &comment, "192.0.2.1".parse().unwrap())
             .unwrap()
@@ -459,15 +458,15 @@ proptest! {
             });
             let _ = reader.finish();
         }
-        let site = SiteRules {
+        let site = Policy {
             access: SiteAccess {
                 admin_allow: networks_of(&["10.0.0.0/8"]),
                 hide_authors: true,
                 ..SiteAccess::default()
             },
-            ..SiteRules::default()
+            ..Policy::default()
         };
-        let mut facts = RequestInfo::default();
+        let mut info = RequestInfo::default();
         let line = RequestLineInfo {
             method: "GET",
             target: target.as_bytes(),
@@ -476,8 +475,8 @@ proptest! {
             has_body: false,
             upgrade: false,
         };
-        if facts.gather(&line, std::iter::empty::<(&str, &[u8])>(), &site).is_ok() {
-            let _ = judge(&site, &facts, "192.0.2.1".parse().unwrap());
+        if info.parse(&line, std::iter::empty::<(&str, &[u8])>(), &site).is_ok() {
+            let _ = judge(&site, &info, "192.0.2.1".parse().unwrap());
         }
     }
 

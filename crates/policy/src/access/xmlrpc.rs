@@ -9,8 +9,8 @@
 use crate::request_info::RequestInfo;
 
 /// Whether `xmlrpc.php` is asked, at any depth and with whatever follows it.
-pub fn is_meant(facts: &RequestInfo) -> bool {
-    let mut segments = facts.decoded_path().split(|&b| b == b'/');
+pub fn is_meant(info: &RequestInfo) -> bool {
+    let mut segments = info.decoded_path().split(|&b| b == b'/');
     segments.any(|segment| segment.eq_ignore_ascii_case(b"xmlrpc.php"))
 }
 
@@ -189,7 +189,7 @@ fn is_forbidden(name: &[u8]) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// The answer to a call that is not served: what a server says of a method that it does not have.
+/// The response to a call that is not served: what a server says of a method that it does not have.
 pub const FAULT: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<methodResponse>\n  <fault>\n    <value>\n      \
 <struct>\n        <member>\n          <name>faultCode</name>\n          <value><int>-32601</int></value>\n        </member>\n        \
 <member>\n          <name>faultString</name>\n          <value><string>server error. requested method is not served here</string></value>\n        \

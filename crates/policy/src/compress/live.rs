@@ -3,7 +3,7 @@
 //! Where a stream is flushed depends on when its pieces came, so its bytes differ from time to time: a strong validator would
 //! be wrong (RFC 9110 §8.8.1). Of a page that is being stored the validator is the weak form of the one that its stored coding
 //! will have. What passes is validated by its upstream, which must find the tag that it gave: a strong tag leaves as a weak
-//! one with a mark, and comes back as it was in the conditions of requests that travel whole.
+//! one with a mark, and comes back as it was in the conditions of requests that bypass the cache.
 
 use http::header::{self, HeaderMap, HeaderValue};
 
@@ -42,7 +42,7 @@ pub fn shared_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     fields
 }
 
-/// The head of an answer for one client that is sent under `coding`.
+/// The head of a response for one client that is sent under `coding`.
 pub fn passed_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     let mut fields = coded_fields(plain, coding);
     if let Some(etag) = plain.get(header::ETAG) {

@@ -3,7 +3,7 @@
 use crate::compress::live;
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
 use crate::request_info::{AcceptClass, Device, Method, RequestInfo, Scheme};
-use crate::site::SiteRules;
+use crate::site::Policy;
 use http::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, IF_MATCH, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderName, HeaderValue};
 use std::net::IpAddr;
@@ -48,21 +48,21 @@ pub struct Client<'a> {
 }
 
 /// The request for a cacheable fetch. A function of what [`crate::key::write_key`] writes.
-pub fn trimmed(facts: &RequestInfo) -> UpstreamRequest {
+pub fn trimmed(info: &RequestInfo) -> UpstreamRequest {
     let mut request = UpstreamRequest {
         method: "GET".to_owned(),
-        scheme: facts.scheme(),
-        host: facts.authority().to_owned(),
-        path: facts.path().to_vec(),
-        query: facts.query().map(<[u8]>::to_vec),
+        scheme: info.scheme(),
+        host: info.authority().to_owned(),
+        path: info.path().to_vec(),
+        query: info.query().map(<[u8]>::to_vec),
         fields: Vec::with_capacity(TRIMMED_FIELDS),
         body_length: BodyLength::None,
     };
-    let accept = match facts.accept() {
+    let accept = match info.accept() {
         AcceptClass::Page => "text/html,application/xhtml+xml,*/*;q=0.8",
         AcceptClass::Json => "application/json",
     };
-    let agent = match facts.device() {
+    let agent = match info.device() {
         Device::Any | Device::Desktop => DESKTOP_AGENT,
         Device::Mobile => MOBILE_AGENT,
     };
@@ -75,10 +75,10 @@ pub fn trimmed(facts: &RequestInfo) -> UpstreamRequest {
     request
         .fields
         .push((USER_AGENT, HeaderValue::from_static(agent)));
-    if !facts.vary_cookies().is_empty() {
-        push(&mut request, COOKIE, facts.vary_cookies());
+    if !info.vary_cookies().is_empty() {
+        push(&mut request, COOKIE, info.vary_cookies());
     }
-    push_forwarded(&mut request, facts);
+    push_forwarded(&mut request, info);
     request
         .fields
         .push((GALLEY_REQUEST, HeaderValue::from_static(SHARED)));
@@ -91,17 +91,17 @@ pub fn trimmed(facts: &RequestInfo) -> UpstreamRequest {
     reason = "iterators are cheap to clone and read better by value"
 )]
 pub fn whole<'a>(
-    facts: &RequestInfo,
+    info: &RequestInfo,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
     client: &Client<'_>,
     body: BodyLength,
 ) -> UpstreamRequest {
     let mut request = UpstreamRequest {
-        method: facts.method_text().to_owned(),
-        scheme: facts.scheme(),
-        host: facts.authority().to_owned(),
-        path: facts.path().to_vec(),
-        query: facts.raw_query().map(<[u8]>::to_vec),
+        method: info.method_text().to_owned(),
+        scheme: info.scheme(),
+        host: info.authority().to_owned(),
+        path: info.path().to_vec(),
+        query: info.raw_query().map(<[u8]>::to_vec),
         fields: Vec::new(),
         body_length: body,
     };
@@ -113,7 +113,7 @@ pub fn whole<'a>(
     };
     let tokens = connection_tokens(named("connection"));
     for (name, value) in fields.clone() {
-        if may_travel(name, facts.method())
+        if may_travel(name, info.method())
             && !is_hop_by_hop(name, tokens.clone())
             && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
         {
@@ -122,14 +122,14 @@ pub fn whole<'a>(
             push(&mut request, name, plain.as_deref().unwrap_or(value));
         }
     }
-    if !facts.ignores_cookies() {
+    if !info.ignores_cookies() {
         // HTTP/2 splits cookies over lines (RFC 9113 section 8.2.3); upstreams want one.
         let cookies: Vec<_> = named("cookie").collect();
         if !cookies.is_empty() {
             push(&mut request, COOKIE, &cookies.join(&b"; "[..]));
         }
     }
-    push_forwarded(&mut request, facts);
+    push_forwarded(&mut request, info);
     address(&mut request, client);
     request
 }
@@ -148,7 +148,7 @@ pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
 /// Adds what the site's cache can do, in the words of those plugins that look for it: that it knows tags (Proxy Cache Purge), and
 /// where the site asks for it that it is one of `LiteSpeed`'s kind. A function of the site, so that equal keys still give equal
 /// requests; what a client said of itself goes.
-pub fn capabilities(request: &mut UpstreamRequest, site: &SiteRules) {
+pub fn capabilities(request: &mut UpstreamRequest, site: &Policy) {
     request
         .fields
         .retain(|(name, _)| *name != SURROGATE_CAPABILITY);
@@ -162,7 +162,7 @@ pub fn capabilities(request: &mut UpstreamRequest, site: &SiteRules) {
     }
 }
 
-/// Tells the plugin that a whole request passes through Galley, so that its answer may carry orders, and what was
+/// Tells the plugin that a whole request passes through Galley, so that its response may carry purges, and what was
 /// [`heard`].
 pub fn for_plugin(request: &mut UpstreamRequest, names: &str) {
     request
@@ -208,14 +208,14 @@ pub fn schedule(request: &mut UpstreamRequest, schedule: Schedule) {
 }
 
 /// What an upstream that makes addresses of itself must know: how it was reached.
-pub(super) fn push_forwarded(request: &mut UpstreamRequest, facts: &RequestInfo) {
-    let port = facts.port().unwrap_or(facts.scheme().default_port());
-    push(request, X_FORWARDED_HOST, facts.authority().as_bytes());
+pub(super) fn push_forwarded(request: &mut UpstreamRequest, info: &RequestInfo) {
+    let port = info.port().unwrap_or(info.scheme().default_port());
+    push(request, X_FORWARDED_HOST, info.authority().as_bytes());
     push(request, X_FORWARDED_PORT, port.to_string().as_bytes());
     push(
         request,
         X_FORWARDED_PROTO,
-        facts.scheme().as_str().as_bytes(),
+        info.scheme().as_str().as_bytes(),
     );
 }
 
@@ -332,7 +332,7 @@ pub(super) const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("sur
 /// Proxy Cache Purge compares it as a text. It claims no ESI, which frameworks look for in this field.
 const KNOWS_TAGS: &str = "vhp=\"Surrogate/1.0 tags/1\"";
 
-/// For the plugin: that the request comes from Galley, and whether its answer may be shared.
+/// For the plugin: that the request comes from Galley, and whether its response may be shared.
 const GALLEY_REQUEST: HeaderName = HeaderName::from_static("galley-request");
 
 /// For the plugin: the definition of the fragment to render.
@@ -343,10 +343,10 @@ const GALLEY_HEARD: HeaderName = HeaderName::from_static("galley-heard");
 /// For the plugin: who runs scheduled tasks.
 const GALLEY_CRON: HeaderName = HeaderName::from_static("galley-cron");
 
-/// The answer may be stored: the plugin gathers what the page is made of.
+/// The response may be stored: the plugin gathers what the page is made of.
 const SHARED: &str = "shared";
 
-/// The answer is for one client.
+/// The response is for one client.
 const WHOLE: &str = "whole";
 
 /// One for all visitors of a class. Shaped as a browser's, since themes and security plugins look for that; the last

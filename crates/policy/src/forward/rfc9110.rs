@@ -25,11 +25,11 @@ pub enum Credentials {
 
 /// The request for a fetch whose answer may be stored; always `GET`.
 pub fn fetch<'a>(
-    facts: &RequestInfo,
+    info: &RequestInfo,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
     credentials: Credentials,
 ) -> UpstreamRequest {
-    let mut request = trimmed(facts);
+    let mut request = trimmed(info);
     request.fields.clear();
     let lines = fields.clone();
     let connection = lines
@@ -39,7 +39,7 @@ pub fn fetch<'a>(
     for (name, value) in fields {
         let is_answered_here = HELD_BACK.iter().any(|held| name.eq_ignore_ascii_case(held));
         if is_answered_here
-            || !may_travel(name, facts.method())
+            || !may_travel(name, info.method())
             || is_hop_by_hop(name, tokens.clone())
         {
             continue;
@@ -52,10 +52,10 @@ pub fn fetch<'a>(
         }
     }
     push(&mut request, ACCEPT_ENCODING, b"identity");
-    if !facts.vary_cookies().is_empty() {
-        push(&mut request, COOKIE, facts.vary_cookies());
+    if !info.vary_cookies().is_empty() {
+        push(&mut request, COOKIE, info.vary_cookies());
     }
-    push_forwarded(&mut request, facts);
+    push_forwarded(&mut request, info);
     request
 }
 
@@ -112,13 +112,10 @@ const HELD_BACK: &[&str] = &[
 mod tests {
     use super::*;
     use crate::request_info::{RequestLineInfo, Scheme};
-    use crate::site::{Preset, SiteRules};
+    use crate::site::Policy;
 
-    fn facts(rows: &[(&str, &str)]) -> RequestInfo {
-        let site = SiteRules {
-            preset: Preset::None,
-            ..SiteRules::default()
-        };
+    fn info(rows: &[(&str, &str)]) -> RequestInfo {
+        let site = Policy::rfc9111();
         let line = RequestLineInfo {
             method: "GET",
             target: b"/a?b=1",
@@ -127,10 +124,10 @@ mod tests {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = RequestInfo::default();
+        let mut info = RequestInfo::default();
         let lines = rows.iter().map(|(name, value)| (*name, value.as_bytes()));
-        facts.gather(&line, lines, &site).unwrap();
-        facts
+        info.parse(&line, lines, &site).unwrap();
+        info
     }
 
     #[test]
@@ -151,7 +148,7 @@ mod tests {
         ];
         let lines = || rows.iter().map(|(name, value)| (*name, value.as_bytes()));
         let sent = |credentials| {
-            let request = fetch(&facts(&rows), lines(), credentials);
+            let request = fetch(&info(&rows), lines(), credentials);
             assert_eq!(
                 (request.method.as_str(), &request.path[..]),
                 ("GET", &b"/a"[..])
@@ -178,7 +175,7 @@ mod tests {
 
     #[test]
     fn conditions_are_made_of_what_is_stored() {
-        let mut request = fetch(&facts(&[]), std::iter::empty(), Credentials::None);
+        let mut request = fetch(&info(&[]), std::iter::empty(), Credentials::None);
         let before = request.fields.len();
         let mut stored = HeaderMap::new();
         assert!(!revalidate(&mut request, &stored));

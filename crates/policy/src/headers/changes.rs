@@ -10,7 +10,7 @@ pub type FieldName = HeaderName;
 /// A field with its value.
 pub type HeaderField = (HeaderName, HeaderValue);
 
-/// What a site or a rule says about fields of answers.
+/// What a site or a rule says about fields of responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Left out.

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::changes::{Changes, HeaderField};
 use crate::request_info::Scheme;
-use crate::site::{Rule, SiteRules};
+use crate::site::{Policy, Rule};
 
 /// The changes of a site, and of each of its rules.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +15,7 @@ pub struct HeadChanges {
 
 impl HeadChanges {
     /// What a site's rules say.
-    pub fn new(site: &SiteRules) -> Self {
+    pub fn new(site: &Policy) -> Self {
         let of_rules = site
             .rules
             .iter()
@@ -33,7 +33,7 @@ impl HeadChanges {
     }
 }
 
-/// All changes to one answer.
+/// All changes to one response.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
     gone: Vec<HeaderName>,
@@ -51,7 +51,7 @@ struct WrittenFields {
 }
 
 impl Compiled {
-    fn new(site: &SiteRules, rule: Option<&Rule>) -> Self {
+    fn new(site: &Policy, rule: Option<&Rule>) -> Self {
         let none = Changes::default();
         let (own, rule) = (&site.changes, rule.map_or(&none, |rule| &rule.changes));
         let is_of_rule = |name: &HeaderName| {
@@ -85,7 +85,7 @@ impl Compiled {
         }
     }
 
-    /// Whether an answer goes without this field of its own.
+    /// Whether a response goes without this field of its own.
     pub fn drops(&self, name: &HeaderName) -> bool {
         self.mask & mask_of(name.as_str()) != 0 && self.gone.contains(name)
     }
@@ -108,7 +108,7 @@ impl Compiled {
             .collect()
     }
 
-    /// What comes behind an answer's own fields. To be said over TLS only: `Strict-Transport-Security` (RFC 6797 section 7.2).
+    /// What comes behind a response's own fields. To be said over TLS only: `Strict-Transport-Security` (RFC 6797 section 7.2).
     pub fn fields(&self, scheme: Scheme) -> &[HeaderField] {
         &self.written(scheme).fields
     }

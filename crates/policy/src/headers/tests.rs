@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::request_info::Scheme;
-use crate::site::Rule;
-use crate::site::SiteRules;
+use crate::site::{Policy, Rule};
 use http::header;
 use http::{HeaderName, HeaderValue};
 use proptest::prelude::*;
@@ -35,7 +34,7 @@ fn stored(texts: &[&str]) -> (Vec<u8>, u64) {
 
 #[test]
 fn a_rules_changes_come_on_top_of_its_sites() {
-    let site = SiteRules {
+    let site = Policy {
         changes: changes(
             &["Server"],
             &["X-A: 1", "X-B: 1"],
@@ -45,7 +44,7 @@ fn a_rules_changes_come_on_top_of_its_sites() {
             changes: changes(&["X-B"], &["X-A: 2"], &["Link: </r>"]),
             ..Rule::default()
         }],
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let all = HeadChanges::new(&site);
     let text = |rule| String::from_utf8(all.of(rule).lines(Scheme::Http).to_vec()).unwrap();
@@ -66,9 +65,9 @@ fn a_rules_changes_come_on_top_of_its_sites() {
 
 #[test]
 fn security_of_transport_is_said_over_tls_alone() {
-    let site = SiteRules {
+    let site = Policy {
         hsts: Some(HeaderValue::from_static("max-age=1")),
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let all = HeadChanges::new(&site);
     let own = all.of(None);
@@ -85,9 +84,9 @@ fn security_of_transport_is_said_over_tls_alone() {
 
 #[test]
 fn stored_lines_leave_without_what_is_gone() {
-    let site = SiteRules {
+    let site = Policy {
         changes: changes(&["X-B"], &["x-c: new"], &[]),
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let all = HeadChanges::new(&site);
     let (lines, mask) = stored(&["x-a: 1", "x-b: 2", "x-bb: 3", "x-c: old", "x-b: 4"]);
@@ -153,7 +152,7 @@ proptest! {
         let texts: Vec<String> = given.iter().map(|name| format!("{name}: v")).collect();
         let (lines, mask) = stored(&texts.iter().map(String::as_str).collect::<Vec<_>>());
         let remove: Vec<&str> = gone.iter().map(String::as_str).collect();
-        let site = SiteRules { changes: changes(&remove, &[], &[]), ..SiteRules::default() };
+        let site = Policy { changes: changes(&remove, &[], &[]), ..Policy::default() };
         let all = HeadChanges::new(&site);
         let left = all.of(None).left(&lines, mask).collect::<Vec<_>>().concat();
         let expected = given.iter().filter(|name| !gone.contains(name));

@@ -87,14 +87,14 @@ mod tests {
     use super::*;
     use crate::key::write_key;
     use crate::request_info::{RequestInfo, RequestLineInfo};
-    use crate::site::{NamePattern, SiteRules};
+    use crate::site::{NamePattern, Policy};
     use proptest::prelude::*;
 
     fn key_of(target: &str, fields: &[(&str, &str)]) -> Vec<u8> {
-        let site = SiteRules {
+        let site = Policy {
             device_variants: true,
             vary_cookies: vec![NamePattern::parse("lang")],
-            ..SiteRules::default()
+            ..Policy::default()
         };
         let line = RequestLineInfo {
             method: "GET",
@@ -105,10 +105,10 @@ mod tests {
             upgrade: false,
         };
         let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-        let mut facts = RequestInfo::default();
-        facts.gather(&line, fields, &site).unwrap();
+        let mut info = RequestInfo::default();
+        info.parse(&line, fields, &site).unwrap();
         let mut key = Vec::new();
-        write_key(&facts, &mut key);
+        write_key(&info, &mut key);
         key
     }
 

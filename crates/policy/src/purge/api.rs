@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::dialect_request::DialectRequest;
-use super::error::{BadOrder, MAX_ORDERS};
+use super::error::{MAX_PURGES, PurgeError};
 use super::path::{looks_wide, named, pattern_path, text, wide};
 use super::scope::{Scope, prefix_scope, url_scope};
 use crate::route::canonical_host;
@@ -17,19 +17,19 @@ pub(super) const SOUIN: &[u8] = b"/souin-api/souin";
 
 /// `PURGE /souin-api/souin/GET-https-example.com-/a/`: the key of one page, or a pattern over keys. A pattern that begins as
 /// keys do is one over the path; any other is read as everything, since there are no such keys here.
-pub(super) fn souin_key(asked: &DialectRequest<'_>) -> Result<Scope, BadOrder> {
-    let path = asked.facts.path();
+pub(super) fn souin_key(request: &DialectRequest<'_>) -> Result<Scope, PurgeError> {
+    let path = request.info.path();
     let rest = path.strip_prefix(SOUIN).unwrap_or_default();
     let key = pattern_path(text(rest)?).replace(".+", ".*");
     let key = key.trim_start_matches(['/', '^']);
     let Some((host, path)) = host_and_path(key) else {
         return Ok(Scope::Site);
     };
-    let query = asked.facts.raw_query();
+    let query = request.info.raw_query();
     if looks_wide(&path, query) {
         wide(host, &path, query, None)
     } else {
-        named(&host, path.as_bytes(), query, asked.site)
+        named(&host, path.as_bytes(), query, request.site)
     }
 }
 
@@ -45,34 +45,34 @@ fn host_and_path(key: &str) -> Option<(String, String)> {
 
 /// `{"type": "uri", "selectors": ["https://example.com/a/"]}`; `uri-prefix`, `origin` and `group` alike. Whether it says
 /// `purge` makes no difference: without, it forbids to use what is stored without asking, which a hard purge does.
-pub(super) fn souin_batch(asked: &DialectRequest<'_>) -> Result<Vec<Scope>, BadOrder> {
-    let order: Value = serde_json::from_slice(asked.body).map_err(|_| BadOrder::Body)?;
-    let list = |name: &str| match order.get(name) {
+pub(super) fn souin_batch(request: &DialectRequest<'_>) -> Result<Vec<Scope>, PurgeError> {
+    let purge: Value = serde_json::from_slice(request.body).map_err(|_| PurgeError::Body)?;
+    let list = |name: &str| match purge.get(name) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(list)) => list
             .iter()
-            .map(|one| one.as_str().ok_or(BadOrder::Body))
+            .map(|one| one.as_str().ok_or(PurgeError::Body))
             .collect::<Result<Vec<_>, _>>(),
-        Some(_) => Err(BadOrder::Body),
+        Some(_) => Err(PurgeError::Body),
     };
     let (selectors, groups) = (list("selectors")?, list("groups")?);
-    if selectors.len() + groups.len() > MAX_ORDERS {
-        return Err(BadOrder::TooMany);
+    if selectors.len() + groups.len() > MAX_PURGES {
+        return Err(PurgeError::TooMany);
     }
-    let each = |scope: &dyn Fn(&str) -> Result<Scope, BadOrder>| {
+    let each = |scope: &dyn Fn(&str) -> Result<Scope, PurgeError>| {
         selectors.iter().map(|text| scope(text)).collect()
     };
-    match order.get("type").and_then(Value::as_str) {
-        Some("uri") => each(&|text| url_scope(text, asked.site)),
+    match purge.get("type").and_then(Value::as_str) {
+        Some("uri") => each(&|text| url_scope(text, request.site)),
         Some("uri-prefix") => each(&prefix_of),
         Some("origin") => each(&|text| Ok(Scope::Host(host_of(text)?))),
         Some("group") => Ok(selectors.iter().chain(&groups).flat_map(of_group).collect()),
-        _ => Err(BadOrder::Body),
+        _ => Err(PurgeError::Body),
     }
 }
 
 /// A prefix has no host here, and the draft's need not end with a segment: then it is a pattern.
-fn prefix_of(url: &str) -> Result<Scope, BadOrder> {
+fn prefix_of(url: &str) -> Result<Scope, PurgeError> {
     if url.ends_with('/') {
         return prefix_scope(url);
     }
@@ -81,10 +81,10 @@ fn prefix_of(url: &str) -> Result<Scope, BadOrder> {
     super::path::pattern(&format!("^{}", regex::escape(text(&path)?)))
 }
 
-fn host_of(origin: &str) -> Result<String, BadOrder> {
+fn host_of(origin: &str) -> Result<String, PurgeError> {
     let host = uri::split(origin.as_bytes())?
         .authority
-        .ok_or(BadOrder::Body)?;
+        .ok_or(PurgeError::Body)?;
     Ok(canonical_host(host)?)
 }
 
@@ -97,15 +97,15 @@ fn of_group(group: &&str) -> [Scope; 2] {
 }
 
 /// What follows the id of a service: `/service/<id>/purge_all` gives `purge_all`.
-pub(super) fn fastly_request<'a>(asked: &DialectRequest<'a>) -> Option<&'a [u8]> {
-    let rest = asked.facts.path().strip_prefix(FASTLY)?;
+pub(super) fn fastly_request<'a>(request: &DialectRequest<'a>) -> Option<&'a [u8]> {
+    let rest = request.info.path().strip_prefix(FASTLY)?;
     let slash = memchr::memchr(b'/', rest).filter(|&at| at > 0)?;
     rest.get(slash + 1..)
 }
 
 /// The key of `/service/<id>/purge/<key>`.
-pub(super) fn fastly_key<'a>(asked: &DialectRequest<'a>) -> Option<&'a [u8]> {
-    fastly_request(asked)?
+pub(super) fn fastly_key<'a>(request: &DialectRequest<'a>) -> Option<&'a [u8]> {
+    fastly_request(request)?
         .strip_prefix(b"purge/")
         .filter(|key| !key.is_empty())
 }

@@ -7,13 +7,13 @@
 
 use super::api::{SOUIN, fastly_key, fastly_request, souin_batch, souin_key};
 use super::dialect_request::DialectRequest;
-use super::error::BadOrder;
+use super::error::PurgeError;
 use super::path::{below_purge, is_below_purge, path_scope};
-use super::said::{PathReading, PurgeFields};
+use super::purge_fields::{PathReading, PurgeFields};
 use super::scope::{Purge, Scope, Strength};
 use super::tag_list::tag_scopes;
 use crate::request_info::{Method, RequestInfo};
-use crate::site::SiteRules;
+use crate::site::Policy;
 
 /// One way of asking for a purge.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub struct Dialect {
     pub reply: DialectReply,
     methods: &'static [Method],
     matches: fn(&DialectRequest<'_>) -> bool,
-    scopes: fn(&DialectRequest<'_>) -> Result<Vec<Scope>, BadOrder>,
+    scopes: fn(&DialectRequest<'_>) -> Result<Vec<Scope>, PurgeError>,
 }
 
-/// What the sender of an order looks for. All of them also get `Cache-Purge-Result`.
+/// What the sender of a purge looks for. All of them also get `Cache-Purge-Result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DialectReply {
     /// 200 and a text. W3 Total Cache wants this status and no other; nginx-helper logs it as purged; Proxy Cache Purge
@@ -45,34 +45,34 @@ pub enum DialectReply {
 #[rustfmt::skip]
 pub static DIALECTS: &[Dialect] = &[
     // nginx-helper: `GET /purge/a/`.
-    row("get", GET, |a| is_below_purge(a.facts.path()) && a.is_from_wordpress(), |a| one(below_purge(a.facts, a.site)), DialectReply::Path),
+    row("get", GET, |a| is_below_purge(a.info.path()) && a.is_from_wordpress(), |a| one(below_purge(a.info, a.site)), DialectReply::Path),
 
     // Souin: its API below the path that it has by default.
     row("souin-flush", PURGE, |a| a.is_below(SOUIN, b"/flush"), |_| Ok(vec![Scope::Site]), DialectReply::Empty),
-    row("souin-tags", PURGE, |a| a.is_below(SOUIN, b"") && a.said.by_tags, |a| tag_scopes(&a.said.tags), DialectReply::Empty),
+    row("souin-tags", PURGE, |a| a.is_below(SOUIN, b"") && a.fields.by_tags, |a| tag_scopes(&a.fields.tags), DialectReply::Empty),
     row("souin-key", PURGE, |a| a.starts_below(SOUIN), |a| one(souin_key(a)), DialectReply::Empty),
-    row("souin-batch", POST, |a| a.is_below(SOUIN, b"") && a.said.is_json, souin_batch, DialectReply::Json),
+    row("souin-batch", POST, |a| a.is_below(SOUIN, b"") && a.fields.is_json, souin_batch, DialectReply::Json),
 
     // Fastly: its API. Its plugin always names a key, and no form of a browser can.
-    row("fastly-all", POST, |a| a.said.has_fastly_key && fastly_request(a) == Some(b"purge_all"), |_| Ok(vec![Scope::Site]), DialectReply::Json),
-    row("fastly-tags", POST, |a| a.said.has_fastly_key && fastly_request(a) == Some(b"purge"), |a| tag_scopes(&a.said.tags), DialectReply::Json),
-    row("fastly-tag", POST, |a| a.said.has_fastly_key && fastly_key(a).is_some(), |a| tag_scopes(fastly_key(a).as_slice()), DialectReply::Json),
+    row("fastly-all", POST, |a| a.fields.has_fastly_key && fastly_request(a) == Some(b"purge_all"), |_| Ok(vec![Scope::Site]), DialectReply::Json),
+    row("fastly-tags", POST, |a| a.fields.has_fastly_key && fastly_request(a) == Some(b"purge"), |a| tag_scopes(&a.fields.tags), DialectReply::Json),
+    row("fastly-tag", POST, |a| a.fields.has_fastly_key && fastly_key(a).is_some(), |a| tag_scopes(fastly_key(a).as_slice()), DialectReply::Json),
 
     // Proxy Cache Purge in its tag mode, VCaching, xkey, and the fields of CDNs.
-    row("tags", OWN, |a| a.said.by_tags, |a| tag_scopes(&a.said.tags), DialectReply::Tags),
+    row("tags", OWN, |a| a.fields.by_tags, |a| tag_scopes(&a.fields.tags), DialectReply::Tags),
 
     // nginx-helper for torden's nginx: everything.
-    row("all", PURGE, |a| a.facts.path() == b"/purgeall", |a| one(a.host().map(Scope::Host)), DialectReply::Path),
+    row("all", PURGE, |a| a.info.path() == b"/purgeall", |a| one(a.host().map(Scope::Host)), DialectReply::Path),
     // VCaching: a path with any query.
-    row("any-query", OWN, |a| a.said.reading == PathReading::AnyQuery, |a| one(path_scope(a, PathReading::AnyQuery)), DialectReply::Path),
+    row("any-query", OWN, |a| a.fields.reading == PathReading::AnyQuery, |a| one(path_scope(a, PathReading::AnyQuery)), DialectReply::Path),
     // VCaching, Varnish's own examples: one URL, whatever it looks like.
-    row("exact", OWN, |a| a.said.reading == PathReading::Exact, |a| one(path_scope(a, PathReading::Exact)), DialectReply::Path),
+    row("exact", OWN, |a| a.fields.reading == PathReading::Exact, |a| one(path_scope(a, PathReading::Exact)), DialectReply::Path),
     // Proxy Cache Purge, WP Rocket, o2switch, VCaching: the path is a pattern.
-    row("regex", OWN, |a| a.said.reading == PathReading::Regex, |a| one(path_scope(a, PathReading::Regex)), DialectReply::Path),
+    row("regex", OWN, |a| a.fields.reading == PathReading::Regex, |a| one(path_scope(a, PathReading::Regex)), DialectReply::Path),
     // GoDaddy, WordPress VIP: all that begins so.
     row("ban", BAN, |_| true, |a| one(path_scope(a, PathReading::Beginning)), DialectReply::Path),
     // Everybody: one URL, or with `.*` or `*` more than one.
-    row("path", PURGE, |_| true, |a| one(path_scope(a, PathReading::Unsaid)), DialectReply::Path),
+    row("path", PURGE, |_| true, |a| one(path_scope(a, PathReading::Unspecified)), DialectReply::Path),
 ];
 
 const GET: &[Method] = &[Method::Get];
@@ -86,53 +86,53 @@ const BAN: &[Method] = &[Method::Ban];
 const OWN: &[Method] = &[Method::Purge, Method::Ban];
 
 impl Dialect {
-    /// The row that a request speaks. `None`: it is no order.
+    /// The row that a request speaks. `None`: it is no purge.
     pub fn of<'a>(
-        facts: &RequestInfo,
+        info: &RequestInfo,
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
-        site: &SiteRules,
+        site: &Policy,
     ) -> Option<&'static Self> {
-        let of_method = |row: &&Self| row.methods.contains(&facts.method());
-        // Pages are asked for often, so that the one thing that can make an order of a `GET` is looked at first.
-        if facts.method() == Method::Get && !is_below_purge(facts.path()) {
+        let of_method = |row: &&Self| row.methods.contains(&info.method());
+        // Pages are asked for often, so that the one thing that can make a purge of a `GET` is looked at first.
+        if info.method() == Method::Get && !is_below_purge(info.path()) {
             return None;
         }
-        let asked = DialectRequest {
-            facts,
-            // What is too much to be read is an order all the same, and refused when it is read again.
-            said: PurgeFields::read(fields).unwrap_or_default(),
+        let request = DialectRequest {
+            info,
+            // What is too much to be read is a purge all the same, and refused when it is read again.
+            fields: PurgeFields::read(fields).unwrap_or_default(),
             site,
             body: b"",
         };
         DIALECTS
             .iter()
             .filter(of_method)
-            .find(|row| (row.matches)(&asked))
+            .find(|row| (row.matches)(&request))
     }
 
-    /// The orders of a request that speaks this row, at least one; more than one for lists. `body` is the whole body.
-    pub fn orders<'a>(
+    /// The purges of a request that speaks this row, at least one; more than one for lists. `body` is the whole body.
+    pub fn purges<'a>(
         &self,
-        facts: &RequestInfo,
+        info: &RequestInfo,
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
         body: &'a [u8],
-        site: &SiteRules,
-    ) -> Result<Vec<Purge>, BadOrder> {
-        let said = PurgeFields::read(fields)?;
-        let strength = if said.is_soft {
+        site: &Policy,
+    ) -> Result<Vec<Purge>, PurgeError> {
+        let fields = PurgeFields::read(fields)?;
+        let strength = if fields.is_soft {
             Strength::Soft
         } else {
             Strength::Hard
         };
-        let asked = DialectRequest {
-            facts,
-            said,
+        let request = DialectRequest {
+            info,
+            fields,
             site,
             body,
         };
-        let scopes = (self.scopes)(&asked)?;
+        let scopes = (self.scopes)(&request)?;
         if scopes.is_empty() {
-            return Err(BadOrder::NoOrder);
+            return Err(PurgeError::NoPurge);
         }
         Ok(scopes
             .into_iter()
@@ -141,7 +141,7 @@ impl Dialect {
     }
 
     /// Whether it comes by a method that means nothing else, so that who may not order is told that there is no such
-    /// method. Anything else that is no order of somebody who may is an ordinary request.
+    /// method. Anything else that is no purge of somebody who may is an ordinary request.
     pub fn is_method_of_its_own(&self) -> bool {
         self.methods.iter().all(|method| OWN.contains(method))
     }
@@ -152,18 +152,18 @@ impl Dialect {
     }
 }
 
-/// The orders of a `PURGE` or `BAN`, or of another request that speaks a dialect.
-pub fn orders_from_request<'a>(
-    facts: &RequestInfo,
+/// The purges of a `PURGE` or `BAN`, or of another request that speaks a dialect.
+pub fn purges_from_request<'a>(
+    info: &RequestInfo,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
-    site: &SiteRules,
-) -> Result<Vec<Purge>, BadOrder> {
-    Dialect::of(facts, fields.clone(), site)
-        .ok_or(BadOrder::NoOrder)?
-        .orders(facts, fields, b"", site)
+    site: &Policy,
+) -> Result<Vec<Purge>, PurgeError> {
+    Dialect::of(info, fields.clone(), site)
+        .ok_or(PurgeError::NoPurge)?
+        .purges(info, fields, b"", site)
 }
 
-fn one(scope: Result<Scope, BadOrder>) -> Result<Vec<Scope>, BadOrder> {
+fn one(scope: Result<Scope, PurgeError>) -> Result<Vec<Scope>, PurgeError> {
     Ok(vec![scope?])
 }
 
@@ -171,7 +171,7 @@ const fn row(
     name: &'static str,
     methods: &'static [Method],
     matches: fn(&DialectRequest<'_>) -> bool,
-    scopes: fn(&DialectRequest<'_>) -> Result<Vec<Scope>, BadOrder>,
+    scopes: fn(&DialectRequest<'_>) -> Result<Vec<Scope>, PurgeError>,
     reply: DialectReply,
 ) -> Dialect {
     Dialect {

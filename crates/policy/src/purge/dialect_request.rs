@@ -1,42 +1,42 @@
 //! A request that may ask for a purge, as the dialects look at it.
 
-use super::error::BadOrder;
-use super::said::PurgeFields;
+use super::error::PurgeError;
+use super::purge_fields::PurgeFields;
 use crate::request_info::RequestInfo;
-use crate::site::SiteRules;
+use crate::site::Policy;
 
 /// A request as the rows of the table look at it.
 pub(super) struct DialectRequest<'a> {
-    pub(super) facts: &'a RequestInfo,
-    pub(super) said: PurgeFields<'a>,
-    pub(super) site: &'a SiteRules,
+    pub(super) info: &'a RequestInfo,
+    pub(super) fields: PurgeFields<'a>,
+    pub(super) site: &'a Policy,
     pub(super) body: &'a [u8],
 }
 
 impl DialectRequest<'_> {
     /// The host that is meant: `VCaching` may name another than the request's.
-    pub(super) fn host(&self) -> Result<String, BadOrder> {
-        self.said.host.map_or_else(
-            || Ok(self.facts.host().to_owned()),
+    pub(super) fn host(&self) -> Result<String, PurgeError> {
+        self.fields.host.map_or_else(
+            || Ok(self.info.host().to_owned()),
             |host| Ok(crate::route::canonical_host(host)?),
         )
     }
 
     /// Whether the path is `base` and then `rest`, with or without a slash at its end.
     pub(super) fn is_below(&self, base: &[u8], rest: &[u8]) -> bool {
-        let path = self.facts.path();
+        let path = self.info.path();
         let path = path.strip_suffix(b"/").unwrap_or(path);
         path.strip_prefix(base) == Some(rest)
     }
 
     pub(super) fn starts_below(&self, base: &[u8]) -> bool {
-        let below = self.facts.path().strip_prefix(base);
+        let below = self.info.path().strip_prefix(base);
         below.is_some_and(|rest| rest.first() == Some(&b'/') && rest.len() > 1)
     }
 
     /// Plugins ask by WordPress's own HTTP client, which says so; browsers cannot be made to.
     pub(super) fn is_from_wordpress(&self) -> bool {
-        let agent = self.facts.user_agent().unwrap_or_default();
+        let agent = self.info.user_agent().unwrap_or_default();
         agent.starts_with(b"WordPress/")
     }
 }

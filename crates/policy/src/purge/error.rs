@@ -5,9 +5,9 @@ use std::fmt;
 use crate::route::BadHost;
 use crate::uri::BadTarget;
 
-/// Why an order could not be read. `Display` gives a text that whoever sent it may see.
+/// Why a purge could not be read. `Display` gives a text that whoever sent it may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadOrder {
+pub enum PurgeError {
     /// The URL is none.
     Target(BadTarget),
     /// Its host is none.
@@ -20,15 +20,15 @@ pub enum BadOrder {
     PatternTooLong,
     /// Not a regular expression, or one that grows too large; the text says why.
     Pattern(String),
-    /// More tags than [`MAX_ORDERS`].
+    /// More tags than [`MAX_PURGES`].
     TooMany,
     /// A body that is not what it should be.
     Body,
-    /// A request that orders nothing.
-    NoOrder,
+    /// A request that asks for no purge.
+    NoPurge,
 }
 
-impl fmt::Display for BadOrder {
+impl fmt::Display for PurgeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Target(why) => write!(f, "cannot read the URL: {why}"),
@@ -37,31 +37,31 @@ impl fmt::Display for BadOrder {
             Self::NotText => f.write_str("tags and patterns have to be text"),
             Self::PatternTooLong => write!(f, "a pattern has at most {MAX_PATTERN_BYTES} bytes"),
             Self::Pattern(why) => write!(f, "the pattern cannot be used: {why}"),
-            Self::TooMany => write!(f, "at most {MAX_ORDERS} tags at once"),
+            Self::TooMany => write!(f, "at most {MAX_PURGES} tags at once"),
             Self::Body => f.write_str(
                 "cannot read the body: an object with `type`, `selectors` and `groups` is wanted",
             ),
-            Self::NoOrder => f.write_str("this request orders no purge"),
+            Self::NoPurge => f.write_str("this request asks for no purge"),
         }
     }
 }
 
-impl std::error::Error for BadOrder {}
+impl std::error::Error for PurgeError {}
 
-impl From<BadTarget> for BadOrder {
+impl From<BadTarget> for PurgeError {
     fn from(why: BadTarget) -> Self {
         Self::Target(why)
     }
 }
 
-impl From<BadHost> for BadOrder {
+impl From<BadHost> for PurgeError {
     fn from(why: BadHost) -> Self {
         Self::Host(why)
     }
 }
 
-/// The most tags of one request or answer. Above it an answer's orders become one for the whole site.
-pub const MAX_ORDERS: usize = 1024;
+/// The most tags of one request or response. Above it a response's purges become one for the whole site.
+pub const MAX_PURGES: usize = 1024;
 
 /// The longest pattern; what people write is below a hundred bytes.
 pub const MAX_PATTERN_BYTES: usize = 1024;

@@ -4,29 +4,29 @@
 //! comes back. What is vague is read as the wider.
 
 use super::dialect_request::DialectRequest;
-use super::error::BadOrder;
+use super::error::PurgeError;
 use super::pattern::PurgePattern;
-use super::said::PathReading;
+use super::purge_fields::PathReading;
 use super::scope::{Scope, url_scope};
 use crate::request_info::RequestInfo;
-use crate::site::SiteRules;
+use crate::site::Policy;
 
 /// The path of a `PURGE` or `BAN`, read as its dialect says.
 pub(super) fn path_scope(
-    asked: &DialectRequest<'_>,
+    request: &DialectRequest<'_>,
     reading: PathReading,
-) -> Result<Scope, BadOrder> {
-    let host = asked.host()?;
-    let (path, query) = (asked.facts.path(), asked.facts.raw_query());
+) -> Result<Scope, PurgeError> {
+    let host = request.host()?;
+    let (path, query) = (request.info.path(), request.info.raw_query());
     let as_pattern = pattern_path(text(path)?);
     match reading {
         PathReading::AnyQuery => pattern(&format!("^{}(?:\\?|$)", regex::escape(text(path)?))),
-        PathReading::Regex => wide(host, &as_pattern, query, asked.said.ending),
+        PathReading::Regex => wide(host, &as_pattern, query, request.fields.ending),
         PathReading::Beginning => wide(host, &as_pattern, query, None),
-        PathReading::Unsaid if looks_wide(&as_pattern, query) => {
+        PathReading::Unspecified if looks_wide(&as_pattern, query) => {
             wide(host, &as_pattern, query, None)
         }
-        PathReading::Exact | PathReading::Unsaid => named(&host, path, query, asked.site),
+        PathReading::Exact | PathReading::Unspecified => named(&host, path, query, request.site),
     }
 }
 
@@ -37,12 +37,12 @@ pub fn is_below_purge(path: &[u8]) -> bool {
 }
 
 /// nginx-helper: `GET /purge/a/b?q` is `/a/b?q`, `/purge` is `/`, `/purgeall` is all of the host.
-pub(super) fn below_purge(facts: &RequestInfo, site: &SiteRules) -> Result<Scope, BadOrder> {
-    match facts.path().strip_prefix(PURGE_PATH) {
-        Some(b"all") => Ok(Scope::Host(facts.host().to_owned())),
-        Some(b"") => named(facts.host(), b"/", facts.raw_query(), site),
-        Some(rest) if rest.starts_with(b"/") => named(facts.host(), rest, facts.raw_query(), site),
-        _ => Err(BadOrder::NoOrder),
+pub(super) fn below_purge(info: &RequestInfo, site: &Policy) -> Result<Scope, PurgeError> {
+    match info.path().strip_prefix(PURGE_PATH) {
+        Some(b"all") => Ok(Scope::Host(info.host().to_owned())),
+        Some(b"") => named(info.host(), b"/", info.raw_query(), site),
+        Some(rest) if rest.starts_with(b"/") => named(info.host(), rest, info.raw_query(), site),
+        _ => Err(PurgeError::NoPurge),
     }
 }
 
@@ -51,8 +51,8 @@ pub(super) fn named(
     host: &str,
     path: &[u8],
     raw_query: Option<&[u8]>,
-    site: &SiteRules,
-) -> Result<Scope, BadOrder> {
+    site: &Policy,
+) -> Result<Scope, PurgeError> {
     let mut url = text(path)?.to_owned();
     if let Some(raw) = raw_query {
         url.push('?');
@@ -110,7 +110,7 @@ pub(super) fn wide(
     path: &str,
     query: Option<&[u8]>,
     ending: Option<&[u8]>,
-) -> Result<Scope, BadOrder> {
+) -> Result<Scope, PurgeError> {
     let mut wanted = path.to_owned();
     // What only some engines of patterns know, such as a look ahead, is read as everything; its `?` may have begun a query.
     let is_of_others = |text: &str| {
@@ -156,12 +156,12 @@ pub(super) fn wide(
     }
 }
 
-pub(super) fn pattern(text: &str) -> Result<Scope, BadOrder> {
+pub(super) fn pattern(text: &str) -> Result<Scope, PurgeError> {
     PurgePattern::parse(text).map(Scope::Pattern)
 }
 
-pub(super) fn text(bytes: &[u8]) -> Result<&str, BadOrder> {
-    std::str::from_utf8(bytes).map_err(|_| BadOrder::NotText)
+pub(super) fn text(bytes: &[u8]) -> Result<&str, PurgeError> {
+    std::str::from_utf8(bytes).map_err(|_| PurgeError::NotText)
 }
 
 #[cfg(test)]
@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(found.as_ref(), Ok(wanted), "{path}");
         }
         let broken = wide("example.com".to_owned(), "/a(.*", None, None);
-        assert!(matches!(broken, Err(BadOrder::Pattern(_))));
+        assert!(matches!(broken, Err(PurgeError::Pattern(_))));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Patterns of purges: regular expressions that are checked where they are read, so that publishing one cannot fail.
 
-use super::error::{BadOrder, MAX_PATTERN_BYTES};
+use super::error::{MAX_PATTERN_BYTES, PurgeError};
 use regex::bytes::{Regex, RegexBuilder};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,9 +12,9 @@ pub struct PurgePattern(Regex);
 
 impl PurgePattern {
     /// Reads and compiles a pattern.
-    pub fn parse(text: &str) -> Result<Self, BadOrder> {
+    pub fn parse(text: &str) -> Result<Self, PurgeError> {
         if text.len() > MAX_PATTERN_BYTES {
-            return Err(BadOrder::PatternTooLong);
+            return Err(PurgeError::PatternTooLong);
         }
         // Canonical paths are ASCII, so Unicode classes would only cost memory.
         RegexBuilder::new(text)
@@ -23,7 +23,7 @@ impl PurgePattern {
             .dfa_size_limit(COMPILED_BYTES)
             .build()
             .map(Self)
-            .map_err(|error| BadOrder::Pattern(error.to_string()))
+            .map_err(|error| PurgeError::Pattern(error.to_string()))
     }
 
     /// As it was written.
@@ -71,11 +71,11 @@ mod tests {
         assert_eq!(matches("^/a"), Ok(true));
         assert_eq!(matches("x=2$"), Ok(false));
         let long = "a".repeat(MAX_PATTERN_BYTES + 1);
-        assert_eq!(matches(&long), Err(BadOrder::PatternTooLong));
-        assert!(matches!(matches("(a"), Err(BadOrder::Pattern(_))));
+        assert_eq!(matches(&long), Err(PurgeError::PatternTooLong));
+        assert!(matches!(matches("(a"), Err(PurgeError::Pattern(_))));
         assert!(matches!(
             matches("((a{100}){100}){100}"),
-            Err(BadOrder::Pattern(_))
+            Err(PurgeError::Pattern(_))
         ));
     }
 }

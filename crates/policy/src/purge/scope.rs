@@ -1,13 +1,13 @@
 //! What a purge touches.
 
-use super::error::BadOrder;
+use super::error::PurgeError;
 use super::pattern::PurgePattern;
 use crate::query;
 use crate::route::canonical_host;
-use crate::site::SiteRules;
+use crate::site::Policy;
 use crate::uri;
 
-/// What happens to what an order touches.
+/// What happens to what a purge touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strength {
     /// It never answers again.
@@ -16,7 +16,7 @@ pub enum Strength {
     Soft,
 }
 
-/// What an order touches, within its site.
+/// What a purge touches, within its site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Everything.
@@ -61,7 +61,7 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// One order.
+/// One purge.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Purge {
     /// What it touches.
@@ -71,7 +71,7 @@ pub struct Purge {
 }
 
 /// The scope of one URL: `https://host/path?query`, or `/path?query` for whichever host. A fragment is left out.
-pub fn url_scope(text: &str, site: &SiteRules) -> Result<Scope, BadOrder> {
+pub fn url_scope(text: &str, site: &Policy) -> Result<Scope, PurgeError> {
     let text = text.trim();
     let text = text.split_once('#').map_or(text, |(before, _)| before);
     let target = uri::split(text.as_bytes())?;
@@ -90,7 +90,7 @@ pub fn url_scope(text: &str, site: &SiteRules) -> Result<Scope, BadOrder> {
 }
 
 /// The scope of everything at and below a path, as people write it: `/shop`, `/shop/`. `/` is the whole site.
-pub fn prefix_scope(text: &str) -> Result<Scope, BadOrder> {
+pub fn prefix_scope(text: &str) -> Result<Scope, PurgeError> {
     let target = uri::split(text.trim().as_bytes())?;
     let mut path = Vec::new();
     uri::canonical_path(target.path, &mut path)?;

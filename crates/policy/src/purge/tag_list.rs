@@ -2,13 +2,13 @@
 //!
 //! Separated by commas, blanks or `|`; Proxy Cache Purge and `VCaching` write an alternation of a pattern.
 
-use super::error::{BadOrder, MAX_ORDERS};
+use super::error::{MAX_PURGES, PurgeError};
 use super::scope::Scope;
 use crate::tags;
 
 /// `a,b c|d`, also as an alternation of a pattern: `(a|b)`, `^a$`, with escapes. A tag that is a pattern itself means
 /// the whole site, since tags are kept as hashes and cannot be searched.
-pub(super) fn tag_scopes(lists: &[&[u8]]) -> Result<Vec<Scope>, BadOrder> {
+pub(super) fn tag_scopes(lists: &[&[u8]]) -> Result<Vec<Scope>, PurgeError> {
     let mut scopes = Vec::new();
     for part in lists
         .iter()
@@ -22,18 +22,18 @@ pub(super) fn tag_scopes(lists: &[&[u8]]) -> Result<Vec<Scope>, BadOrder> {
         let Some(tag) = unescaped(part) else {
             return Ok(vec![Scope::Site]);
         };
-        let tag = String::from_utf8(tag).map_err(|_| BadOrder::NotText)?;
+        let tag = String::from_utf8(tag).map_err(|_| PurgeError::NotText)?;
         let scope = Scope::Tag(tag);
         if scope == Scope::Tag(String::new()) || scopes.contains(&scope) {
             continue;
         }
-        if scopes.len() == MAX_ORDERS {
-            return Err(BadOrder::TooMany);
+        if scopes.len() == MAX_PURGES {
+            return Err(PurgeError::TooMany);
         }
         scopes.push(scope);
     }
     if scopes.is_empty() {
-        Err(BadOrder::NoTags)
+        Err(PurgeError::NoTags)
     } else {
         Ok(scopes)
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn lists_of_tags() {
-        type Row<'a> = (&'a [&'a str], Result<Vec<Scope>, BadOrder>);
+        type Row<'a> = (&'a [&'a str], Result<Vec<Scope>, PurgeError>);
         let table: &[Row<'_>] = &[
             (&["a"], Ok(vec![tag("a")])),
             (&["a|b"], Ok(vec![tag("a"), tag("b")])),
@@ -79,8 +79,8 @@ mod tests {
             (&["p-1|p-.*"], Ok(vec![Scope::Site])),
             (&["*"], Ok(vec![Scope::Site])),
             (&["a\\d"], Ok(vec![Scope::Site])),
-            (&["", " , |"], Err(BadOrder::NoTags)),
-            (&[], Err(BadOrder::NoTags)),
+            (&["", " , |"], Err(PurgeError::NoTags)),
+            (&[], Err(PurgeError::NoTags)),
         ];
         for (lists, wanted) in table {
             assert_eq!(

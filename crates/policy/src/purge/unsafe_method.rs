@@ -1,4 +1,4 @@
-//! What a request that changes something purges by itself, without an order.
+//! What a request that changes something purges by itself, without a purge request.
 //!
 //! RFC 9111 section 4.4 has a cache invalidate the address of each successful unsafe request. Anybody can send such a request,
 //! so with the WordPress preset a client without a session never purges hard, and nothing at all where the plugin reports what
@@ -8,22 +8,18 @@ use http::{HeaderMap, HeaderName};
 
 use super::scope::Strength;
 use crate::request_info::{Method, RequestInfo};
-use crate::site::{Preset, SiteRules};
+use crate::site::{Policy, UnsafeMethodPurges};
 
 /// How hard a successful request with this response purges its address, and those of `Location` and `Content-Location`.
 /// `None`: not at all.
-pub fn invalidation(
-    facts: &RequestInfo,
-    response: &HeaderMap,
-    site: &SiteRules,
-) -> Option<Strength> {
-    if !may_change(facts, site.preset) {
+pub fn invalidation(info: &RequestInfo, response: &HeaderMap, site: &Policy) -> Option<Strength> {
+    if !may_change(info, site.unsafe_methods) {
         return None;
     }
-    if site.preset == Preset::None {
+    if site.unsafe_methods == UnsafeMethodPurges::Always {
         return Some(Strength::Hard);
     }
-    let has_session = facts.has_session() || facts.has_authorization();
+    let has_session = info.has_session() || info.has_authorization();
     match (has_session, response.contains_key(GALLEY_PLUGIN)) {
         (true, false) => Some(Strength::Hard),
         // A session is not verified here: only WordPress can. The plugin does, and says what was changed.
@@ -34,12 +30,12 @@ pub fn invalidation(
 
 /// Whether a method may change what is stored. Departs: RFC 9111 section 4.4 counts unknown methods as well, which the
 /// WordPress preset does not, since anybody can invent one.
-fn may_change(facts: &RequestInfo, preset: Preset) -> bool {
-    match facts.method() {
+fn may_change(info: &RequestInfo, purges: UnsafeMethodPurges) -> bool {
+    match info.method() {
         Method::Post | Method::Put | Method::Patch | Method::Delete => true,
         Method::Get | Method::Head | Method::Options | Method::Trace => false,
         Method::Purge | Method::Ban | Method::Connect | Method::Other => {
-            preset == Preset::None && !SAFE_EXTENSIONS.contains(&facts.method_text())
+            purges == UnsafeMethodPurges::Always && !SAFE_EXTENSIONS.contains(&info.method_text())
         }
     }
 }
@@ -55,7 +51,7 @@ mod tests {
     use super::*;
     use crate::request_info::{RequestLineInfo, Scheme};
 
-    fn facts(method: &str, fields: &[(&str, &[u8])], site: &SiteRules) -> RequestInfo {
+    fn info(method: &str, fields: &[(&str, &[u8])], site: &Policy) -> RequestInfo {
         let line = RequestLineInfo {
             method,
             target: b"/a",
@@ -64,9 +60,9 @@ mod tests {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = RequestInfo::default();
-        facts.gather(&line, fields.iter().copied(), site).unwrap();
-        facts
+        let mut info = RequestInfo::default();
+        info.parse(&line, fields.iter().copied(), site).unwrap();
+        info
     }
 
     #[test]
@@ -74,13 +70,7 @@ mod tests {
         use Strength::{Hard, Soft};
         let cookie: &[(&str, &[u8])] = &[("cookie", b"wordpress_logged_in_x=1")];
         let basic: &[(&str, &[u8])] = &[("authorization", b"Basic eA==")];
-        let (wordpress, none) = (
-            SiteRules::default(),
-            SiteRules {
-                preset: Preset::None,
-                ..SiteRules::default()
-            },
-        );
+        let (wordpress, none) = (Policy::default(), Policy::rfc9111());
         let mut plugin = HeaderMap::new();
         plugin.insert(GALLEY_PLUGIN, http::HeaderValue::from_static("0.3.0"));
         // method, fields, without the plugin, with it, without a preset
@@ -96,8 +86,8 @@ mod tests {
             ("PROPFIND", &[], None, None, None),
         ];
         for (method, fields, plain, reported, unset) in table {
-            let found = |site: &SiteRules, response: &HeaderMap| {
-                invalidation(&facts(method, fields, site), response, site)
+            let found = |site: &Policy, response: &HeaderMap| {
+                invalidation(&info(method, fields, site), response, site)
             };
             assert_eq!(found(&wordpress, &HeaderMap::new()), plain, "{method}");
             assert_eq!(found(&wordpress, &plugin), reported, "{method}");

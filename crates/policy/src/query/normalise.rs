@@ -1,7 +1,7 @@
 //! Writes a query in its one normal form, and finds what keeps it from the cache.
 
 use super::pairs::{Fate, FormDecoded, MAX_PARAMETERS, Parameter, rename, split_at, split_pair};
-use crate::site::{NamePattern, Preset, SiteRules};
+use crate::site::{NamePattern, ParameterOrder, Policy};
 use crate::span::Span;
 use crate::uri;
 use crate::wordpress;
@@ -10,7 +10,7 @@ use crate::wordpress;
 ///
 /// Without ignored parameters, sorted by name, escapes in upper case, unreserved characters decoded, a lone `%` and
 /// everything that RFC 3986 forbids escaped. `raw` is what follows the `?`.
-pub fn normalise(raw: &[u8], site: &SiteRules, out: &mut Vec<u8>) {
+pub fn normalise(raw: &[u8], site: &Policy, out: &mut Vec<u8>) {
     out.clear();
     let (mut pairs, mut work) = (Vec::new(), Vec::new());
     scan(raw, site, &mut pairs, &mut work);
@@ -29,7 +29,7 @@ pub(crate) enum QueryCacheability {
 /// A site's own `ignore_query` beats the preset's reasons to pass: who runs the site knows its names.
 pub(crate) fn scan(
     raw: &[u8],
-    site: &SiteRules,
+    site: &Policy,
     pairs: &mut Vec<Parameter>,
     work: &mut Vec<u8>,
 ) -> QueryCacheability {
@@ -69,7 +69,7 @@ pub(crate) fn scan(
             }
             rename(work, named);
             let variable = work.get(named..).unwrap_or_default();
-            if site.preset == Preset::WordPress
+            if site.urls.has_wordpress_paths
                 && wordpress::is_bypass_parameter(variable, FormDecoded(value))
             {
                 reading = QueryCacheability::MustPass;
@@ -94,13 +94,13 @@ pub(crate) fn write_kept(
     raw: &[u8],
     pairs: &mut [Parameter],
     work: &[u8],
-    site: &SiteRules,
+    site: &Policy,
     out: &mut Vec<u8>,
 ) -> bool {
-    let name = |pair: &Parameter| match site.preset {
-        Preset::WordPress => pair.name.of(work),
+    let name = |pair: &Parameter| match site.urls.parameter_order {
+        ParameterOrder::WithinVariable => pair.name.of(work),
         // Only PHP is known not to care about the order of different names.
-        Preset::None => &[],
+        ParameterOrder::Exact => &[],
     };
     if pairs.iter().all(|pair| pair.fate == Fate::Drop) {
         return false;
@@ -150,10 +150,9 @@ fn decoded<'w>(name: &[u8], named: usize, work: &'w mut Vec<u8>) -> &'w [u8] {
     work.get(named..).unwrap_or_default()
 }
 
-fn is_ignored(name: &[u8], site: &SiteRules) -> bool {
+fn is_ignored(name: &[u8], site: &Policy) -> bool {
     let is_listed = |list: &[NamePattern]| list.iter().any(|pattern| pattern.matches(name));
-    is_listed(&site.ignore_query)
-        || (site.preset == Preset::WordPress && wordpress::is_tracking(name))
+    is_listed(&site.ignore_query) || (site.urls.ignore_tracking && wordpress::is_tracking(name))
 }
 
 /// Brings one pair to its normal form without changing what PHP decodes it to.
@@ -196,14 +195,14 @@ mod tests {
 
     fn normal(raw: &str) -> String {
         let mut out = Vec::new();
-        normalise(raw.as_bytes(), &SiteRules::default(), &mut out);
+        normalise(raw.as_bytes(), &Policy::default(), &mut out);
         String::from_utf8(out).unwrap()
     }
 
     fn passes(raw: &str) -> bool {
         scan(
             raw.as_bytes(),
-            &SiteRules::default(),
+            &Policy::default(),
             &mut Vec::new(),
             &mut Vec::new(),
         ) == QueryCacheability::MustPass
@@ -297,23 +296,20 @@ mod tests {
 
     #[test]
     fn the_file_adds_names_to_ignore() {
-        let site = SiteRules {
+        let site = Policy {
             ignore_query: vec![
                 NamePattern::parse("ref"),
                 NamePattern::parse("x_*"),
                 NamePattern::parse("logout"),
             ],
-            ..SiteRules::default()
+            ..Policy::default()
         };
         let mut out = Vec::new();
         normalise(b"ref=1&x_y&logout=1&b&gclid=2&Ref=3", &site, &mut out);
         assert_eq!(out, b"Ref=3&b");
         let reading = scan(b"logout=1", &site, &mut Vec::new(), &mut Vec::new());
         assert_eq!(reading, QueryCacheability::Cacheable);
-        let site = SiteRules {
-            preset: Preset::None,
-            ..SiteRules::default()
-        };
+        let site = Policy::rfc9111();
         normalise(b"utm_source=1&preview=2", &site, &mut out);
         assert_eq!(out, b"utm_source=1&preview=2");
     }
@@ -330,7 +326,7 @@ mod tests {
                 rename(&mut variable, 0);
                 (variable, decoded, FormDecoded(value).collect())
             })
-            .filter(|(_, decoded, _)| !is_ignored(decoded, &SiteRules::default()))
+            .filter(|(_, decoded, _)| !is_ignored(decoded, &Policy::default()))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all
@@ -340,17 +336,17 @@ mod tests {
         #[test]
         fn php_reads_the_same_from_both(raw in "([abu&=+;%]|%4|%41|%5[bB]|%00|\\[|\\]|\\.|utm_|%26){0,24}") {
             let mut out = Vec::new();
-            normalise(raw.as_bytes(), &SiteRules::default(), &mut out);
+            normalise(raw.as_bytes(), &Policy::default(), &mut out);
             prop_assert_eq!(meaning(raw.as_bytes()), meaning(&out));
             let mut again = Vec::new();
-            normalise(&out, &SiteRules::default(), &mut again);
+            normalise(&out, &Policy::default(), &mut again);
             prop_assert_eq!(out, again);
         }
 
         #[test]
         fn any_bytes_are_a_query(raw in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut out = Vec::new();
-            normalise(&raw, &SiteRules::default(), &mut out);
+            normalise(&raw, &Policy::default(), &mut out);
             prop_assert!(out.iter().all(u8::is_ascii_graphic));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::target::{Home, Redirect};
 use crate::request_info::{Method, RequestInfo, Scheme};
-use crate::site::{Rule, SiteRules};
+use crate::site::{Policy, Rule};
 
 /// A redirect, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,40 +14,40 @@ pub struct Redirection {
 }
 
 /// Whether [`of`] may redirect a request. Does not allocate; may say so of one that then goes on as it is.
-pub fn may_apply(facts: &RequestInfo, site: &SiteRules) -> bool {
-    let rule = facts.rule().and_then(|index| site.rules.get(index));
+pub fn may_apply(info: &RequestInfo, site: &Policy) -> bool {
+    let rule = info.rule().and_then(|index| site.rules.get(index));
     let home = &site.home;
-    rule.is_some_and(|rule| rule.redirect.is_some()) || is_away(facts, home, home.https)
+    rule.is_some_and(|rule| rule.redirect.is_some()) || is_away(info, home, home.https)
 }
 
 /// Where a request has to be sent to; `None`: it is answered where it is. `has_tls`: whether the site can speak TLS by now;
 /// nobody is sent to where no certificate is held yet.
-pub fn of(facts: &RequestInfo, site: &SiteRules, has_tls: bool) -> Option<Redirection> {
+pub fn of(info: &RequestInfo, site: &Policy, has_tls: bool) -> Option<Redirection> {
     let https = site.home.https.filter(|_| has_tls);
-    if is_away(facts, &site.home, https)
-        && let Some(found) = home(facts, &site.home, https)
+    if is_away(info, &site.home, https)
+        && let Some(found) = home(info, &site.home, https)
     {
         return Some(found);
     }
-    let rule = facts.rule().and_then(|index| site.rules.get(index))?;
-    of_rule(facts, rule, rule.redirect.as_ref()?)
+    let rule = info.rule().and_then(|index| site.rules.get(index))?;
+    of_rule(info, rule, rule.redirect.as_ref()?)
 }
 
 /// Whether a request came to another address than the site's one. Orders come from this machine, in the clear; the proof that
 /// a host is ours is asked for in the clear too, also from servers that answer it out of a folder (RFC 8555 section 8.3).
-fn is_away(facts: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
-    let is_elsewhere = (https.is_some() && facts.scheme() == Scheme::Http)
-        || home.host.as_ref().is_some_and(|host| host != facts.host());
+fn is_away(info: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
+    let is_elsewhere = (https.is_some() && info.scheme() == Scheme::Http)
+        || home.host.as_ref().is_some_and(|host| host != info.host());
     is_elsewhere
-        && !matches!(facts.method(), Method::Purge | Method::Ban)
-        && !facts.path().starts_with(CHALLENGES)
+        && !matches!(info.method(), Method::Purge | Method::Ban)
+        && !info.path().starts_with(CHALLENGES)
 }
 
-fn home(facts: &RequestInfo, home: &Home, https: Option<u16>) -> Option<Redirection> {
-    let goes_to_tls = https.filter(|_| facts.scheme() == Scheme::Http);
+fn home(info: &RequestInfo, home: &Home, https: Option<u16>) -> Option<Redirection> {
+    let goes_to_tls = https.filter(|_| info.scheme() == Scheme::Http);
     let host = match &home.host {
         Some(host) if !(goes_to_tls.is_some() && home.secure_first) => host,
-        _ => facts.host(),
+        _ => info.host(),
     };
     // HTTP/1.0 without a host: there is no address to send it to.
     if host.is_empty() {
@@ -55,24 +55,24 @@ fn home(facts: &RequestInfo, home: &Home, https: Option<u16>) -> Option<Redirect
     }
     let (scheme, port) = match goes_to_tls {
         Some(port) => (Scheme::Https, Some(port)),
-        None => (facts.scheme(), facts.port()),
+        None => (info.scheme(), info.port()),
     };
     let mut location = format!("{}://{host}", scheme.as_str()).into_bytes();
     if let Some(port) = port.filter(|port| *port != scheme.default_port()) {
         location.extend_from_slice(format!(":{port}").as_bytes());
     }
-    location.extend_from_slice(facts.path());
-    if let Some(query) = facts.raw_query() {
+    location.extend_from_slice(info.path());
+    if let Some(query) = info.raw_query() {
         location.push(b'?');
         location.extend_from_slice(query);
     }
-    let status = lasting(facts.method());
+    let status = lasting(info.method());
     Some(Redirection { status, location })
 }
 
-fn of_rule(facts: &RequestInfo, rule: &Rule, redirect: &Redirect) -> Option<Redirection> {
-    let mut location = redirect.target.fill(&rule.groups(facts.decoded_path()));
-    let query = facts.raw_query().filter(|query| !query.is_empty());
+fn of_rule(info: &RequestInfo, rule: &Rule, redirect: &Redirect) -> Option<Redirection> {
+    let mut location = redirect.target.fill(&rule.groups(info.decoded_path()));
+    let query = info.raw_query().filter(|query| !query.is_empty());
     if redirect.keeps_query
         && let Some(query) = query
     {
@@ -80,15 +80,15 @@ fn of_rule(facts: &RequestInfo, rule: &Rule, redirect: &Redirect) -> Option<Redi
         location.extend_from_slice(query);
     }
     // What leads to itself would go round for ever.
-    let here = format!("{}://{}", facts.scheme().as_str(), facts.authority());
+    let here = format!("{}://{}", info.scheme().as_str(), info.authority());
     let target = location.strip_prefix(here.as_bytes()).unwrap_or(&location);
     let (path, asked) = match target.iter().position(|byte| *byte == b'?') {
         Some(at) => target.split_at(at),
         None => (target, &b""[..]),
     };
     let is_same =
-        path == facts.path() && asked.get(1..).unwrap_or_default() == query.unwrap_or_default();
-    let status = redirect.status.unwrap_or_else(|| lasting(facts.method()));
+        path == info.path() && asked.get(1..).unwrap_or_default() == query.unwrap_or_default();
+    let status = redirect.status.unwrap_or_else(|| lasting(info.method()));
     (!is_same).then_some(Redirection { status, location })
 }
 

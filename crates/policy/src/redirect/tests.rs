@@ -4,12 +4,12 @@ use super::*;
 use crate::pattern::PathPattern;
 use crate::request_info::Scheme;
 use crate::request_info::{RequestInfo, RequestLineInfo};
-use crate::site::{Rule, SiteRules};
+use crate::site::{Policy, Rule};
 use proptest::prelude::*;
 
-fn facts(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> RequestInfo {
+fn info(method: &str, url: &str, scheme: Scheme, site: &Policy) -> RequestInfo {
     let (host, target) = url.split_at(url.find('/').unwrap());
-    let mut facts = RequestInfo::default();
+    let mut info = RequestInfo::default();
     let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
@@ -19,14 +19,14 @@ fn facts(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> RequestIn
         upgrade: false,
     };
     let fields = [("host", host.as_bytes())];
-    facts.gather(&line, fields.into_iter(), site).unwrap();
-    facts
+    info.parse(&line, fields.into_iter(), site).unwrap();
+    info
 }
 
-fn went(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> String {
-    let facts = facts(method, url, scheme, site);
-    let found = of(&facts, site, true);
-    assert!(may_apply(&facts, site) || found.is_none(), "{url}");
+fn went(method: &str, url: &str, scheme: Scheme, site: &Policy) -> String {
+    let info = info(method, url, scheme, site);
+    let found = of(&info, site, true);
+    assert!(may_apply(&info, site) || found.is_none(), "{url}");
     found.map_or_else(String::new, |found| {
         format!(
             "{} {}",
@@ -36,14 +36,14 @@ fn went(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> String {
     })
 }
 
-fn home(https: Option<u16>, host: Option<&str>, secure_first: bool) -> SiteRules {
-    SiteRules {
+fn home(https: Option<u16>, host: Option<&str>, secure_first: bool) -> Policy {
+    Policy {
         home: Home {
             https,
             host: host.map(str::to_owned),
             secure_first,
         },
-        ..SiteRules::default()
+        ..Policy::default()
     }
 }
 
@@ -95,13 +95,13 @@ fn nobody_is_sent_to_tls_that_cannot_be_spoken_yet() {
         ("www.a.org/x", None),
         ("a.org/x", Some("http://www.a.org/x")),
     ] {
-        let found = of(&facts("GET", url, Scheme::Http, &both), &both, false);
+        let found = of(&info("GET", url, Scheme::Http, &both), &both, false);
         let location = found.map(|found| String::from_utf8(found.location).unwrap());
         assert_eq!(location.as_deref(), expected, "{url}");
     }
 }
 
-fn rule(path: &str, target: &str, redirect: fn(&mut Redirect)) -> SiteRules {
+fn rule(path: &str, target: &str, redirect: fn(&mut Redirect)) -> Policy {
     let pattern = path
         .starts_with('^')
         .then(|| PathPattern::compile(path).unwrap());
@@ -114,14 +114,14 @@ fn rule(path: &str, target: &str, redirect: fn(&mut Redirect)) -> SiteRules {
         keeps_query: true,
     };
     redirect(&mut made);
-    SiteRules {
+    Policy {
         rules: vec![Rule {
             path: path.to_owned(),
             pattern,
             redirect: Some(made),
             ..Rule::default()
         }],
-        ..SiteRules::default()
+        ..Policy::default()
     }
 }
 
@@ -181,7 +181,7 @@ fn rules_redirect() {
 
 #[test]
 fn the_way_to_tls_comes_before_rules() {
-    let site = SiteRules {
+    let site = Policy {
         home: Home {
             https: Some(443),
             ..Home::default()
@@ -228,7 +228,7 @@ proptest! {
         query in "(\\?[a-z%/&=@:\\\\]{0,10})?",
     ) {
         let site = rule("/*", target, |_| {});
-        let mut facts = RequestInfo::default();
+        let mut info = RequestInfo::default();
         let whole = format!("{path}{query}");
         let line = RequestLineInfo {
             method: "GET",
@@ -238,8 +238,8 @@ proptest! {
             has_body: false,
             upgrade: false,
         };
-        if facts.gather(&line, std::iter::empty::<(&str, &[u8])>(), &site).is_ok()
-            && let Some(found) = of(&facts, &site, true)
+        if info.parse(&line, std::iter::empty::<(&str, &[u8])>(), &site).is_ok()
+            && let Some(found) = of(&info, &site, true)
         {
             let location = String::from_utf8(found.location).unwrap();
             prop_assert!(location.bytes().all(|byte| byte.is_ascii_graphic()), "{}", location);

@@ -1,14 +1,13 @@
-//! Which requests may meet the cache at all.
+//! Which requests may use the cache.
 //!
-//! Passing is always right and only slow; sharing must be proved. A request passes when its answer may be for one
-//! person, may be for one moment, or may depend on something that is neither in the key nor sent upstream.
-//! `Range`, conditions and, with the WordPress preset, a visitor's wish for a fresh copy do not close the gate.
+//! Bypassing is always correct and only slow. A request bypasses the cache when its response may be for one person or one
+//! moment, or may depend on something that is neither in the key nor sent upstream. `Range` and conditions do not bypass it.
 
 use super::info::RequestLineInfo;
 use super::kinds::{Cacheability, Method};
 use crate::outcome::PassWhy;
 use crate::query::QueryCacheability;
-use crate::site::{Preset, Rule, SiteRules};
+use crate::site::{AuthorizationPolicy, Policy, RequestDirectives, Rule};
 use crate::wordpress;
 
 /// What the pass over the fields found that matters here.
@@ -30,11 +29,11 @@ pub(super) fn judge(
     query: QueryCacheability,
     seen: &CacheabilityFindings,
     rule: Option<&Rule>,
-    site: &SiteRules,
+    site: &Policy,
 ) -> Cacheability {
     match reason(line, decoded_path, query, seen, rule, site) {
         Some(why) => Cacheability::Pass(why),
-        None => Cacheability::Open,
+        None => Cacheability::Cacheable,
     }
 }
 
@@ -45,10 +44,10 @@ fn reason(
     query: QueryCacheability,
     seen: &CacheabilityFindings,
     rule: Option<&Rule>,
-    site: &SiteRules,
+    site: &Policy,
 ) -> Option<PassWhy> {
     let ignores_cookies = rule.is_some_and(|rule| rule.ignore.cookie);
-    let is_wordpress = site.preset == Preset::WordPress;
+    let requests = &site.requests;
     let reasons = [
         (
             !matches!(Method::parse(line.method), Method::Get | Method::Head),
@@ -57,26 +56,32 @@ fn reason(
         (line.upgrade, PassWhy::Upgrade),
         (line.has_body, PassWhy::Body),
         // Without a preset RFC 9111 section 3.5 decides, from the response ([`crate::storable`]).
-        (is_wordpress && seen.authorization, PassWhy::Authorization),
+        (
+            requests.authorization == AuthorizationPolicy::Bypass && seen.authorization,
+            PassWhy::Authorization,
+        ),
         (
             rule.is_some_and(|rule| rule.cache == Some(false)),
             PassWhy::Rule,
         ),
         (
-            is_wordpress && wordpress::is_bypass_path(decoded_path),
+            site.urls.has_wordpress_paths && wordpress::is_bypass_path(decoded_path),
             PassWhy::Path,
         ),
         (query == QueryCacheability::MustPass, PassWhy::Query),
         (
-            is_wordpress && seen.nonce && seen.login_cookie && !ignores_cookies,
+            requests.bypass_scripts && seen.nonce && seen.login_cookie && !ignores_cookies,
             PassWhy::Nonce,
         ),
         (seen.bypass_cookie && !ignores_cookies, PassWhy::Cookie),
-        // The answer may name the origin (`Access-Control-Allow-Origin`), which a trimmed request does not carry.
+        // The response may name the origin (`Access-Control-Allow-Origin`), which a trimmed request does not carry.
         (seen.foreign_origin, PassWhy::Origin),
-        (is_wordpress && seen.ajax, PassWhy::Ajax),
+        (requests.bypass_scripts && seen.ajax, PassWhy::Ajax),
         // RFC 9111 section 5.2.1.5; a visitor's wish where the application has no say of its own.
-        (!is_wordpress && seen.no_store, PassWhy::NoStore),
+        (
+            requests.directives == RequestDirectives::All && seen.no_store,
+            PassWhy::NoStore,
+        ),
     ];
     reasons
         .into_iter()
@@ -85,7 +90,7 @@ fn reason(
 
 /// The rule that applies: the first that matches. A HEAD request also goes by the rules for GET, because it is answered
 /// from the page that GET stores.
-pub(super) fn matching_rule(method: &str, decoded_path: &[u8], site: &SiteRules) -> Option<usize> {
+pub(super) fn matching_rule(method: &str, decoded_path: &[u8], site: &Policy) -> Option<usize> {
     site.rules.iter().position(|rule| {
         rule.matches(method, decoded_path)
             || (method == "HEAD" && rule.matches("GET", decoded_path))

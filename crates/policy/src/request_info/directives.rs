@@ -9,7 +9,7 @@ use crate::fields;
 pub struct Directives {
     /// Do not answer without asking the origin.
     pub no_cache: bool,
-    /// Do not keep the answer.
+    /// Do not keep the response.
     pub no_store: bool,
     /// Answer from the cache or with 504.
     pub only_if_cached: bool,

@@ -3,7 +3,6 @@
 use super::Directives;
 use super::kinds::{AcceptClass, Cacheability, Device, Method, Scheme};
 use crate::encoding::AcceptedCodings;
-use crate::key;
 use crate::query::Parameter;
 use crate::span::Span;
 use crate::spellings;
@@ -27,7 +26,7 @@ pub struct RequestLineInfo<'a> {
 
 /// Everything that decisions need to know about a request.
 ///
-/// Reusable: each `gather` overwrites all. `Clone` for exchanges that leave their core; `clone_from` uses the room that is there.
+/// Reusable: each `parse` overwrites all. `Clone` for exchanges that leave their core; `clone_from` uses the room that is there.
 #[derive(Default)]
 pub struct RequestInfo {
     /// All bytes that spans point into.
@@ -53,7 +52,7 @@ pub(super) struct FieldFindings {
     pub(super) query: Option<Span>,
     pub(super) raw_query: Option<Span>,
     pub(super) dropped_query: Option<Span>,
-    pub(super) gate: Cacheability,
+    pub(super) cacheability: Cacheability,
     pub(super) rule: Option<usize>,
     pub(super) codings: AcceptedCodings,
     pub(super) accept: AcceptClass,
@@ -75,7 +74,7 @@ pub(super) struct FieldFindings {
     pub(super) ignores_cookies: bool,
 }
 
-/// Buffers that only `gather` uses; empty between two of them, so that clones carry nothing.
+/// Buffers that only `parse` uses; empty between two of them, so that clones carry nothing.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) work: Vec<u8>,
@@ -188,11 +187,11 @@ impl RequestInfo {
     }
 
     /// Whether the cache may be asked.
-    pub fn gate(&self) -> Cacheability {
-        self.found.gate
+    pub fn cacheability(&self) -> Cacheability {
+        self.found.cacheability
     }
 
-    /// Index of the rule that applies, in [`SiteRules::rules`].
+    /// Index of the rule that applies, in [`Policy::rules`].
     pub fn rule(&self) -> Option<usize> {
         self.found.rule
     }
@@ -286,7 +285,7 @@ impl RequestInfo {
     }
 
     /// Whether a bypass-class cookie or `Authorization` was there: no answer to this request may be shared. Cookies do
-    /// not count where a rule ignores them and the gate is open, since then the upstream does not get them.
+    /// not count where a rule ignores them and the request may use the cache, since then the upstream does not get them.
     pub fn has_session(&self) -> bool {
         self.found.has_session
     }
@@ -310,16 +309,6 @@ impl RequestInfo {
     /// Whether a rule says that cookies do not matter and are not sent upstream.
     pub fn ignores_cookies(&self) -> bool {
         self.found.ignores_cookies
-    }
-
-    /// [`key::url_id`] of this request.
-    pub fn url_id(&self) -> u64 {
-        key::url_id(self.host(), self.path(), self.query())
-    }
-
-    /// [`key::host_id`] of this request.
-    pub fn host_id(&self) -> u64 {
-        key::host_id(self.host())
     }
 
     /// Writes canonical path and normalised query, `/a/b?x`, to `out`, which is cleared first: what prefix and pattern

@@ -100,13 +100,13 @@ pub enum AcceptClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cacheability {
     /// May be looked up and stored.
-    Open,
-    /// Travels whole, past the cache in both directions.
+    Cacheable,
+    /// Bypasses the cache: forwarded as it is, and its response is not stored.
     Pass(PassWhy),
 }
 
 impl Default for Cacheability {
-    /// Closed: facts that were never gathered share nothing.
+    /// Closed: a request that was never parsed shares nothing.
     fn default() -> Self {
         Self::Pass(PassWhy::Method)
     }

@@ -9,7 +9,7 @@ use crate::cookie::{self, Class};
 use crate::proxied::Port;
 use crate::query::{self, QueryCacheability};
 use crate::route;
-use crate::site::{Preset, SiteRules};
+use crate::site::{Policy, RequestDirectives};
 use crate::span::Span;
 use crate::spellings::{self, RequestedPaths};
 use crate::uri::{self, BadTarget};
@@ -19,28 +19,28 @@ impl RequestInfo {
     /// Reads a head; what was known before is gone. Repeated fields are read as lists where they are lists, else the
     /// first one counts.
     ///
-    /// After an error the facts are those of no request, with the gate closed.
-    pub fn gather<'a>(
+    /// After an error the result is that of no request, and bypasses the cache.
+    pub fn parse<'a>(
         &mut self,
         line: &RequestLineInfo<'_>,
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
-        site: &SiteRules,
+        site: &Policy,
     ) -> Result<(), BadTarget> {
-        self.gather_at(line, Port::Named, fields, site)
+        self.parse_at(line, Port::Named, fields, site)
     }
 
-    /// As [`RequestInfo::gather`], for a request whose port a proxy may have told.
-    pub fn gather_at<'a>(
+    /// As [`RequestInfo::parse`], for a request whose port a proxy may have told.
+    pub fn parse_at<'a>(
         &mut self,
         line: &RequestLineInfo<'_>,
         port: Port,
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
-        site: &SiteRules,
+        site: &Policy,
     ) -> Result<(), BadTarget> {
         self.arena.clear();
         self.found = FieldFindings::default();
         self.alike.clear();
-        let read = self.read(line, port, fields, site);
+        let read = self.read_head(line, port, fields, site);
         if read.is_err() {
             self.arena.clear();
             self.found = FieldFindings::default();
@@ -52,12 +52,12 @@ impl RequestInfo {
         read
     }
 
-    fn read<'a>(
+    fn read_head<'a>(
         &mut self,
         line: &RequestLineInfo<'_>,
         port: Port,
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
-        site: &SiteRules,
+        site: &Policy,
     ) -> Result<(), BadTarget> {
         let target = uri::split(line.target)?;
         self.found.method = Method::parse(line.method);
@@ -130,7 +130,7 @@ impl RequestInfo {
         decoded
     }
 
-    fn read_query(&mut self, raw: Option<&[u8]>, site: &SiteRules) -> QueryCacheability {
+    fn read_query(&mut self, raw: Option<&[u8]>, site: &Policy) -> QueryCacheability {
         let Some(raw) = raw else {
             return QueryCacheability::Cacheable;
         };
@@ -159,23 +159,23 @@ impl RequestInfo {
     }
 
     fn read_spellings(&mut self, pass: &FieldPass<'_>) {
-        let mut room = std::mem::take(&mut self.scratch.spelled);
+        let mut buffers = std::mem::take(&mut self.scratch.spelled);
         let mut alike = std::mem::take(&mut self.alike);
-        let asked = RequestedPaths {
+        let request = RequestedPaths {
             method: pass.line.method,
             overrides_method: pass.seen.method_override,
             path: self.decoded_path(),
             query: self.raw_query().unwrap_or_default(),
         };
         spellings::rules_of(
-            &asked,
+            &request,
             &pass.site.guard,
             &pass.site.rules,
-            &mut room,
+            &mut buffers,
             &mut alike,
         );
         self.alike = alike;
-        self.scratch.spelled = room;
+        self.scratch.spelled = buffers;
     }
 
     fn finish_fields(&mut self, pass: &FieldPass<'_>) {
@@ -195,7 +195,7 @@ impl RequestInfo {
         } else {
             self.found.device = Device::Any;
         }
-        if pass.site.preset == Preset::WordPress {
+        if pass.site.requests.directives == RequestDirectives::OnlyIfCached {
             self.found.directives = self.found.directives.without_freshness();
         }
         self.join_vary_cookies();
@@ -255,7 +255,7 @@ impl RequestInfo {
         let rule = cacheability::matching_rule(pass.line.method, self.decoded_path(), pass.site);
         self.found.rule = rule;
         let rule = rule.and_then(|index| pass.site.rules.get(index));
-        let gate = cacheability::judge(
+        let cacheability = cacheability::judge(
             pass.line,
             self.decoded_path(),
             reading,
@@ -267,9 +267,9 @@ impl RequestInfo {
         if ignores_cookies {
             self.found.vary_cookies = Span::default();
         }
-        self.found.gate = gate;
+        self.found.cacheability = cacheability;
         self.found.ignores_cookies = ignores_cookies;
-        let cookies_matter = !ignores_cookies || gate != Cacheability::Open;
+        let cookies_matter = !ignores_cookies || cacheability != Cacheability::Cacheable;
         self.found.has_authorization = pass.seen.authorization;
         self.found.has_session =
             pass.seen.authorization || (pass.seen.bypass_cookie && cookies_matter);
@@ -280,7 +280,7 @@ impl RequestInfo {
 /// What the pass collects besides [`FieldFindings`].
 struct FieldPass<'p> {
     line: &'p RequestLineInfo<'p>,
-    site: &'p SiteRules,
+    site: &'p Policy,
     seen: CacheabilityFindings,
     accept: AcceptLines,
     /// Of `Sec-CH-UA-Mobile`: whether it says yes.
@@ -290,36 +290,36 @@ struct FieldPass<'p> {
 
 impl FieldPass<'_> {
     /// Reads one field. The length tells most apart before any text is compared.
-    fn field(&mut self, facts: &mut RequestInfo, name: &[u8], value: &[u8]) {
+    fn field(&mut self, info: &mut RequestInfo, name: &[u8], value: &[u8]) {
         match name.len() {
             4 if is_name(name, b"host") => {
                 self.port = self
                     .port
                     .or_else(|| route::named_port(value, self.line.host));
             }
-            5 if is_name(name, b"range") => first(facts, |found| &mut found.range, value),
+            5 if is_name(name, b"range") => first(info, |found| &mut found.range, value),
             6 if is_name(name, b"accept") => self.accept.read(value),
-            6 if is_name(name, b"cookie") => self.cookies(facts, value),
+            6 if is_name(name, b"cookie") => self.cookies(info, value),
             6 if is_name(name, b"origin") => {
                 self.seen.foreign_origin |= is_foreign(value, self.line.host);
             }
-            7 if is_name(name, b"referer") => first(facts, |found| &mut found.referer, value),
-            8 if is_name(name, b"if-match") => facts.found.if_match = Some(Span::default()),
-            8 if is_name(name, b"if-range") => first(facts, |found| &mut found.if_range, value),
-            8 if is_name(name, b"cdn-loop") => facts.found.has_cdn_loop = true,
+            7 if is_name(name, b"referer") => first(info, |found| &mut found.referer, value),
+            8 if is_name(name, b"if-match") => info.found.if_match = Some(Span::default()),
+            8 if is_name(name, b"if-range") => first(info, |found| &mut found.if_range, value),
+            8 if is_name(name, b"cdn-loop") => info.found.has_cdn_loop = true,
             10 if is_name(name, b"user-agent") => {
-                first(facts, |found| &mut found.user_agent, value);
+                first(info, |found| &mut found.user_agent, value);
             }
             10 if is_name(name, b"x-wp-nonce") => self.seen.nonce = true,
             13 if is_name(name, b"if-none-match") => {
-                facts.found.if_none_match = Some(Span::default());
+                info.found.if_none_match = Some(Span::default());
             }
             13 if is_name(name, b"authorization") => self.seen.authorization = true,
             13 if is_name(name, b"cache-control") => {
-                facts.found.directives.read(value);
-                self.seen.no_store = facts.found.directives.no_store;
+                info.found.directives.read(value);
+                self.seen.no_store = info.found.directives.no_store;
             }
-            15 if is_name(name, b"accept-encoding") => facts.found.codings.read(value),
+            15 if is_name(name, b"accept-encoding") => info.found.codings.read(value),
             // Android's web view sends its package's name here; only the script's mark counts.
             16 if is_name(name, b"x-requested-with") => {
                 self.seen.ajax |= value.trim_ascii().eq_ignore_ascii_case(b"xmlhttprequest");
@@ -332,17 +332,17 @@ impl FieldPass<'_> {
                 });
             }
             17 if is_name(name, b"if-modified-since") => {
-                first(facts, |found| &mut found.if_modified_since, value);
+                first(info, |found| &mut found.if_modified_since, value);
             }
             19 if is_name(name, b"if-unmodified-since") => {
-                first(facts, |found| &mut found.if_unmodified_since, value);
+                first(info, |found| &mut found.if_unmodified_since, value);
             }
             22 if is_name(name, b"x-http-method-override") => self.seen.method_override = true,
             _ => {}
         }
     }
 
-    fn cookies(&mut self, facts: &mut RequestInfo, line: &[u8]) {
+    fn cookies(&mut self, info: &mut RequestInfo, line: &[u8]) {
         for pair in cookie::pairs(line) {
             match cookie::classify(pair.name, self.site) {
                 Class::Bypass => {
@@ -350,13 +350,13 @@ impl FieldPass<'_> {
                     self.seen.login_cookie |= wordpress::is_login_cookie(pair.name);
                 }
                 Class::Vary if is_sendable(pair.name) && is_sendable(pair.value) => {
-                    let work = &mut facts.scratch.work;
+                    let work = &mut info.scratch.work;
                     let start = work.len();
                     work.extend_from_slice(pair.name);
                     let name = Span::since(start, work);
                     work.push(b'=');
                     work.extend_from_slice(pair.value);
-                    facts.scratch.cookies.push(VaryCookie {
+                    info.scratch.cookies.push(VaryCookie {
                         name,
                         end: work.len(),
                     });
@@ -370,13 +370,13 @@ impl FieldPass<'_> {
 
 /// Keeps the first of several values.
 fn first(
-    facts: &mut RequestInfo,
+    info: &mut RequestInfo,
     slot: impl Fn(&mut FieldFindings) -> &mut Option<Span>,
     value: &[u8],
 ) {
-    if slot(&mut facts.found).is_none() {
-        let span = facts.keep(value);
-        *slot(&mut facts.found) = Some(span);
+    if slot(&mut info.found).is_none() {
+        let span = info.keep(value);
+        *slot(&mut info.found) = Some(span);
     }
 }
 

@@ -4,8 +4,7 @@ use super::*;
 use crate::encoding::Coding;
 use crate::key;
 use crate::outcome::PassWhy;
-use crate::site::SiteRules;
-use crate::site::{Ignore, NamePattern, Preset, Rule};
+use crate::site::{Ignore, NamePattern, Policy, Rule};
 use crate::uri::BadTarget;
 
 const LINE: RequestLineInfo<'static> = RequestLineInfo {
@@ -20,25 +19,25 @@ const LINE: RequestLineInfo<'static> = RequestLineInfo {
 fn gather_with(
     line: &RequestLineInfo<'_>,
     fields: &[(&str, &str)],
-    site: &SiteRules,
+    site: &Policy,
 ) -> Result<RequestInfo, BadTarget> {
-    let mut facts = RequestInfo::default();
-    facts.gather(
+    let mut info = RequestInfo::default();
+    info.parse(
         line,
         fields.iter().map(|(name, value)| (*name, value.as_bytes())),
         site,
     )?;
-    Ok(facts)
+    Ok(info)
 }
 
-fn gather(target: &str, fields: &[(&str, &str)]) -> RequestInfo {
+fn parse(target: &str, fields: &[(&str, &str)]) -> RequestInfo {
     gather_with(
         &RequestLineInfo {
             target: target.as_bytes(),
             ..LINE
         },
         fields,
-        &SiteRules::default(),
+        &Policy::default(),
     )
     .unwrap()
 }
@@ -49,46 +48,40 @@ fn text(bytes: Option<&[u8]>) -> Option<&str> {
 
 #[test]
 fn the_line_is_read() {
-    let facts = gather("/a%2fb/../%7e?b&utm_source=x&a=1&fbclid=%41", &[]);
-    assert_eq!((facts.method(), facts.method_text()), (Method::Get, "GET"));
+    let info = parse("/a%2fb/../%7e?b&utm_source=x&a=1&fbclid=%41", &[]);
+    assert_eq!((info.method(), info.method_text()), (Method::Get, "GET"));
+    assert_eq!((info.scheme(), info.host()), (Scheme::Https, "example.com"));
+    assert_eq!((info.path(), info.decoded_path()), (&b"/~"[..], &b"/~"[..]));
+    assert_eq!(text(info.query()), Some("a=1&b"));
     assert_eq!(
-        (facts.scheme(), facts.host()),
-        (Scheme::Https, "example.com")
-    );
-    assert_eq!(
-        (facts.path(), facts.decoded_path()),
-        (&b"/~"[..], &b"/~"[..])
-    );
-    assert_eq!(text(facts.query()), Some("a=1&b"));
-    assert_eq!(
-        text(facts.raw_query()),
+        text(info.raw_query()),
         Some("b&utm_source=x&a=1&fbclid=%41")
     );
-    assert_eq!(text(facts.dropped_query()), Some("utm_source=x&fbclid=%41"));
+    assert_eq!(text(info.dropped_query()), Some("utm_source=x&fbclid=%41"));
     let mut out = vec![1];
-    facts.path_query(&mut out);
+    info.path_query(&mut out);
     assert_eq!(out, b"/~?a=1&b");
     assert_eq!(
-        facts.url_id(),
+        info.url_id(),
         key::url_id("example.com", b"/~", Some(b"a=1&b"))
     );
-    assert_eq!(facts.host_id(), key::host_id("example.com"));
+    assert_eq!(info.host_id(), key::host_id("example.com"));
 
-    let facts = gather("/x%20y//z?", &[]);
+    let info = parse("/x%20y//z?", &[]);
     assert_eq!(
-        (facts.path(), facts.decoded_path()),
+        (info.path(), info.decoded_path()),
         (&b"/x%20y//z"[..], &b"/x y/z"[..])
     );
     assert_eq!(
-        (facts.query(), facts.raw_query(), facts.dropped_query()),
+        (info.query(), info.raw_query(), info.dropped_query()),
         (None, Some(&b""[..]), None)
     );
-    assert_eq!(gather("/?gclid=1", &[]).query(), None);
+    assert_eq!(parse("/?gclid=1", &[]).query(), None);
 }
 
 #[test]
 fn the_fields_are_read() {
-    let facts = gather(
+    let info = parse(
         "/",
         &[
             ("Accept-Encoding", "gzip"),
@@ -108,26 +101,26 @@ fn the_fields_are_read() {
             ("Accept", "application/json"),
         ],
     );
-    assert!(facts.codings().accepts(Coding::Gzip) && facts.codings().accepts(Coding::Brotli));
-    assert_eq!(text(facts.if_none_match()), Some("\"a\", \"b\", \"c\""));
-    assert_eq!(text(facts.if_match()), Some("*"));
-    assert_eq!(text(facts.if_modified_since()), Some("Mon"));
-    assert_eq!(text(facts.if_unmodified_since()), Some("Wed"));
-    assert_eq!(text(facts.if_range()), Some("\"r\""));
-    assert_eq!(text(facts.range()), Some("bytes=0-1"));
-    assert_eq!(text(facts.referer()), Some("https://r/"));
-    assert_eq!(text(facts.user_agent()), Some("Mobile"));
-    assert!(facts.only_if_cached() && facts.no_store());
+    assert!(info.codings().accepts(Coding::Gzip) && info.codings().accepts(Coding::Brotli));
+    assert_eq!(text(info.if_none_match()), Some("\"a\", \"b\", \"c\""));
+    assert_eq!(text(info.if_match()), Some("*"));
+    assert_eq!(text(info.if_modified_since()), Some("Mon"));
+    assert_eq!(text(info.if_unmodified_since()), Some("Wed"));
+    assert_eq!(text(info.if_range()), Some("\"r\""));
+    assert_eq!(text(info.range()), Some("bytes=0-1"));
+    assert_eq!(text(info.referer()), Some("https://r/"));
+    assert_eq!(text(info.user_agent()), Some("Mobile"));
+    assert!(info.only_if_cached() && info.no_store());
     assert_eq!(
-        facts.directives().max_age,
+        info.directives().max_age,
         None,
         "visitors do not decide about freshness"
     );
     assert_eq!(
-        (facts.accept(), facts.device()),
+        (info.accept(), info.device()),
         (AcceptClass::Json, Device::Any)
     );
-    assert_eq!(facts.gate(), Cacheability::Open);
+    assert_eq!(info.cacheability(), Cacheability::Cacheable);
 }
 
 #[test]
@@ -193,9 +186,9 @@ fn the_gate_has_reasons() {
         ("/x/%2e%2e/wp-login.php", vec![], Some(PassWhy::Path)),
         ("/?pre%76iew=1", vec![], Some(PassWhy::Query)),
     ] {
-        let expected = expected.map_or(Cacheability::Open, Cacheability::Pass);
+        let expected = expected.map_or(Cacheability::Cacheable, Cacheability::Pass);
         assert_eq!(
-            gather(target, &fields).gate(),
+            parse(target, &fields).cacheability(),
             expected,
             "{target} {fields:?}"
         );
@@ -210,7 +203,7 @@ fn the_line_has_reasons() {
                 method: "HEAD",
                 ..LINE
             },
-            Cacheability::Open,
+            Cacheability::Cacheable,
         ),
         (
             RequestLineInfo {
@@ -257,9 +250,9 @@ fn the_line_has_reasons() {
         ),
     ] {
         assert_eq!(
-            gather_with(&line, &[], &SiteRules::default())
+            gather_with(&line, &[], &Policy::default())
                 .unwrap()
-                .gate(),
+                .cacheability(),
             expected,
             "{line:?}"
         );
@@ -268,39 +261,38 @@ fn the_line_has_reasons() {
 
 #[test]
 fn without_a_preset_unknown_cookies_pass() {
-    let site = SiteRules {
-        preset: Preset::None,
+    let site = Policy {
         vary_cookies: vec![NamePattern::parse("lang")],
         harmless_cookies: vec![NamePattern::parse("_*")],
-        ..SiteRules::default()
+        ..Policy::rfc9111()
     };
     for (fields, expected) in [
-        (vec![], Cacheability::Open),
-        (vec![("Cookie", "lang=de; _ga=1")], Cacheability::Open),
+        (vec![], Cacheability::Cacheable),
+        (vec![("Cookie", "lang=de; _ga=1")], Cacheability::Cacheable),
         (
             vec![("Cookie", "lang=de; x=1")],
             Cacheability::Pass(PassWhy::Cookie),
         ),
         (vec![("Cookie", "x")], Cacheability::Pass(PassWhy::Cookie)),
-        (vec![("Authorization", "Basic x")], Cacheability::Open),
+        (vec![("Authorization", "Basic x")], Cacheability::Cacheable),
         (
             vec![("Cache-Control", "no-store")],
             Cacheability::Pass(PassWhy::NoStore),
         ),
-        (vec![("Cache-Control", "no-cache")], Cacheability::Open),
+        (vec![("Cache-Control", "no-cache")], Cacheability::Cacheable),
     ] {
         let line = RequestLineInfo {
             target: b"/wp-admin/?preview=1",
             ..LINE
         };
         assert_eq!(
-            gather_with(&line, &fields, &site).unwrap().gate(),
+            gather_with(&line, &fields, &site).unwrap().cacheability(),
             expected,
             "{fields:?}"
         );
     }
-    let facts = gather_with(&LINE, &[("Cache-Control", "no-cache")], &site).unwrap();
-    assert!(facts.directives().no_cache);
+    let info = gather_with(&LINE, &[("Cache-Control", "no-cache")], &site).unwrap();
+    assert!(info.directives().no_cache);
 }
 
 #[test]
@@ -315,13 +307,13 @@ fn sessions_are_seen_whatever_the_gate_says() {
         ),
         (vec![], false),
     ] {
-        assert_eq!(gather("/", &fields).has_session(), expected, "{fields:?}");
+        assert_eq!(parse("/", &fields).has_session(), expected, "{fields:?}");
         let post = RequestLineInfo {
             method: "POST",
             ..LINE
         };
         assert_eq!(
-            gather_with(&post, &fields, &SiteRules::default())
+            gather_with(&post, &fields, &Policy::default())
                 .unwrap()
                 .has_session(),
             expected
@@ -331,19 +323,19 @@ fn sessions_are_seen_whatever_the_gate_says() {
 
 #[test]
 fn vary_cookies_are_sorted_and_clean() {
-    let site = SiteRules {
+    let site = Policy {
         vary_cookies: vec![NamePattern::parse("v*")],
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let fields = [
         ("Cookie", "vb=2; x=1; va = 1 "),
         ("Cookie", "vb=1;vc;vd=\u{1}"),
     ];
-    let facts = gather_with(&LINE, &fields, &site).unwrap();
-    assert_eq!(facts.vary_cookies(), b"va=1; vb=2; vb=1; vc=");
+    let info = gather_with(&LINE, &fields, &site).unwrap();
+    assert_eq!(info.vary_cookies(), b"va=1; vb=2; vb=1; vc=");
     assert_eq!(
-        (facts.gate(), facts.has_session()),
-        (Cacheability::Open, false)
+        (info.cacheability(), info.has_session()),
+        (Cacheability::Cacheable, false)
     );
 }
 
@@ -357,7 +349,7 @@ fn rules_decide_first() {
         cookie: true,
         ..Ignore::default()
     };
-    let site = SiteRules {
+    let site = Policy {
         vary_cookies: vec![NamePattern::parse("lang")],
         rules: vec![
             Rule {
@@ -371,7 +363,7 @@ fn rules_decide_first() {
             },
             rule("/*"),
         ],
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let at = |line: RequestLineInfo<'_>| {
         let fields = [
@@ -380,52 +372,55 @@ fn rules_decide_first() {
         ];
         gather_with(&line, &fields, &site).unwrap()
     };
-    let facts = at(RequestLineInfo {
+    let info = at(RequestLineInfo {
         target: b"/form%20a/x",
         ..LINE
     });
     assert_eq!(
-        (facts.rule(), facts.gate()),
+        (info.rule(), info.cacheability()),
         (Some(0), Cacheability::Pass(PassWhy::Rule))
     );
-    let facts = at(RequestLineInfo {
+    let info = at(RequestLineInfo {
         target: b"/form%20a/x",
         method: "HEAD",
         ..LINE
     });
     assert_eq!(
-        (facts.rule(), facts.gate()),
+        (info.rule(), info.cacheability()),
         (Some(0), Cacheability::Pass(PassWhy::Rule))
     );
-    let facts = at(RequestLineInfo {
+    let info = at(RequestLineInfo {
         target: b"/form%20a/x",
         method: "POST",
         ..LINE
     });
     assert_eq!(
-        (facts.rule(), facts.gate()),
+        (info.rule(), info.cacheability()),
         (Some(2), Cacheability::Pass(PassWhy::Method))
     );
-    let facts = at(RequestLineInfo {
+    let info = at(RequestLineInfo {
         target: b"/open",
         ..LINE
     });
-    assert_eq!((facts.rule(), facts.gate()), (Some(1), Cacheability::Open));
-    assert!(!facts.has_session() && facts.ignores_cookies() && facts.vary_cookies().is_empty());
-    let facts = at(RequestLineInfo {
+    assert_eq!(
+        (info.rule(), info.cacheability()),
+        (Some(1), Cacheability::Cacheable)
+    );
+    assert!(!info.has_session() && info.ignores_cookies() && info.vary_cookies().is_empty());
+    let info = at(RequestLineInfo {
         target: b"/open?preview=1",
         ..LINE
     });
     assert_eq!(
-        (facts.gate(), facts.has_session()),
+        (info.cacheability(), info.has_session()),
         (Cacheability::Pass(PassWhy::Query), true)
     );
-    let facts = at(RequestLineInfo {
+    let info = at(RequestLineInfo {
         target: b"/else",
         ..LINE
     });
     assert_eq!(
-        (facts.rule(), facts.gate()),
+        (info.rule(), info.cacheability()),
         (Some(2), Cacheability::Pass(PassWhy::Nonce))
     );
 }
@@ -457,9 +452,9 @@ fn only_the_ports_of_our_host_count() {
             "example.com",
         ),
     ] {
-        let facts = gather_with(&line, &fields, &SiteRules::default()).unwrap();
+        let info = gather_with(&line, &fields, &Policy::default()).unwrap();
         assert_eq!(
-            (facts.authority(), facts.host()),
+            (info.authority(), info.host()),
             (authority, "example.com"),
             "{fields:?}"
         );
@@ -468,9 +463,9 @@ fn only_the_ports_of_our_host_count() {
 
 #[test]
 fn devices_count_where_the_site_says_so() {
-    let site = SiteRules {
+    let site = Policy {
         device_variants: true,
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let device = |fields: &[(&str, &str)]| gather_with(&LINE, fields, &site).unwrap().device();
     assert_eq!(device(&[]), Device::Desktop);
@@ -483,7 +478,7 @@ fn devices_count_where_the_site_says_so() {
 
 #[test]
 fn a_refused_head_leaves_nothing() {
-    let mut facts = gather("/a?b", &[("Cookie", "wordpress_logged_in_x=1")]);
+    let mut info = parse("/a?b", &[("Cookie", "wordpress_logged_in_x=1")]);
     for (method, target, why) in [
         ("GET", "/a\\b", BadTarget::Backslash),
         ("GET", "*", BadTarget::Form),
@@ -497,27 +492,27 @@ fn a_refused_head_leaves_nothing() {
             ..LINE
         };
         assert_eq!(
-            facts.gather(
+            info.parse(
                 &line,
                 std::iter::empty::<(&str, &[u8])>(),
-                &SiteRules::default()
+                &Policy::default()
             ),
             Err(why),
             "{target}"
         );
         assert_eq!(
-            (facts.path(), facts.query(), facts.host()),
+            (info.path(), info.query(), info.host()),
             (&b""[..], None, "")
         );
-        assert_eq!(facts.gate(), Cacheability::Pass(PassWhy::Method));
+        assert_eq!(info.cacheability(), Cacheability::Pass(PassWhy::Method));
     }
 }
 
 #[test]
 fn buffers_are_used_again() {
-    let site = SiteRules {
+    let site = Policy {
         vary_cookies: vec![NamePattern::parse("v*")],
-        ..SiteRules::default()
+        ..Policy::default()
     };
     let long = format!(
         "/%20/{}?{}",
@@ -533,29 +528,28 @@ fn buffers_are_used_again() {
         ("If-None-Match", b"\"a\""),
         ("Host", b"example.com:81"),
     ];
-    let mut facts = RequestInfo::default();
-    let shape = |facts: &RequestInfo| {
-        let scratch = &facts.scratch;
+    let mut info = RequestInfo::default();
+    let shape = |info: &RequestInfo| {
+        let scratch = &info.scratch;
         (
-            facts.arena.as_ptr(),
+            info.arena.as_ptr(),
             scratch.work.as_ptr(),
             scratch.parameters.as_ptr(),
             scratch.cookies.as_ptr(),
         )
     };
-    facts.gather(&line, fields.into_iter(), &site).unwrap();
-    let warm = shape(&facts);
+    info.parse(&line, fields.into_iter(), &site).unwrap();
+    let warm = shape(&info);
     for target in [&b"/"[..], line.target, b"/x?y"] {
-        facts
-            .gather(
-                &RequestLineInfo { target, ..line },
-                fields.into_iter(),
-                &site,
-            )
-            .unwrap();
-        assert_eq!(shape(&facts), warm);
+        info.parse(
+            &RequestLineInfo { target, ..line },
+            fields.into_iter(),
+            &site,
+        )
+        .unwrap();
+        assert_eq!(shape(&info), warm);
         assert_eq!(
-            (facts.vary_cookies(), facts.authority()),
+            (info.vary_cookies(), info.authority()),
             (&b"va=2; vb=1"[..], "example.com:81")
         );
     }

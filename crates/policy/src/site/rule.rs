@@ -26,9 +26,9 @@ pub struct Rule {
     pub stream: bool,
     /// Index into the site's list of further upstreams, where the rule names one.
     pub upstream: Option<usize>,
-    /// Where its requests are sent to in place of an answer.
+    /// Where its requests are sent to in place of a response.
     pub redirect: Option<Redirect>,
-    /// Fields of its answers, on top of the site's.
+    /// Fields of its responses, on top of the site's.
     pub changes: Changes,
     /// The largest request body in bytes, in place of the site's.
     pub request_body: Option<u64>,
@@ -41,9 +41,9 @@ pub struct Rule {
 /// How long the upstream may be silent, where a rule says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamTimeouts {
-    /// Before the first byte of its answer.
+    /// Before the first byte of its response.
     pub first_byte: Option<Duration>,
-    /// Inside its answer.
+    /// Inside its response.
     pub read: Option<Duration>,
 }
 

@@ -15,6 +15,18 @@ pub struct TtlTable {
     pub stale_if_error: Duration,
 }
 
+impl TtlTable {
+    /// No lifetimes but those of responses.
+    pub fn none() -> Self {
+        Self {
+            by_status: Vec::new(),
+            default: Duration::ZERO,
+            stale_while_revalidate: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
+        }
+    }
+}
+
 impl Default for TtlTable {
     /// 60 s fresh, 404 for 60 s, ten minutes of refresh, a day of grace: what a WordPress without exact purges needs.
     fn default() -> Self {

@@ -95,9 +95,9 @@ fn push_lower(c: Result<char, u8>, out: &mut Vec<u8>) {
     match c {
         Ok(c) if c.is_ascii() => out.extend(u8::try_from(c.to_ascii_lowercase())),
         Ok(c) => {
-            let mut room = [0; 4];
+            let mut buffers = [0; 4];
             for small in c.to_lowercase() {
-                out.extend_from_slice(small.encode_utf8(&mut room).as_bytes());
+                out.extend_from_slice(small.encode_utf8(&mut buffers).as_bytes());
             }
         }
         Err(byte) => out.push(byte),

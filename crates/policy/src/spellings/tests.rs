@@ -1,5 +1,6 @@
 //! Tables of spellings and the rules that apply to them.
 
+use crate::site::EqualSpellings;
 use proptest::prelude::*;
 
 use super::*;
@@ -38,13 +39,13 @@ fn tuned(path: &str) -> Rule {
 }
 
 fn found(rules: &[Rule], method: &str, target: &str) -> Vec<Option<usize>> {
-    let guard = Guard::of(Preset::WordPress, rules, false);
+    let guard = Guard::of(EqualSpellings::WordPress, rules, false);
     let target = target.as_bytes();
     let (raw, query) = split_query(target);
     let (mut canonical, mut path) = (Vec::new(), Vec::new());
     crate::uri::canonical_path(raw, &mut canonical).unwrap();
     crate::uri::decoded_path(&canonical, &mut path).unwrap();
-    let asked = RequestedPaths {
+    let request = RequestedPaths {
         method,
         overrides_method: false,
         path: &path,
@@ -52,7 +53,7 @@ fn found(rules: &[Rule], method: &str, target: &str) -> Vec<Option<usize>> {
     };
     let mut found = vec![Some(9)];
     rules_of(
-        &asked,
+        &request,
         &guard,
         rules,
         &mut SpellingBuffers::default(),
@@ -267,9 +268,9 @@ fn exceptions_hold_for_their_own_address_alone() {
 
 #[test]
 fn sites_without_a_closing_rule_have_no_guard() {
-    assert!(!Guard::of(Preset::WordPress, &[tuned("/x*")], true).is_needed());
-    assert!(!Guard::of(Preset::None, &[closed("/x*")], true).is_needed());
-    let rest = Guard::of(Preset::WordPress, &[closed("/wp-json/*")], false);
+    assert!(!Guard::of(EqualSpellings::WordPress, &[tuned("/x*")], true).is_needed());
+    assert!(!Guard::of(EqualSpellings::Exact, &[closed("/x*")], true).is_needed());
+    let rest = Guard::of(EqualSpellings::WordPress, &[closed("/wp-json/*")], false);
     assert!(!rest.may_close_pages());
     let finds = |guard: &Guard, body: &[u8]| {
         let mut form = guard.form(b"application/x-www-form-urlencoded");
@@ -281,7 +282,7 @@ fn sites_without_a_closing_rule_have_no_guard() {
 
 #[test]
 fn forms_that_select_a_page_are_found() {
-    let guard = Guard::of(Preset::WordPress, &[closed("/internal/*")], false);
+    let guard = Guard::of(EqualSpellings::WordPress, &[closed("/internal/*")], false);
     let long = format!("a={}&page_id=1", "b".repeat(5_000));
     let (form, parts) = (
         "application/x-www-form-urlencoded",
@@ -328,10 +329,10 @@ proptest! {
     ) {
         let path = [b"/".to_vec(), path].concat();
         let rules = [opened("/a*"), closed("/b/*"), closed("/*")];
-        let guard = Guard::of(Preset::WordPress, &rules, true);
-        let asked = RequestedPaths { method: "GET", overrides_method: false, path: &path, query: &query };
+        let guard = Guard::of(EqualSpellings::WordPress, &rules, true);
+        let request = RequestedPaths { method: "GET", overrides_method: false, path: &path, query: &query };
         let mut found = Vec::new();
-        rules_of(&asked, &guard, &rules, &mut SpellingBuffers::default(), &mut found);
+        rules_of(&request, &guard, &rules, &mut SpellingBuffers::default(), &mut found);
         // Every address is below the root.
         prop_assert!(!found.is_empty());
         prop_assert!(found.len() <= rules.len() + 1);
@@ -339,7 +340,7 @@ proptest! {
 
     #[test]
     fn any_form_is_read(body in proptest::collection::vec(any::<u8>(), 0..200), size in 1_usize..50) {
-        let guard = Guard::of(Preset::WordPress, &[closed("/b/*")], true);
+        let guard = Guard::of(EqualSpellings::WordPress, &[closed("/b/*")], true);
         for media_type in [&b"multipart/x"[..], b"application/x-www-form-urlencoded"] {
             let mut reader = guard.form(media_type);
             for piece in body.chunks(size) {

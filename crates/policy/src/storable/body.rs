@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode};
 use super::error_page;
 use super::response::{ResponseHead, is_html};
 use crate::outcome::NotStored;
-use crate::site::{Preset, SiteRules};
+use crate::site::Policy;
 
 /// Judges a body that came to its end.
 ///
@@ -13,17 +13,17 @@ use crate::site::{Preset, SiteRules};
 /// page; neither PHP-FPM nor Apache tells. Fragments that are short by intent, and pages whose theme leaves their end
 /// out, are not stored either: that costs speed, and half a page would cost every visitor.
 pub fn judge_body(
-    answer: &ResponseHead<'_>,
-    site: &SiteRules,
+    response: &ResponseHead<'_>,
+    site: &Policy,
     body: &[u8],
 ) -> Result<(), NotStored> {
-    if !is_judged_whole(answer.status, answer.fields, site) {
+    if !is_judged_whole(response.status, response.fields, site) {
         return Ok(());
     }
     if body.is_empty() {
         return Err(NotStored::Empty);
     }
-    if error_page::is_one(answer.fields, body) {
+    if error_page::is_one(response.fields, body) {
         return Err(NotStored::ErrorPage);
     }
     let beginning = body.get(..LONGEST_PROLOGUE).unwrap_or(body);
@@ -35,9 +35,9 @@ pub fn judge_body(
     }
 }
 
-/// Whether [`judge_body`] has to see the whole body of such an answer.
-pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, site: &SiteRules) -> bool {
-    site.preset != Preset::None && status == StatusCode::OK && is_html(fields)
+/// Whether [`judge_body`] has to see the whole body of such a response.
+pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, site: &Policy) -> bool {
+    site.storage.checks_pages && status == StatusCode::OK && is_html(fields)
 }
 
 /// Looked for from behind, where the end of a page is.

@@ -6,36 +6,36 @@ use super::response::{ResponseHead, Storability};
 use crate::freshness::{self};
 use crate::outcome::NotStored;
 use crate::request_info::RequestInfo;
-use crate::site::{Ignore, SiteRules};
+use crate::site::{Ignore, Policy};
 use crate::vary::Vary;
 use http::header::{CONTENT_LOCATION, CONTENT_RANGE};
 
 /// Judges a 206 that answered a `Range`, to be kept for that very `Range`: one part whose length is told, with a lifetime
 /// that the response names. What a 200 would be kept out for keeps this out too.
-pub fn judge_part(facts: &RequestInfo, answer: &ResponseHead<'_>, site: &SiteRules) -> Storability {
-    let is_single = answer
+pub fn judge_part(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Storability {
+    let is_single = response
         .fields
         .get(CONTENT_RANGE)
         .is_some_and(|value| value.as_bytes().starts_with(b"bytes "));
-    if answer.status.as_u16() != 206 || !is_single || facts.if_range().is_some() {
+    if response.status.as_u16() != 206 || !is_single || info.if_range().is_some() {
         return Storability::Skip(NotStored::Partial);
     }
     let as_whole = ResponseHead {
         status: http::StatusCode::OK,
-        ..*answer
+        ..*response
     };
-    explicit_only(&as_whole, judge(facts, &as_whole, site), site)
+    explicit_only(&as_whole, judge(info, &as_whole, site), site)
 }
 
-/// Judges an answer to `POST` that is, by its own word, what a `GET` of the same address would give (RFC 9110 §9.3.3):
-/// 200, an explicit lifetime, and a `Content-Location` that names the address. `reader` are the facts of that `GET`.
+/// Judges a response to `POST` that is, by its own word, what a `GET` of the same address would give (RFC 9110 §9.3.3):
+/// 200, an explicit lifetime, and a `Content-Location` that names the address. `reader` is that `GET`.
 pub fn judge_taught(
     reader: &RequestInfo,
-    answer: &ResponseHead<'_>,
-    site: &SiteRules,
+    response: &ResponseHead<'_>,
+    site: &Policy,
 ) -> Storability {
-    let names_itself = answer.status.as_u16() == 200
-        && answer
+    let names_itself = response.status.as_u16() == 200
+        && response
             .fields
             .get(CONTENT_LOCATION)
             .and_then(|value| redirect::resolve(reader, value.as_bytes(), site))
@@ -43,13 +43,18 @@ pub fn judge_taught(
     if !names_itself {
         return Storability::Skip(NotStored::Method);
     }
-    explicit_only(answer, judge(reader, answer, site), site)
+    explicit_only(response, judge(reader, response, site), site)
 }
 
 /// Only what is fresh by its own word.
-fn explicit_only(answer: &ResponseHead<'_>, verdict: Storability, site: &SiteRules) -> Storability {
-    let statement = freshness::statement(answer.fields, site.preset, Ignore::default(), answer.now);
-    let varies = Vary::of(answer.fields) != Vary::Fields(smallvec::SmallVec::new());
+fn explicit_only(response: &ResponseHead<'_>, verdict: Storability, site: &Policy) -> Storability {
+    let statement = freshness::statement(
+        response.fields,
+        site.storage.fields,
+        Ignore::default(),
+        response.now,
+    );
+    let varies = Vary::of(response.fields) != Vary::Fields(smallvec::SmallVec::new());
     match verdict {
         Storability::Store(_) if varies => Storability::Skip(NotStored::Vary),
         Storability::Store(life)

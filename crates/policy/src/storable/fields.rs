@@ -13,7 +13,7 @@ use crate::cache_control::CacheControl;
 use crate::fields::is_hop_by_hop;
 use crate::headers::HIDDEN;
 use crate::purge::PURGE_FIELDS;
-use crate::site::{Preset, SiteRules};
+use crate::site::{AddressedFields, Policy, UnnamedCookies, ValidationPolicy};
 use crate::tags::TAG_FIELDS;
 
 /// Takes out of a head what a stored copy must not carry: hop-by-hop and `Connection`-listed fields, every `Set-Cookie`,
@@ -22,14 +22,15 @@ use crate::tags::TAG_FIELDS;
 ///
 /// Without a preset the fields of other products are ordinary fields and stay; so do cookies, since then only harmless
 /// ones get here (RFC 9111 §7.3), unless a rule ignores them. What `no-cache="a"` names goes.
-pub fn stored_fields(fields: &HeaderMap, site: &SiteRules, rule: Option<usize>) -> HeaderMap {
+pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> HeaderMap {
     let ignore = rule
         .and_then(|index| site.rules.get(index))
         .map(|rule| rule.ignore)
         .unwrap_or_default();
-    let is_unbent = site.preset == Preset::None;
-    let keeps_cookies = is_unbent && !ignore.set_cookie;
-    let confined = if is_unbent {
+    let keeps_foreign = site.storage.fields == AddressedFields::Standard;
+    let from_origin = site.storage.validation == ValidationPolicy::Origin;
+    let keeps_cookies = site.unnamed_cookies == UnnamedCookies::Bypass && !ignore.set_cookie;
+    let confined = if from_origin {
         confined(fields)
     } else {
         Vec::new()
@@ -40,10 +41,10 @@ pub fn stored_fields(fields: &HeaderMap, site: &SiteRules, rule: Option<usize>) 
         let is_dropped = is_hop_by_hop(name.as_str(), listed.iter().copied())
             || NEVER_STORED.contains(&name.as_str())
             || (!keeps_cookies && COOKIES.contains(&name.as_str()))
-            || (!is_unbent && *name == "cdn-cache-control")
+            || (!keeps_foreign && *name == "cdn-cache-control")
             || confined.contains(name)
             || TAG_FIELDS.contains(&name.as_str())
-            || (site.preset == Preset::WordPress && FOREIGN.contains(&name.as_str()))
+            || (!keeps_foreign && FOREIGN.contains(&name.as_str()))
             || (ignore.vary && *name == VARY)
             || (HIDDEN.contains(&name.as_str()) && site.changes.remove.contains(name));
         if !is_dropped {
@@ -88,7 +89,7 @@ pub fn forwarded_fields(fields: &HeaderMap) -> HeaderMap {
 
 /// The same for a site with the WordPress preset, whose plugins speak to caches on every page: also without tags, orders and
 /// what is said to us or to the caches of other products. Cookies that are for everybody are this client's too.
-pub fn passed_fields(fields: &HeaderMap, site: &SiteRules) -> HeaderMap {
+pub fn passed_fields(fields: &HeaderMap, site: &Policy) -> HeaderMap {
     let mut kept = forwarded_fields(fields);
     for name in PURGE_FIELDS.iter().chain(TAG_FIELDS).chain(SAID_TO_CACHES) {
         kept.remove(*name);
@@ -113,9 +114,12 @@ fn listed(fields: &HeaderMap) -> Vec<&[u8]> {
 /// Adds what browsers are to be told where the upstream said nothing: pages are to be asked for again each time, so that
 /// a purge is final for them too; with a strong `ETag` that costs a 304. Never overwrites, and does nothing without a
 /// preset. Besides HTML this is for feeds and JSON, which browsers would otherwise keep on a guess.
-pub fn browser_fields(fields: &mut HeaderMap, site: &SiteRules) {
+pub fn browser_fields(fields: &mut HeaderMap, site: &Policy) {
     let is_silent = !fields.contains_key(CACHE_CONTROL) && !fields.contains_key(EXPIRES);
-    if site.preset == Preset::WordPress && is_silent && changes_with_content(fields) {
+    if site.storage.validation == ValidationPolicy::Galley
+        && is_silent
+        && changes_with_content(fields)
+    {
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     }
 }
@@ -124,7 +128,7 @@ pub fn browser_fields(fields: &mut HeaderMap, site: &SiteRules) {
 /// it drives the cache, what it sets so is for everybody and does not count.
 pub(super) fn cookies_set<'a>(
     fields: &'a HeaderMap,
-    site: &'a SiteRules,
+    site: &'a Policy,
 ) -> impl Iterator<Item = &'a [u8]> {
     [SET_COOKIE, SET_COOKIE2, LSC_COOKIE]
         .into_iter()
@@ -218,11 +222,8 @@ mod tests {
         map
     }
 
-    fn none() -> SiteRules {
-        SiteRules {
-            preset: Preset::None,
-            ..SiteRules::default()
-        }
+    fn none() -> Policy {
+        Policy::rfc9111()
     }
 
     fn names(fields: &HeaderMap) -> Vec<&str> {
@@ -262,7 +263,7 @@ mod tests {
             ("x-wp-total", "7"),
             ("etag", "\"x\""),
         ]);
-        let kept = stored_fields(&rows, &SiteRules::default(), None);
+        let kept = stored_fields(&rows, &Policy::default(), None);
         assert_eq!(
             names(&kept),
             ["content-type", "date", "etag", "link", "x-wp-total"]
@@ -290,7 +291,7 @@ mod tests {
             ("surrogate-control", "1"),
             ("x-litespeed-purge", "*"),
         ]);
-        assert!(stored_fields(&rows, &SiteRules::default(), None).is_empty());
+        assert!(stored_fields(&rows, &Policy::default(), None).is_empty());
         assert_eq!(stored_fields(&rows, &none(), None).len(), 3);
     }
 
@@ -300,12 +301,12 @@ mod tests {
             vary: true,
             ..Ignore::default()
         };
-        let site = SiteRules {
+        let site = Policy {
             rules: vec![Rule {
                 ignore,
                 ..Rule::default()
             }],
-            ..SiteRules::default()
+            ..Policy::default()
         };
         let rows = map(&[("vary", "Accept-Language")]);
         assert!(stored_fields(&rows, &site, Some(0)).is_empty());
@@ -341,7 +342,7 @@ mod tests {
         ];
         for (rows, wanted) in table {
             let mut fields = map(rows);
-            browser_fields(&mut fields, &SiteRules::default());
+            browser_fields(&mut fields, &Policy::default());
             assert_eq!(
                 fields.get(CACHE_CONTROL).map(HeaderValue::as_bytes),
                 wanted.map(str::as_bytes),
@@ -361,7 +362,7 @@ mod tests {
             ("set-cookie", "d; e=f"),
             ("lsc-cookie", "g=h"),
         ]);
-        let plain = SiteRules::default();
+        let plain = Policy::default();
         let found: Vec<&[u8]> = cookies_set(&rows, &plain).collect();
         assert_eq!(found, [&b"a"[..], b"c", b"d", b"g"]);
     }

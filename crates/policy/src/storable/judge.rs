@@ -1,119 +1,126 @@
 //! The judgement of a response: each check in its order.
 
 use super::fields::cookies_set;
-use super::lifetime::{from_arrival, live, missing_page, spread, unsaid};
+use super::lifetime::{default_lifetime, from_arrival, live, missing_page, spread};
 use super::response::{ResponseHead, Storability, is_html};
 use super::{litespeed, redirect, rfc9111};
 use crate::cache_control::CacheControl;
 use crate::freshness::{self, StaleWindows, Statement};
 use crate::outcome::NotStored;
 use crate::request_info::{Cacheability, Method, RequestInfo};
-use crate::site::{Ignore, Preset, SiteRules};
+use crate::site::{
+    AddressedFields, AuthorizationPolicy, Ignore, Policy, StorableStatuses, ValidationPolicy,
+    VaryPolicy,
+};
 use crate::vary::Vary;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
-/// Judges a response to the trimmed form of the request behind `facts`.
-pub fn judge(facts: &RequestInfo, answer: &ResponseHead<'_>, site: &SiteRules) -> Storability {
-    judge_stated(facts, answer, site, &statement(facts, answer, site))
+/// Judges a response to the trimmed form of the request behind `info`.
+pub fn judge(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Storability {
+    judge_stated(info, response, site, &statement(info, response, site))
 }
 
 /// The same; a lifetime that the response leaves to us is up to a tenth shorter, so that what was stored together does not
 /// expire together. `seed`: any number that belongs to the entry; equal seeds give equal lifetimes.
 pub fn judge_spread(
-    facts: &RequestInfo,
-    answer: &ResponseHead<'_>,
-    site: &SiteRules,
+    info: &RequestInfo,
+    response: &ResponseHead<'_>,
+    site: &Policy,
     seed: u64,
 ) -> Storability {
-    let statement = statement(facts, answer, site);
-    match judge_stated(facts, answer, site, &statement) {
+    let statement = statement(info, response, site);
+    match judge_stated(info, response, site, &statement) {
         Storability::Store(life) => {
-            Storability::Store(spread(answer, &statement, site, life, seed))
+            Storability::Store(spread(response, &statement, site, life, seed))
         }
         skip @ Storability::Skip(_) => skip,
     }
 }
 
-fn statement(facts: &RequestInfo, answer: &ResponseHead<'_>, site: &SiteRules) -> Statement {
-    let rule = facts.rule().and_then(|index| site.rules.get(index));
+fn statement(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Statement {
+    let rule = info.rule().and_then(|index| site.rules.get(index));
     let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
-    freshness::statement(answer.fields, site.preset, ignore, answer.now)
+    freshness::statement(response.fields, site.storage.fields, ignore, response.now)
 }
 
 fn judge_stated(
-    facts: &RequestInfo,
-    answer: &ResponseHead<'_>,
-    site: &SiteRules,
+    info: &RequestInfo,
+    response: &ResponseHead<'_>,
+    site: &Policy,
     statement: &Statement,
 ) -> Storability {
-    let rule = facts.rule().and_then(|index| site.rules.get(index));
+    let rule = info.rule().and_then(|index| site.rules.get(index));
     let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
-    let forbidden = check_request(facts, statement, site)
-        .and_then(|()| check_status(answer, statement, site))
-        .and_then(|()| check_cookies(answer.fields, site, ignore))
-        .and_then(|()| check_vary(answer.fields, site, ignore))
-        .and_then(|()| check_content(facts, answer, site));
+    let forbidden = check_request(info, statement, site)
+        .and_then(|()| check_status(response, statement, site))
+        .and_then(|()| check_cookies(response.fields, site, ignore))
+        .and_then(|()| check_vary(response.fields, site, ignore))
+        .and_then(|()| check_content(info, response, site));
     if let Err(why) = forbidden {
         return Storability::Skip(why);
     }
-    if let Some(brief) = missing_page(answer, statement, site) {
-        let brief = from_arrival(answer, brief);
-        return live(answer, brief, StaleWindows::default());
+    if let Some(brief) = missing_page(response, statement, site) {
+        let brief = from_arrival(response, brief);
+        return live(response, brief, StaleWindows::default());
     }
-    if site.preset == Preset::None {
-        return rfc9111::judge(answer, statement, rule, site);
+    if site.storage.validation == ValidationPolicy::Origin {
+        return rfc9111::judge(response, statement, rule, site);
     }
     if let Err(why) = check_directives(&statement.control) {
         return Storability::Skip(why);
     }
-    let windows = freshness::windows(statement, answer.status, &site.ttl);
-    let own = || unsaid(answer, statement, rule, site).map(|own| from_arrival(answer, own));
+    let windows = freshness::windows(statement, response.status, &site.ttl);
+    let own =
+        || default_lifetime(response, statement, rule, site).map(|own| from_arrival(response, own));
     let fresh = statement.lifetime.or_else(own);
     fresh.map_or(Storability::Skip(NotStored::NoLifetime), |fresh| {
-        live(answer, fresh, windows)
+        live(response, fresh, windows)
     })
 }
 
 fn check_request(
-    facts: &RequestInfo,
+    info: &RequestInfo,
     statement: &Statement,
-    site: &SiteRules,
+    site: &Policy,
 ) -> Result<(), NotStored> {
-    if !matches!(facts.method(), Method::Get | Method::Head) {
+    if !matches!(info.method(), Method::Get | Method::Head) {
         return Err(NotStored::Method);
     }
-    // A visitor's `no-store` is judged at the gate, and only without a preset: judged here it would mark the page as not
+    // A visitor's `no-store` is judged before the lookup, and only without a preset: judged here it would mark the page as not
     // storable for everybody.
-    let may_share = match site.preset {
-        Preset::WordPress => !facts.has_session(),
-        // With an open gate the session is `Authorization` alone.
-        Preset::None => rfc9111::may_share_authorized(facts, &statement.control),
+    let may_share = match site.requests.authorization {
+        AuthorizationPolicy::Bypass => !info.has_session(),
+        // Where the request may use the cache the session is `Authorization` alone.
+        AuthorizationPolicy::AsResponsePermits => {
+            rfc9111::may_share_authorized(info, &statement.control)
+        }
     };
-    match facts.gate() {
-        Cacheability::Open if may_share => Ok(()),
-        // A request that passed went up whole, so its answer may be anybody's.
-        Cacheability::Open | Cacheability::Pass(_) => Err(NotStored::Private),
+    match info.cacheability() {
+        Cacheability::Cacheable if may_share => Ok(()),
+        // A request that passed went up whole, so its response may be anybody's.
+        Cacheability::Cacheable | Cacheability::Pass(_) => Err(NotStored::Private),
     }
 }
 
 fn check_status(
-    answer: &ResponseHead<'_>,
+    response: &ResponseHead<'_>,
     statement: &Statement,
-    site: &SiteRules,
+    site: &Policy,
 ) -> Result<(), NotStored> {
-    let status = answer.status.as_u16();
+    let status = response.status.as_u16();
     // RFC 9110 §14.4: without a preset the field means nothing but in a 206.
-    let names_part = site.preset == Preset::WordPress && answer.fields.contains_key(CONTENT_RANGE);
+    let names_part = site.storage.statuses == StorableStatuses::Pages
+        && response.fields.contains_key(CONTENT_RANGE);
     if status == 206 || names_part {
         return Err(NotStored::Partial);
     }
-    if status == 503 && answer.fields.contains_key(RETRY_AFTER) {
+    if status == 503 && response.fields.contains_key(RETRY_AFTER) {
         return Err(NotStored::Maintenance);
     }
-    let named = freshness::named_lifetime(answer.status, &site.ttl).is_some();
-    let may_store = match site.preset {
-        Preset::WordPress => match status {
+    let named = freshness::named_lifetime(response.status, &site.ttl).is_some();
+    let may_store = match site.storage.statuses {
+        StorableStatuses::Pages => match status {
             200 | 203 | 301 | 308 | 404 | 410 => true,
             // Temporary redirects of WordPress depend on who asks and when; 204 and 304 are no pages; the rest
             // challenges, or asks to come later.
@@ -121,14 +128,14 @@ fn check_status(
             200..=499 => named,
             _ => false,
         },
-        Preset::None => match status {
+        StorableStatuses::Final => match status {
             304 | 0..=199 => false,
             _ if statement.control.must_understand && !rfc9111::is_understood(status) => false,
             _ => {
                 named
                     || statement.lifetime.is_some()
                     || statement.control.public
-                    || freshness::is_heuristically_cacheable(answer.status)
+                    || freshness::is_heuristically_cacheable(response.status)
             }
         },
     };
@@ -139,7 +146,7 @@ fn check_status(
     }
 }
 
-fn check_cookies(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result<(), NotStored> {
+fn check_cookies(fields: &HeaderMap, site: &Policy, ignore: Ignore) -> Result<(), NotStored> {
     if ignore.set_cookie || cookies_set(fields, site).all(|name| is_harmless(name, site)) {
         Ok(())
     } else {
@@ -148,20 +155,20 @@ fn check_cookies(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result
 }
 
 /// Only what the site's file names: no preset may decide that a cookie identifies nobody.
-fn is_harmless(name: &[u8], site: &SiteRules) -> bool {
+fn is_harmless(name: &[u8], site: &Policy) -> bool {
     site.harmless_cookies
         .iter()
         .any(|pattern| pattern.matches(name))
 }
 
-fn check_vary(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result<(), NotStored> {
+fn check_vary(fields: &HeaderMap, site: &Policy, ignore: Ignore) -> Result<(), NotStored> {
     let vary = Vary::of(fields);
-    let is_served = match site.preset {
-        Preset::WordPress => vary.is_covered_by_key(site.preset),
+    let is_served = match site.storage.vary {
+        VaryPolicy::CoveredByKey => vary.is_covered_by_key(site.storage.vary),
         // Each variant gets an entry of its own.
-        Preset::None => vary.is_selectable(),
+        VaryPolicy::Variants => vary.is_selectable(),
     };
-    if site.preset == Preset::WordPress {
+    if site.storage.fields == AddressedFields::OfPlugins {
         litespeed::check(fields, site)?;
     }
     if ignore.vary || is_served {
@@ -172,20 +179,20 @@ fn check_vary(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result<()
 }
 
 fn check_content(
-    facts: &RequestInfo,
-    answer: &ResponseHead<'_>,
-    site: &SiteRules,
+    info: &RequestInfo,
+    response: &ResponseHead<'_>,
+    site: &Policy,
 ) -> Result<(), NotStored> {
-    if site.preset == Preset::WordPress && answer.status == StatusCode::OK {
-        let says_empty = answer
+    if site.storage.checks_pages && response.status == StatusCode::OK {
+        let says_empty = response
             .fields
             .get(CONTENT_LENGTH)
             .is_some_and(|length| length.as_bytes() == b"0");
-        if says_empty && is_html(answer.fields) {
+        if says_empty && is_html(response.fields) {
             return Err(NotStored::Empty);
         }
     }
-    if answer.status.is_redirection() && redirect::leads_back(facts, answer.fields, site) {
+    if response.status.is_redirection() && redirect::leads_back(info, response.fields, site) {
         return Err(NotStored::Loop);
     }
     Ok(())

@@ -14,7 +14,7 @@ use super::response::{Lifetime, ResponseHead, Storability};
 use crate::cache_control::CacheControl;
 use crate::freshness::{self, StaleWindows, Statement, Voice};
 use crate::outcome::NotStored;
-use crate::site::{Preset, Rule, SiteRules};
+use crate::site::{Policy, Rule};
 
 /// The lifetime of a 404 that says no more than WordPress always says about one, if the site's file gives it any.
 ///
@@ -22,18 +22,18 @@ use crate::site::{Preset, Rule, SiteRules};
 /// not find, and a scan for missing pages would occupy all of PHP. Such a head counts as silence; there is no grace, and
 /// nothing of it is personal because the request was trimmed. Pinned by `missing_pages_live_briefly`.
 pub(super) fn missing_page(
-    answer: &ResponseHead<'_>,
+    response: &ResponseHead<'_>,
     statement: &Statement,
-    site: &SiteRules,
+    site: &Policy,
 ) -> Option<Duration> {
-    let is_word_press_head = site.preset == Preset::WordPress
-        && answer.status == StatusCode::NOT_FOUND
+    let is_word_press_head = site.storage.checks_pages
+        && response.status == StatusCode::NOT_FOUND
         && statement.voice == Voice::CacheControl
-        && answer
+        && response
             .fields
             .get(EXPIRES)
             .is_some_and(|value| value.as_bytes() == WORDPRESS_EXPIRES)
-        && cookies_set(answer.fields, site).next().is_none();
+        && cookies_set(response.fields, site).next().is_none();
     let control = &statement.control;
     let before_6_8 = CacheControl {
         no_cache: true,
@@ -48,42 +48,43 @@ pub(super) fn missing_page(
     };
     let says_only_that = *control == before_6_8 || *control == since_6_8;
     (is_word_press_head && says_only_that)
-        .then(|| freshness::named_lifetime(answer.status, &site.ttl))?
+        .then(|| freshness::named_lifetime(response.status, &site.ttl))?
 }
 
 /// What holds where the response is silent: the rule's lifetime for what succeeded, else the site's.
-pub(super) fn unsaid(
-    answer: &ResponseHead<'_>,
+pub(super) fn default_lifetime(
+    response: &ResponseHead<'_>,
     statement: &Statement,
     rule: Option<&Rule>,
-    site: &SiteRules,
+    site: &Policy,
 ) -> Option<Duration> {
     let of_rule = rule
         .and_then(|rule| rule.ttl)
-        .filter(|_| answer.status.as_u16() < 400);
-    of_rule.or_else(|| freshness::unsaid(answer, &statement.control, site))
+        .filter(|_| response.status.as_u16() < 400);
+    of_rule.or_else(|| freshness::default_lifetime(response, &statement.control, site))
 }
 
-/// A lifetime of ours counts from the arrival of the answer, unless its `Age` says that it lay in another cache.
+/// A lifetime of ours counts from the arrival of the response, unless its `Age` says that it lay in another cache.
 ///
 /// Age counts from before the composition (RFC 9111 §4.2.3), and `Date` is cut to seconds. A lifetime shorter than PHP takes
-/// would thus never begin, and the pages that most need to be composed once would travel whole. How long a silent answer
+/// would thus never begin, and the pages that most need to be composed once would bypass the cache. How long a silent response
 /// lives is the cache's own choice (§4.2.2).
-pub(super) fn from_arrival(answer: &ResponseHead<'_>, lifetime: Duration) -> Duration {
-    if lifetime.is_zero() || freshness::stated_age(answer.fields).is_some() {
+pub(super) fn from_arrival(response: &ResponseHead<'_>, lifetime: Duration) -> Duration {
+    if lifetime.is_zero() || freshness::stated_age(response.fields).is_some() {
         return lifetime;
     }
-    let age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
+    let age = freshness::initial_age(response.fields, response.response_delay, response.now);
     lifetime.saturating_add(age)
 }
 
 /// An entry that is stale on arrival is not worth its memory.
 pub(super) fn live(
-    answer: &ResponseHead<'_>,
+    response: &ResponseHead<'_>,
     fresh: Duration,
     windows: StaleWindows,
 ) -> Storability {
-    let initial_age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
+    let initial_age =
+        freshness::initial_age(response.fields, response.response_delay, response.now);
     if fresh <= initial_age {
         return Storability::Skip(NotStored::NoLifetime);
     }
@@ -98,16 +99,16 @@ pub(super) fn live(
 /// The birthday of a WordPress developer; nothing else sends it.
 const WORDPRESS_EXPIRES: &[u8] = b"Wed, 11 Jan 1984 05:00:00 GMT";
 
-/// `life`, as it was judged by this statement, up to a tenth shorter where the answer names no lifetime; see
+/// `life`, as it was judged by this statement, up to a tenth shorter where the response names no lifetime; see
 /// [`super::judge_spread`]. Whole seconds are taken, so that what lives for less than ten is left alone.
 pub(super) fn spread(
-    answer: &ResponseHead<'_>,
+    response: &ResponseHead<'_>,
     statement: &Statement,
-    site: &SiteRules,
+    site: &Policy,
     life: Lifetime,
     seed: u64,
 ) -> Lifetime {
-    let is_ours = statement.lifetime.is_none() || missing_page(answer, statement, site).is_some();
+    let is_ours = statement.lifetime.is_none() || missing_page(response, statement, site).is_some();
     let left = life.fresh.saturating_sub(life.initial_age);
     let most = left.as_secs() / 10;
     if !is_ours || most == 0 {

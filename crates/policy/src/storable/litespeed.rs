@@ -1,4 +1,4 @@
-//! What `LiteSpeed`'s plugin says of an answer beside its lifetime: by which cookies it varies, whether it has holes to be
+//! What `LiteSpeed`'s plugin says of a response beside its lifetime: by which cookies it varies, whether it has holes to be
 //! filled in, and which cookies every visitor is to get with it.
 
 use http::header::SET_COOKIE;
@@ -7,12 +7,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::cookie::{self, Class};
 use crate::fields;
 use crate::outcome::NotStored;
-use crate::site::SiteRules;
+use crate::site::Policy;
 
 /// Whether equal keys mean that this answer is right for everybody. A variant by `cookie=` needs a cookie that is in the key or
-/// that closes the gate; `value=` was chosen from what is in the key, since PHP saw nothing else. A page with `esi=on` has
+/// that closes the cacheability; `value=` was chosen from what is in the key, since PHP saw nothing else. A page with `esi=on` has
 /// holes for what is private, and nobody here fills them in.
-pub(super) fn check(head: &HeaderMap, site: &SiteRules) -> Result<(), NotStored> {
+pub(super) fn check(head: &HeaderMap, site: &Policy) -> Result<(), NotStored> {
     if members(head, "x-litespeed-cache-control").any(|word| word.eq_ignore_ascii_case(b"esi=on")) {
         return Err(NotStored::Private);
     }
@@ -29,7 +29,7 @@ pub(super) fn check(head: &HeaderMap, site: &SiteRules) -> Result<(), NotStored>
 }
 
 /// Whether a line of `Set-Cookie` is said to be for everybody.
-pub(super) fn is_for_everybody(line: &HeaderValue, head: &HeaderMap, site: &SiteRules) -> bool {
+pub(super) fn is_for_everybody(line: &HeaderValue, head: &HeaderMap, site: &Policy) -> bool {
     site.litespeed && head.get_all(LSC_COOKIE).iter().any(|own| own == line)
 }
 
@@ -59,10 +59,10 @@ mod tests {
 
     #[test]
     fn variants_and_holes() {
-        let site = SiteRules {
+        let site = Policy {
             litespeed: true,
             vary_cookies: vec![NamePattern::parse("currency")],
-            ..SiteRules::default()
+            ..Policy::default()
         };
         let table: &[(&'static str, &str, Result<(), NotStored>)] = &[
             ("x-litespeed-vary", "cookie=_lscache_vary", Ok(())),
@@ -102,6 +102,6 @@ mod tests {
             "x-litespeed-vary",
             HeaderValue::from_static("cookie=_lscache_vary"),
         );
-        assert_eq!(check(&head, &SiteRules::default()), Err(NotStored::Vary));
+        assert_eq!(check(&head, &Policy::default()), Err(NotStored::Vary));
     }
 }

@@ -11,7 +11,7 @@ use http::header::LOCATION;
 use crate::query;
 use crate::request_info::RequestInfo;
 use crate::route::canonical_host;
-use crate::site::SiteRules;
+use crate::site::Policy;
 use crate::uri;
 
 /// Where a reference leads, in the form of keys.
@@ -27,34 +27,34 @@ pub struct ReferenceUrl {
 
 impl ReferenceUrl {
     /// Whether it is on the host that was asked.
-    pub fn is_on_host_of(&self, facts: &RequestInfo) -> bool {
-        self.host.as_deref().is_none_or(|host| host == facts.host())
+    pub fn is_on_host_of(&self, info: &RequestInfo) -> bool {
+        self.host.as_deref().is_none_or(|host| host == info.host())
     }
 
     /// Whether it is what was asked for.
-    pub fn is_of(&self, facts: &RequestInfo) -> bool {
-        self.is_on_host_of(facts)
-            && self.path == facts.path()
-            && self.query.as_deref() == facts.query()
+    pub fn is_of(&self, info: &RequestInfo) -> bool {
+        self.is_on_host_of(info)
+            && self.path == info.path()
+            && self.query.as_deref() == info.query()
     }
 }
 
 /// Resolves a reference against the address that was asked for (RFC 3986 §5.2, as far as references occur in practice).
 /// `None`: it cannot be read, or it is not of HTTP.
-pub fn resolve(facts: &RequestInfo, reference: &[u8], site: &SiteRules) -> Option<ReferenceUrl> {
-    match follow(facts, reference, site) {
+pub fn resolve(info: &RequestInfo, reference: &[u8], site: &Policy) -> Option<ReferenceUrl> {
+    match follow(info, reference, site) {
         Leads::To(address) => Some(address),
         Leads::Elsewhere | Leads::Unknown => None,
     }
 }
 
 /// Whether any `Location` names the request's own address. None at all leads nowhere.
-pub(super) fn leads_back(facts: &RequestInfo, fields: &HeaderMap, site: &SiteRules) -> bool {
+pub(super) fn leads_back(info: &RequestInfo, fields: &HeaderMap, site: &Policy) -> bool {
     fields
         .get_all(LOCATION)
         .iter()
-        .any(|value| match follow(facts, value.as_bytes(), site) {
-            Leads::To(address) => address.is_of(facts),
+        .any(|value| match follow(info, value.as_bytes(), site) {
+            Leads::To(address) => address.is_of(info),
             Leads::Elsewhere => false,
             Leads::Unknown => true,
         })
@@ -67,7 +67,7 @@ enum Leads {
     Unknown,
 }
 
-fn follow(facts: &RequestInfo, reference: &[u8], site: &SiteRules) -> Leads {
+fn follow(info: &RequestInfo, reference: &[u8], site: &Policy) -> Leads {
     let reference = reference
         .split(|&byte| byte == b'#')
         .next()
@@ -84,7 +84,7 @@ fn follow(facts: &RequestInfo, reference: &[u8], site: &SiteRules) -> Leads {
     let mut absolute = Vec::with_capacity(
         reference
             .len()
-            .saturating_add(facts.path().len())
+            .saturating_add(info.path().len())
             .saturating_add(8),
     );
     if reference.starts_with(b"//") {
@@ -92,21 +92,21 @@ fn follow(facts: &RequestInfo, reference: &[u8], site: &SiteRules) -> Leads {
     } else if reference.is_empty() {
         return Leads::To(ReferenceUrl {
             host: None,
-            path: facts.path().to_vec(),
-            query: facts.query().map(<[u8]>::to_vec),
+            path: info.path().to_vec(),
+            query: info.query().map(<[u8]>::to_vec),
         });
     } else if reference.starts_with(b"?") {
-        absolute.extend_from_slice(facts.path());
+        absolute.extend_from_slice(info.path());
     } else if !reference.starts_with(b"/") {
         let directory =
-            memchr::memrchr(b'/', facts.path()).map_or(0, |slash| slash.saturating_add(1));
-        absolute.extend_from_slice(facts.path().get(..directory).unwrap_or_default());
+            memchr::memrchr(b'/', info.path()).map_or(0, |slash| slash.saturating_add(1));
+        absolute.extend_from_slice(info.path().get(..directory).unwrap_or_default());
     }
     absolute.extend_from_slice(reference);
     read(&absolute, site)
 }
 
-fn read(absolute: &[u8], site: &SiteRules) -> Leads {
+fn read(absolute: &[u8], site: &Policy) -> Leads {
     let Ok(target) = uri::split(absolute) else {
         return Leads::Unknown;
     };

@@ -4,23 +4,23 @@
 //! `no-cache`, or when it is stale on arrival. Answers to requests with `Authorization` are kept where the response says so
 //! (§3.5).
 
-use super::lifetime::unsaid;
+use super::lifetime::default_lifetime;
 use super::response::{Lifetime, ResponseHead, Storability};
 use crate::cache_control::CacheControl;
 use crate::freshness::{self, StaleWindows, Statement};
 use crate::outcome::NotStored;
 use crate::request_info::RequestInfo;
-use crate::site::{Ignore, Rule, SiteRules};
+use crate::site::{Ignore, Policy, Rule};
 use http::HeaderMap;
 use http::header::{ETAG, LAST_MODIFIED};
 use std::time::Duration;
 
 /// The last steps of [`super::judge`]: directives and lifetimes.
 pub(super) fn judge(
-    answer: &ResponseHead<'_>,
+    response: &ResponseHead<'_>,
     statement: &Statement,
     rule: Option<&Rule>,
-    site: &SiteRules,
+    site: &Policy,
 ) -> Storability {
     let control = &statement.control;
     // `must-understand` lifts `no-store` where the status is understood (§5.2.2.3): all that get here are.
@@ -37,11 +37,12 @@ pub(super) fn judge(
         (
             statement
                 .lifetime
-                .or_else(|| unsaid(answer, statement, rule, site)),
-            freshness::windows(statement, answer.status, &site.ttl),
+                .or_else(|| default_lifetime(response, statement, rule, site)),
+            freshness::windows(statement, response.status, &site.ttl),
         )
     };
-    let initial_age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
+    let initial_age =
+        freshness::initial_age(response.fields, response.response_delay, response.now);
     let life = Lifetime {
         fresh: fresh.unwrap_or_default(),
         stale_while_revalidate: windows.while_revalidate,
@@ -51,7 +52,7 @@ pub(super) fn judge(
     let last_use = life
         .fresh
         .saturating_add(windows.while_revalidate.max(windows.if_error));
-    if last_use > initial_age || has_validator(answer.fields) {
+    if last_use > initial_age || has_validator(response.fields) {
         Storability::Store(life)
     } else if must_ask {
         Storability::Skip(NotStored::NoCache)
@@ -60,9 +61,9 @@ pub(super) fn judge(
     }
 }
 
-/// Whether the answer may be given to others although the request may have carried `Authorization` (§3.5).
-pub(super) fn may_share_authorized(facts: &RequestInfo, control: &CacheControl) -> bool {
-    !facts.has_authorization() || permits_authorized(control)
+/// Whether the response may be given to others although the request may have carried `Authorization` (§3.5).
+pub(super) fn may_share_authorized(info: &RequestInfo, control: &CacheControl) -> bool {
+    !info.has_authorization() || permits_authorized(control)
 }
 
 /// Whether a response says that credentials do not keep it from being shared.
@@ -114,7 +115,7 @@ const DESCRIBES_BYTES: &[&str] = &[
 
 /// Who may get a stored response (§3.5).
 ///
-/// Departs: §3.5 speaks of answers to requests with credentials only. Here the same words are also wanted before a request
+/// Departs: §3.5 speaks of responses to requests with credentials only. Here the same words are also wanted before a request
 /// with credentials is answered by a copy that was made without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedWith {
@@ -126,10 +127,10 @@ pub enum SharedWith {
 
 impl SharedWith {
     /// What a stored response's own fields say about requests with `Authorization`.
-    pub fn of(fields: &HeaderMap, site: &SiteRules) -> Self {
+    pub fn of(fields: &HeaderMap, site: &Policy) -> Self {
         let ignore = Ignore::default();
         let now = std::time::SystemTime::UNIX_EPOCH;
-        let control = freshness::statement(fields, site.preset, ignore, now).control;
+        let control = freshness::statement(fields, site.storage.fields, ignore, now).control;
         if permits_authorized(&control) {
             Self::Everyone
         } else {

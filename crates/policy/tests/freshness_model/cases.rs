@@ -83,7 +83,7 @@ pub struct Wishes {
 #[derive(Clone, Copy, Debug, Default)]
 pub enum MaxStale {
     #[default]
-    Unsaid,
+    Unspecified,
     Any,
     Within(u64),
 }
@@ -208,7 +208,7 @@ pub fn wishes(wishes: &Wishes) -> String {
     said.extend(wishes.max_age.map(|s| format!("max-age={s}")));
     said.extend(wishes.min_fresh.map(|s| format!("min-fresh=\"{s}\"")));
     match wishes.max_stale {
-        MaxStale::Unsaid => {}
+        MaxStale::Unspecified => {}
         MaxStale::Any => said.push("max-stale".to_owned()),
         MaxStale::Within(seconds) => said.push(format!("MAX-STALE={seconds}")),
     }
@@ -328,7 +328,7 @@ fn second() -> impl Strategy<Value = Wishes> {
     let rarely = || prop::bool::weighted(0.1);
     let sometimes = || prop::option::weighted(0.2, 0_u64..15);
     let max_stale = prop_oneof![
-        6 => Just(MaxStale::Unsaid),
+        6 => Just(MaxStale::Unspecified),
         1 => Just(MaxStale::Any),
         2 => (0_u64..15).prop_map(MaxStale::Within),
     ];

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use galley_policy::decide::{Backend, Decision, PathKind, StoredResponse, Validity, decide};
 use galley_policy::outcome::RefusedWhy;
-use galley_policy::site::{Preset, SiteRules, TtlTable};
+use galley_policy::site::{Policy, TtlTable};
 use galley_policy::storable::{self, ResponseHead, Storability};
 use http::StatusCode;
 use proptest::prelude::*;
@@ -26,19 +26,18 @@ use proptest::test_runner::TestRunner;
 
 use crate::cases::{Case, case, now, response, wishes};
 use crate::model::{Use, model};
-use crate::response_support::facts;
+use crate::response_support::info;
 
 /// The code, given the same case as header lines.
 fn code(case: &Case) -> Use {
-    let site = SiteRules {
-        preset: Preset::None,
+    let site = Policy {
         ttl: TtlTable {
             by_status: Vec::new(),
             default: Duration::ZERO,
             stale_while_revalidate: Duration::from_secs(case.site_windows.0),
             stale_if_error: Duration::from_secs(case.site_windows.1),
         },
-        ..SiteRules::default()
+        ..Policy::rfc9111()
     };
     let credentials = [("authorization", "Basic x")];
     let first = if case.first_authorized {
@@ -46,7 +45,7 @@ fn code(case: &Case) -> Use {
     } else {
         &[]
     };
-    let first = facts("GET", "/a", first, &site);
+    let first = info("GET", "/a", first, &site);
     let fields = response(case);
     let answered = ResponseHead {
         status: StatusCode::from_u16(case.status).unwrap(),
@@ -59,7 +58,7 @@ fn code(case: &Case) -> Use {
     if case.second.authorization {
         rows.extend(credentials);
     }
-    let second = facts("GET", "/a", &rows, &site);
+    let second = info("GET", "/a", &rows, &site);
     let verdict = storable::judge(&first, &answered, &site);
     let stored = match &verdict {
         Storability::Store(life) => Some(StoredResponse {

@@ -262,7 +262,7 @@ pub fn model(case: &Case) -> Use {
     }
     // Section 5.2.1.2.
     let is_taken = match wishes.max_stale {
-        MaxStale::Unsaid => false,
+        MaxStale::Unspecified => false,
         MaxStale::Any => true,
         MaxStale::Within(most) => age - lifetime <= most * 1000,
     };

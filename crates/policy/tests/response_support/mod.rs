@@ -1,13 +1,13 @@
 //! Requests and heads in one line each, for the tests of the response side.
 
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
-use galley_policy::site::SiteRules;
+use galley_policy::site::Policy;
 
 /// Name and value, as tables of tests write them.
 pub type Rows<'a> = &'a [(&'static str, &'a str)];
 
 /// The facts of a request to `example.com`.
-pub fn facts(method: &str, target: &str, rows: Rows<'_>, site: &SiteRules) -> RequestInfo {
+pub fn info(method: &str, target: &str, rows: Rows<'_>, site: &Policy) -> RequestInfo {
     let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
@@ -16,11 +16,10 @@ pub fn facts(method: &str, target: &str, rows: Rows<'_>, site: &SiteRules) -> Re
         has_body: false,
         upgrade: false,
     };
-    let mut facts = RequestInfo::default();
-    facts
-        .gather(&line, lines(rows), site)
+    let mut info = RequestInfo::default();
+    info.parse(&line, lines(rows), site)
         .unwrap_or_else(|why| panic!("{method} {target}: {why}"));
-    facts
+    info
 }
 
 /// The fields as the request side and the purge dialects take them.

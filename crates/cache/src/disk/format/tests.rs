@@ -162,11 +162,11 @@ fn a_file_of_the_first_version_is_read() {
 #[test]
 fn markers_are_kept_and_what_is_too_long_is_refused() {
     let marker = EntryParts {
-        kind: EntryKind::TravelsWhole,
+        kind: EntryKind::HitForPass,
         ..page()
     };
     let read = stored(&sealed(marker, b""), &seal()).unwrap();
-    assert_eq!(read.parts.kind, EntryKind::TravelsWhole);
+    assert_eq!(read.parts.kind, EntryKind::HitForPass);
     let too_long = EntryParts {
         key: Key::new(&vec![b'k'; MAX_HEADER]),
         ..page()

@@ -294,7 +294,7 @@ fn what_cannot_be_replayed_as_it_was_purges_more() {
 fn markers_obey_site_url_and_prefix_orders() {
     let marker = |epochs: &PurgeTable| {
         Entry::new(EntryParts {
-            kind: EntryKind::TravelsWhole,
+            kind: EntryKind::HitForPass,
             ..parts("/form/a", epochs.current())
         })
     };

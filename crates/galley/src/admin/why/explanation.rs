@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use galley_cache::purge_table::{Touch, Touching};
-use galley_policy::site::SiteRules;
+use galley_policy::site::Policy;
 use tokio::runtime::Handle;
 
 use super::below::PathExplanation;
@@ -63,7 +63,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
     }
 
     /// The site's rules. A request for an address with `https://` has come over TLS, whatever says so to Galley.
-    pub(super) fn rules(&self) -> Cow<'_, SiteRules> {
+    pub(super) fn rules(&self) -> Cow<'_, Policy> {
         let mut rules = Cow::Borrowed(&self.exchange.site.core.rules);
         if self.is_https {
             rules.to_mut().home.https = None;

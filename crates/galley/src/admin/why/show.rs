@@ -6,7 +6,7 @@ use galley_policy::cookie::{self, Class};
 use galley_policy::pattern::PathPattern;
 use galley_policy::request_info::{AcceptClass, Cacheability, Device, RequestInfo};
 use galley_policy::route::HostPattern;
-use galley_policy::site::{NamePattern, Preset, SiteRules};
+use galley_policy::site::{NamePattern, Policy, Preset};
 use serde_json::{Value, json};
 
 use super::applying::text;
@@ -75,7 +75,7 @@ const fn word(class: Class) -> &'static str {
 }
 
 /// Which line of the configuration, or which knowledge, gave a cookie its class.
-fn classed_by(name: &[u8], class: Class, rules: &SiteRules) -> String {
+fn classed_by(name: &[u8], class: Class, rules: &Policy) -> String {
     let listed = |option: &str, list: &[NamePattern]| {
         let found = list.iter().find(|pattern| pattern.matches(name))?;
         Some(match found {
@@ -124,8 +124,8 @@ pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
 }
 
 pub(super) fn gate(exchange: &Exchange<'_>) -> Value {
-    match exchange.facts.gate() {
-        Cacheability::Open => {
+    match exchange.facts.cacheability() {
+        Cacheability::Cacheable => {
             json!({ "open": true, "why": null, "sentence": "the cache may be asked" })
         }
         Cacheability::Pass(why) => {
@@ -192,9 +192,9 @@ mod tests {
 
     #[test]
     fn cookies_name_the_line_that_classed_them() {
-        let rules = SiteRules {
+        let rules = Policy {
             bypass_cookies: vec![NamePattern::parse("member*")],
-            ..SiteRules::default()
+            ..Policy::default()
         };
         for (name, by) in [
             ("member_1", "bypass_cookies `member*`"),

@@ -1,4 +1,4 @@
-//! What the store learns from requests that travel whole, on sites without a preset.
+//! What the store learns from requests that bypass the cache, on sites without a preset.
 //!
 //! A part answers the same `Range` again (RFC 9111 §3.3) and is joined with others; an answer to `POST` may be what a `GET` would give
 //! (RFC 9110 §9.3.3); the head that answers a `HEAD` tells about a stored response (RFC 9111 §4.3.5).

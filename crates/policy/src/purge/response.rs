@@ -1,25 +1,25 @@
-//! Orders that an upstream's answer carries: `Galley-Purge` of our plugin, `X-LiteSpeed-Purge` of the `LiteSpeed` plugin.
+//! Purges in a response of the upstream: `Galley-Purge` of Galley's plugin, `X-LiteSpeed-Purge` of the `LiteSpeed` plugin.
 
 use http::{HeaderMap, HeaderName};
 
-use super::error::MAX_ORDERS;
+use super::error::MAX_PURGES;
 use super::scope::{Purge, Scope, Strength, url_scope};
 use crate::fields::has_any;
-use crate::site::SiteRules;
+use crate::site::Policy;
 use crate::tags;
 
-/// The fields of an upstream's answer that carry orders; they never travel on.
+/// The fields of an upstream's response that carry purges; they are never forwarded.
 pub const PURGE_FIELDS: &[&str] = &["galley-purge", "x-litespeed-purge", "x-litespeed-purge2"];
 
 const GALLEY_PURGE: HeaderName = HeaderName::from_static("galley-purge");
 
-/// The orders in an upstream's answer to a request of this site, strongest reading. Malformed ones are left out.
+/// The purges in an upstream's response to a request of this site, strongest reading. Malformed ones are left out.
 ///
 /// `X-LiteSpeed-Purge: [public,][stale,]tag,tag2[;private,..]`, `*`, `tag=x`, `/path`; `Galley-Purge` is read alike.
-pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Purge> {
-    let mut orders = Vec::new();
+pub fn from_response(fields: &HeaderMap, site: &Policy) -> Vec<Purge> {
+    let mut purges = Vec::new();
     if !has_any(fields, PURGE_FIELDS) {
-        return orders;
+        return purges;
     }
     for value in PURGE_FIELDS.iter().flat_map(|name| fields.get_all(*name)) {
         for group in value.as_bytes().split(|&byte| byte == b';') {
@@ -31,9 +31,9 @@ pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Purge> {
                     b"private" => break,
                     b"stale" => strength = Strength::Soft,
                     _ if receipt(word).is_some() => {}
-                    _ => orders.extend(answered(word, site).map(|scope| Purge { scope, strength })),
+                    _ => purges.extend(scope_of(word, site).map(|scope| Purge { scope, strength })),
                 }
-                if orders.len() > MAX_ORDERS {
+                if purges.len() > MAX_PURGES {
                     return vec![Purge {
                         scope: Scope::Site,
                         strength: Strength::Hard,
@@ -42,10 +42,10 @@ pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Purge> {
             }
         }
     }
-    orders
+    purges
 }
 
-/// The names by which the plugin knows the orders of an answer: `Galley-Purge: id=k3f9,p12`. They touch nothing.
+/// The names by which the plugin knows the purges of a response: `Galley-Purge: id=k3f9,p12`. They touch nothing.
 pub fn receipts(fields: &HeaderMap) -> impl Iterator<Item = &str> {
     fields
         .get_all(GALLEY_PURGE)
@@ -63,7 +63,7 @@ fn receipt(word: &[u8]) -> Option<&str> {
     is_name.then_some(name)
 }
 
-fn answered(word: &[u8], site: &SiteRules) -> Option<Scope> {
+fn scope_of(word: &[u8], site: &Policy) -> Option<Scope> {
     let text = std::str::from_utf8(word).ok()?;
     if text == tags::EVERYTHING {
         Some(Scope::Site)
@@ -75,7 +75,7 @@ fn answered(word: &[u8], site: &SiteRules) -> Option<Scope> {
     }
 }
 
-/// An answer carries its own name and those of what was lost before.
+/// A response carries its own name and those of what was lost before.
 const MAX_RECEIPTS: usize = 16;
 const MAX_RECEIPT_BYTES: usize = 32;
 
@@ -94,9 +94,9 @@ mod tests {
             http::HeaderValue::from_static("id=other"),
         );
         assert_eq!(receipts(&fields).collect::<Vec<_>>(), ["k3f9", "B2"]);
-        let scopes: Vec<Scope> = from_answer(&fields, &SiteRules::default())
+        let scopes: Vec<Scope> = from_response(&fields, &Policy::default())
             .into_iter()
-            .map(|order| order.scope)
+            .map(|purge| purge.scope)
             .collect();
         let tag = |name: &str| Scope::Tag(name.to_owned());
         assert_eq!(scopes, [tag("p12"), tag("f"), tag("id="), tag("id=a-b")]);

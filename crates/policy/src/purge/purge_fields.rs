@@ -1,6 +1,6 @@
-//! What the fields of an order say.
+//! The fields of a purge request.
 
-use super::error::{BadOrder, MAX_ORDERS};
+use super::error::{MAX_PURGES, PurgeError};
 use crate::tags;
 
 /// How a path is to be read.
@@ -8,7 +8,7 @@ use crate::tags;
 pub(super) enum PathReading {
     /// By its looks.
     #[default]
-    Unsaid,
+    Unspecified,
     /// One URL with its query.
     Exact,
     /// One path with any query.
@@ -19,7 +19,7 @@ pub(super) enum PathReading {
     Beginning,
 }
 
-/// What the fields of an order say.
+/// What the fields of a purge say.
 #[derive(Default)]
 pub(super) struct PurgeFields<'a> {
     pub(super) reading: PathReading,
@@ -36,37 +36,37 @@ pub(super) struct PurgeFields<'a> {
 impl<'a> PurgeFields<'a> {
     pub(super) fn read(
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
-    ) -> Result<Self, BadOrder> {
-        let mut said = Self::default();
+    ) -> Result<Self, PurgeError> {
+        let mut found = Self::default();
         for (name, value) in fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             let value = value.trim_ascii();
             if is("x-purge-method") || is("x-vc-purge-method") {
-                said.method(value, is("x-vc-purge-method"));
+                found.method(value, is("x-vc-purge-method"));
             } else if is("x-purge-regex") {
-                said.reading = PathReading::Regex;
-                said.ending = Some(value);
+                found.reading = PathReading::Regex;
+                found.ending = Some(value);
             } else if is("x-vc-purge-host") {
-                said.host = Some(value);
+                found.host = Some(value);
             } else if is("fastly-key") {
-                said.has_fastly_key = true;
+                found.has_fastly_key = true;
             } else if is("content-type") {
                 let media_type = value.split(|&byte| byte == b';').next();
-                said.is_json = media_type.is_some_and(|text| {
+                found.is_json = media_type.is_some_and(|text| {
                     text.trim_ascii().eq_ignore_ascii_case(b"application/json")
                 });
             } else if SOFT_FIELDS.iter().any(|known| is(known)) {
-                said.is_soft |= value == b"1" || value.eq_ignore_ascii_case(b"true");
+                found.is_soft |= value == b"1" || value.eq_ignore_ascii_case(b"true");
             } else if is_tag_field(name) {
-                said.by_tags = true;
-                said.is_soft |= is("xkey-softpurge");
-                said.tags.push(value);
-                if said.tags.len() > MAX_ORDERS {
-                    return Err(BadOrder::TooMany);
+                found.by_tags = true;
+                found.is_soft |= is("xkey-softpurge");
+                found.tags.push(value);
+                if found.tags.len() > MAX_PURGES {
+                    return Err(PurgeError::TooMany);
                 }
             }
         }
-        Ok(said)
+        Ok(found)
     }
 
     fn method(&mut self, value: &[u8], is_vc: bool) {
@@ -77,7 +77,7 @@ impl<'a> PurgeFields<'a> {
             self.reading = PathReading::Regex;
         } else if is("exact") {
             self.reading = PathReading::Exact;
-        } else if is("default") && is_vc && self.reading == PathReading::Unsaid {
+        } else if is("default") && is_vc && self.reading == PathReading::Unspecified {
             // In VCaching's dialect the default leaves the query out of account; elsewhere it means nothing.
             self.reading = PathReading::AnyQuery;
         }
@@ -91,7 +91,7 @@ fn is_tag_field(name: &str) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Beyond the fields that carry tags in answers.
+/// Beyond the fields that carry tags in responses.
 const ORDER_TAG_FIELDS: &[&str] = &["x-cache-tags-pattern", "xkey-purge", "xkey-softpurge"];
 
 /// Fields that ask for a soft purge by `1` or `true`.

@@ -1,0 +1,184 @@
+//! All settings of one site.
+
+use std::time::Duration;
+
+use http::HeaderValue;
+
+use super::names::NamePattern;
+use super::preset::{
+    AddressedFields, AuthorizationPolicy, EqualSpellings, ParameterOrder, PartialRequests,
+    RequestDirectives, RequestPolicy, StaleOnStatus, StorableStatuses, StoragePolicy,
+    UnnamedCookies, UnsafeMethodPurges, UpstreamRequests, UrlPolicy, ValidationPolicy, VaryPolicy,
+};
+use super::rule::Rule;
+use super::ttl::TtlTable;
+use crate::access::SiteAccess;
+use crate::headers::Changes;
+use crate::redirect::Home;
+use crate::spellings::Guard;
+
+/// Which built-in values a site starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preset {
+    /// WordPress: cookie classes, paths that bypass the cache, tracking parameters, lifetimes where the response is silent.
+    #[default]
+    WordPress,
+    /// RFC 9111 and nothing else.
+    None,
+}
+
+/// Everything that decides about requests and responses of one site.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The preset that it was made from: for reports. Decisions depend on the other fields.
+    pub preset: Preset,
+    /// How requests are read.
+    pub requests: RequestPolicy,
+    /// What is known of URLs.
+    pub urls: UrlPolicy,
+    /// What cookies mean that none of the lists below names.
+    pub unnamed_cookies: UnnamedCookies,
+    /// Which responses are stored, and as what.
+    pub storage: StoragePolicy,
+    /// How requests are sent to the upstream.
+    pub upstream_requests: UpstreamRequests,
+    /// What unsafe requests purge.
+    pub unsafe_methods: UnsafeMethodPurges,
+    /// Whether phones and desktops get entries of their own.
+    pub device_variants: bool,
+    /// Whether the plugin of `LiteSpeed` is told that this is a cache of its kind.
+    pub litespeed: bool,
+    /// Cookies whose `Set-Cookie` does not keep a response from being stored (it is removed from the stored copy).
+    pub harmless_cookies: Vec<NamePattern>,
+    /// Cookies whose value is part of the key.
+    pub vary_cookies: Vec<NamePattern>,
+    /// Cookies that send a request past the cache.
+    pub bypass_cookies: Vec<NamePattern>,
+    /// Query parameters that are neither part of the key nor sent upstream on a cacheable fetch.
+    pub ignore_query: Vec<NamePattern>,
+    /// Lifetimes where the response says nothing.
+    pub ttl: TtlTable,
+    /// The one address of the site, where the file names one.
+    pub home: Home,
+    /// Fields of its responses.
+    pub changes: Changes,
+    /// `Strict-Transport-Security` (RFC 6797), where it is asked for.
+    pub hsts: Option<HeaderValue>,
+    /// Who may ask for what.
+    pub access: SiteAccess,
+    /// `[[site.rule]]` in file order; the first that matches applies, alone.
+    pub rules: Vec<Rule>,
+    /// Those rules as other spellings of an address are compared with them; made by [`Policy::guarded`].
+    pub guard: Guard,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::wordpress()
+    }
+}
+
+impl Policy {
+    /// The policy of a WordPress site.
+    pub fn wordpress() -> Self {
+        Self {
+            preset: Preset::WordPress,
+            requests: RequestPolicy {
+                authorization: AuthorizationPolicy::Bypass,
+                directives: RequestDirectives::OnlyIfCached,
+                bypass_scripts: true,
+                partial: PartialRequests::FetchWhole,
+                is_gateway: false,
+            },
+            urls: UrlPolicy {
+                has_wordpress_paths: true,
+                ignore_tracking: true,
+                parameter_order: ParameterOrder::WithinVariable,
+                spellings: EqualSpellings::WordPress,
+                no_vary_search: false,
+            },
+            unnamed_cookies: UnnamedCookies::WordPress,
+            storage: StoragePolicy {
+                statuses: StorableStatuses::Pages,
+                checks_pages: true,
+                vary: VaryPolicy::CoveredByKey,
+                fields: AddressedFields::OfPlugins,
+                heuristic: false,
+                validation: ValidationPolicy::Galley,
+                hit_for_pass: Duration::from_secs(120),
+                stale_on: StaleOnStatus::ServerErrors,
+            },
+            upstream_requests: UpstreamRequests::Trimmed,
+            unsafe_methods: UnsafeMethodPurges::BySession,
+            ttl: TtlTable::default(),
+            device_variants: false,
+            litespeed: false,
+            harmless_cookies: Vec::new(),
+            vary_cookies: Vec::new(),
+            bypass_cookies: Vec::new(),
+            ignore_query: Vec::new(),
+            home: Home::default(),
+            changes: Changes::default(),
+            hsts: None,
+            access: SiteAccess::default(),
+            rules: Vec::new(),
+            guard: Guard::default(),
+        }
+    }
+
+    /// The policy of any other site: RFC 9111 and nothing else.
+    pub fn rfc9111() -> Self {
+        Self {
+            preset: Preset::None,
+            requests: RequestPolicy {
+                authorization: AuthorizationPolicy::AsResponsePermits,
+                directives: RequestDirectives::All,
+                bypass_scripts: false,
+                partial: PartialRequests::Forward,
+                is_gateway: true,
+            },
+            urls: UrlPolicy {
+                has_wordpress_paths: false,
+                ignore_tracking: false,
+                parameter_order: ParameterOrder::Exact,
+                spellings: EqualSpellings::Exact,
+                no_vary_search: true,
+            },
+            unnamed_cookies: UnnamedCookies::Bypass,
+            storage: StoragePolicy {
+                statuses: StorableStatuses::Final,
+                checks_pages: false,
+                vary: VaryPolicy::Variants,
+                fields: AddressedFields::Standard,
+                heuristic: true,
+                validation: ValidationPolicy::Origin,
+                // Nothing of the address is stored meanwhile: long enough for a burst.
+                hit_for_pass: Duration::from_secs(2),
+                stale_on: StaleOnStatus::Rfc5861,
+            },
+            upstream_requests: UpstreamRequests::AsSent,
+            unsafe_methods: UnsafeMethodPurges::Always,
+            ttl: TtlTable::none(),
+            ..Self::wordpress()
+        }
+    }
+
+    /// The policy that a preset names.
+    pub fn of(preset: Preset) -> Self {
+        match preset {
+            Preset::WordPress => Self::wordpress(),
+            Preset::None => Self::rfc9111(),
+        }
+    }
+
+    /// The same with the guard of its rules.
+    #[must_use]
+    pub fn guarded(mut self) -> Self {
+        self.guard = Guard::of(
+            self.urls.spellings,
+            &self.rules,
+            self.access.common.closes(),
+        );
+        self
+    }
+}
