@@ -94,7 +94,8 @@ pub(super) fn build(
     });
     let identities = Identities::of(&config.sites);
     let (planned, pools) = plan(config, php)?;
-    let (fetch_threads, threads) = start_fetch_threads(pools, &memory, &spools, clock, &sandbox)?;
+    let (fetch_threads, threads) =
+        start_fetch_threads(pools, &memory, &spools, clock, sandbox.as_ref())?;
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
     for (number, ((site, planned), own_php)) in
@@ -160,12 +161,12 @@ fn start_fetch_threads(
     memory: &Arc<Memory>,
     spools: &Arc<Spools>,
     clock: Clock,
-    sandbox: &Option<Sandbox>,
+    sandbox: Option<&Sandbox>,
 ) -> Result<(Vec<Handle>, Vec<JoinHandle<()>>), ServerStartError> {
     let (mut fetch_threads, mut threads) = (Vec::new(), Vec::new());
     for (index, pools) in pools.into_iter().enumerate() {
         let (memory, spools) = (Arc::clone(memory), Arc::clone(spools));
-        let (handle, thread) = fetch::start(index, pools, memory, spools, clock, sandbox.clone())?;
+        let (handle, thread) = fetch::start(index, pools, memory, spools, clock, sandbox.cloned())?;
         fetch_threads.push(handle);
         threads.push(thread);
     }

@@ -228,17 +228,17 @@ impl FetchWorker {
         }
         fragments
     }
+}
 
-    /// Notes a fragment that was rendered and stored.
-    pub(super) fn note_rendered(&self, order: &PageOrder, entry: &Arc<Entry>, blocks: &str) {
-        if let Some(wanted) = &order.fragment {
-            let rendered = RenderedFragment {
-                digest: digest(&entry.body, blocks),
-                blocks: blocks.into(),
-                entry: Arc::clone(entry),
-            };
-            order.site.fragments.rendered(wanted.id, rendered);
-        }
+/// Notes a fragment that was rendered and stored.
+pub(super) fn note_rendered(order: &PageOrder, entry: &Arc<Entry>, blocks: &str) {
+    if let Some(wanted) = &order.fragment {
+        let rendered = RenderedFragment {
+            digest: digest(&entry.body, blocks),
+            blocks: blocks.into(),
+            entry: Arc::clone(entry),
+        };
+        order.site.fragments.rendered(wanted.id, rendered);
     }
 }
 

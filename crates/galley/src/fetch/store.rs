@@ -23,7 +23,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::entry_parts::{scopes, strong_etag};
 use super::hit_for_pass::Unkept;
 use super::in_progress::InProgressFetch;
-use super::patch::ReceivedFragments;
+use super::patch::{ReceivedFragments, note_rendered};
 use super::rfc9111::variants;
 use super::spool::ResponseSpool;
 use super::{FetchSite, FetchWorker, PageOrder, relay, shelve};
@@ -235,7 +235,7 @@ impl FetchWorker {
                 Arc::new(self.inheriting(&order.site, entry.with_fragments(fragments.clone())));
             self.store_entry(order, flight, &entry);
             if let Some(blocks) = &kept.blocks {
-                self.note_rendered(order, &entry, blocks);
+                note_rendered(order, &entry, blocks);
             }
         }
         if order.site.rules.urls.no_vary_search {
