@@ -671,6 +671,40 @@ fn tests_that_the_architecture_names_exist() {
     assert!(missing.is_empty(), "no such test: {missing:?}");
 }
 
+#[test]
+fn sources_that_pages_name_exist() {
+    let mut sources = Vec::new();
+    for folder in ["crates", "tools", "wordpress-plugin", "bench", "fuzz/src"] {
+        source_paths(&repository().join(folder), &mut sources);
+    }
+    let mut missing = Vec::new();
+    for page in pages() {
+        if page.name.starts_with("docs/how-to/") || page.name.starts_with("docs/reference/") {
+            // These name files of the reader's site.
+            continue;
+        }
+        let is_source = |word: &&str| word.contains('/') && word.ends_with(".rs");
+        for word in code_words(&page.text).into_iter().filter(is_source) {
+            let word = word.trim_start_matches('/');
+            if !sources.iter().any(|path| path.ends_with(word)) {
+                missing.push(format!("{}: {word}", page.name));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no such file: {missing:?}");
+}
+
+fn source_paths(folder: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            source_paths(&path, out);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push(path);
+        }
+    }
+}
+
 fn gather_sources(folder: &Path, out: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
