@@ -58,7 +58,7 @@ pub fn sample() -> String {
     out
 }
 
-fn name(row: &OptionRow) -> &'static str {
+pub(crate) fn name(row: &OptionRow) -> &'static str {
     if row.name == STATUS {
         "\"200\", \"404\", ..."
     } else {
@@ -74,7 +74,7 @@ fn sample_name(row: &OptionRow) -> &'static str {
     }
 }
 
-fn value(row: &OptionRow) -> String {
+pub(crate) fn value(row: &OptionRow) -> String {
     let unit = if row.unit.is_empty() {
         String::new()
     } else {
@@ -87,7 +87,7 @@ fn value(row: &OptionRow) -> String {
     format!("{}{unit}{bounds}", row.kind.describe())
 }
 
-fn fallback(row: &OptionRow) -> String {
+pub(crate) fn fallback(row: &OptionRow) -> String {
     match (row.status, row.fallback) {
         (OptionStatus::NotYetBuilt { .. }, _) => "not yet built".to_owned(),
         (OptionStatus::Built, Fallback::Value(text)) => format!("`{text}`"),
@@ -97,7 +97,7 @@ fn fallback(row: &OptionRow) -> String {
     }
 }
 
-fn meaning(row: &OptionRow) -> String {
+pub(crate) fn meaning(row: &OptionRow) -> String {
     match row.status {
         OptionStatus::Built => row.text.to_owned(),
         OptionStatus::NotYetBuilt { purpose, meanwhile } => {

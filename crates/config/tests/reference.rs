@@ -1,26 +1,29 @@
-//! The reference page and the sample are those of the table, and the sample works.
+//! The reference page, the manual page and the sample are those of the table, and the sample works.
 //!
-//! With `UPDATE_GOLDEN=1` both files are written anew.
+//! With `UPDATE_GOLDEN=1` the files are written anew.
 
 use std::fs;
 use std::path::Path;
 
-use galley_config::{Fallback, OptionSection, OptionStatus, from_text, options, reference, sample};
+use galley_config::{
+    Fallback, OptionSection, OptionStatus, from_text, manual_page, options, reference, sample,
+};
 
 #[test]
 fn pages_are_those_of_the_table() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for (name, text) in [
-        ("options.md", reference()),
-        ("galley.toml.sample", sample()),
+        ("docs/reference/options.md", reference()),
+        ("docs/reference/galley.toml.sample", sample()),
+        ("packaging/man/galley.toml.5", manual_page()),
     ] {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(docs.join(name), &text).unwrap();
+            fs::write(repository.join(name), &text).unwrap();
         }
-        let found = fs::read_to_string(docs.join(name)).unwrap_or_default();
+        let found = fs::read_to_string(repository.join(name)).unwrap_or_default();
         assert!(
             found == text,
-            "docs/reference/{name} is not what the table says; run with UPDATE_GOLDEN=1"
+            "{name} is not what the table says; run with UPDATE_GOLDEN=1"
         );
     }
 }
