@@ -33,128 +33,130 @@ fn seconds(lifetime: Option<Duration>) -> Option<u64> {
     lifetime.map(|lifetime| lifetime.as_secs())
 }
 
+const CC: (&str, &str) = ("cache-control", "max-age=1, private");
+/// Fields of a response, and what they say: by which of them, for how many seconds, whether for one client.
+const FIRST_VOICES: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
+    (&[], Voice::Nobody, None, false),
+    (&[CC], Voice::CacheControl, Some(1), true),
+    (
+        &[("cache-control", "s-maxage=5, max-age=1")],
+        Voice::CacheControl,
+        Some(5),
+        false,
+    ),
+    (&[("cache-control", " ")], Voice::Nobody, None, false),
+    (
+        &[CC, ("x-accel-expires", "7")],
+        Voice::Accel,
+        Some(7),
+        false,
+    ),
+    (
+        &[CC, ("x-accel-expires", "@784111787")],
+        Voice::Accel,
+        Some(10),
+        false,
+    ),
+    (
+        &[CC, ("x-accel-expires", "@1")],
+        Voice::Accel,
+        Some(0),
+        false,
+    ),
+    (
+        &[CC, ("x-vc-ttl", "8"), ("x-vc-enabled", "true")],
+        Voice::Vcaching,
+        Some(8),
+        false,
+    ),
+    (
+        &[CC, ("x-vc-ttl", "a while"), ("x-accel-expires", "7")],
+        Voice::Vcaching,
+        Some(0),
+        false,
+    ),
+    (
+        &[CC, ("x-vc-cacheable", "YES"), ("x-accel-expires", "7")],
+        Voice::Accel,
+        Some(7),
+        false,
+    ),
+    (
+        &[CC, ("x-accel-expires", "off")],
+        Voice::Accel,
+        Some(0),
+        false,
+    ),
+    (
+        &[CC, ("x-litespeed-cache-control", "public,max-age=9")],
+        Voice::LiteSpeed,
+        Some(9),
+        false,
+    ),
+    (
+        &[
+            CC,
+            ("x-litespeed-cache-control", "shared,private,max-age=9"),
+        ],
+        Voice::LiteSpeed,
+        Some(9),
+        true,
+    ),
+    (
+        &[
+            CC,
+            ("surrogate-control", "max-age=11+5"),
+            ("x-accel-expires", "7"),
+        ],
+        Voice::Surrogate,
+        Some(11),
+        false,
+    ),
+    (
+        &[
+            CC,
+            ("cdn-cache-control", "max-age=13"),
+            ("surrogate-control", "max-age=11"),
+        ],
+        Voice::Cdn,
+        Some(13),
+        false,
+    ),
+    (
+        &[
+            CC,
+            ("galley-cache-control", "max-age=15"),
+            ("cdn-cache-control", "max-age=13"),
+        ],
+        Voice::Galley,
+        Some(15),
+        false,
+    ),
+    // A malformed or empty targeted field is as if it were absent (RFC 9213 §2.1).
+    (
+        &[CC, ("galley-cache-control", "max-age=15,")],
+        Voice::CacheControl,
+        Some(1),
+        true,
+    ),
+    (
+        &[CC, ("cdn-cache-control", "")],
+        Voice::CacheControl,
+        Some(1),
+        true,
+    ),
+    // One that names no lifetime still replaces all of Cache-Control and Expires.
+    (
+        &[CC, ("cdn-cache-control", "public")],
+        Voice::Cdn,
+        None,
+        false,
+    ),
+];
+
 #[test]
 fn the_first_voice_speaks_alone() {
-    const CC: (&str, &str) = ("cache-control", "max-age=1, private");
-    let table: &[(Rows<'_>, Voice, Option<u64>, bool)] = &[
-        (&[], Voice::Nobody, None, false),
-        (&[CC], Voice::CacheControl, Some(1), true),
-        (
-            &[("cache-control", "s-maxage=5, max-age=1")],
-            Voice::CacheControl,
-            Some(5),
-            false,
-        ),
-        (&[("cache-control", " ")], Voice::Nobody, None, false),
-        (
-            &[CC, ("x-accel-expires", "7")],
-            Voice::Accel,
-            Some(7),
-            false,
-        ),
-        (
-            &[CC, ("x-accel-expires", "@784111787")],
-            Voice::Accel,
-            Some(10),
-            false,
-        ),
-        (
-            &[CC, ("x-accel-expires", "@1")],
-            Voice::Accel,
-            Some(0),
-            false,
-        ),
-        (
-            &[CC, ("x-vc-ttl", "8"), ("x-vc-enabled", "true")],
-            Voice::Vcaching,
-            Some(8),
-            false,
-        ),
-        (
-            &[CC, ("x-vc-ttl", "a while"), ("x-accel-expires", "7")],
-            Voice::Vcaching,
-            Some(0),
-            false,
-        ),
-        (
-            &[CC, ("x-vc-cacheable", "YES"), ("x-accel-expires", "7")],
-            Voice::Accel,
-            Some(7),
-            false,
-        ),
-        (
-            &[CC, ("x-accel-expires", "off")],
-            Voice::Accel,
-            Some(0),
-            false,
-        ),
-        (
-            &[CC, ("x-litespeed-cache-control", "public,max-age=9")],
-            Voice::LiteSpeed,
-            Some(9),
-            false,
-        ),
-        (
-            &[
-                CC,
-                ("x-litespeed-cache-control", "shared,private,max-age=9"),
-            ],
-            Voice::LiteSpeed,
-            Some(9),
-            true,
-        ),
-        (
-            &[
-                CC,
-                ("surrogate-control", "max-age=11+5"),
-                ("x-accel-expires", "7"),
-            ],
-            Voice::Surrogate,
-            Some(11),
-            false,
-        ),
-        (
-            &[
-                CC,
-                ("cdn-cache-control", "max-age=13"),
-                ("surrogate-control", "max-age=11"),
-            ],
-            Voice::Cdn,
-            Some(13),
-            false,
-        ),
-        (
-            &[
-                CC,
-                ("galley-cache-control", "max-age=15"),
-                ("cdn-cache-control", "max-age=13"),
-            ],
-            Voice::Galley,
-            Some(15),
-            false,
-        ),
-        // A malformed or empty targeted field is as if it were absent (RFC 9213 §2.1).
-        (
-            &[CC, ("galley-cache-control", "max-age=15,")],
-            Voice::CacheControl,
-            Some(1),
-            true,
-        ),
-        (
-            &[CC, ("cdn-cache-control", "")],
-            Voice::CacheControl,
-            Some(1),
-            true,
-        ),
-        // One that names no lifetime still replaces all of Cache-Control and Expires.
-        (
-            &[CC, ("cdn-cache-control", "public")],
-            Voice::Cdn,
-            None,
-            false,
-        ),
-    ];
-    for (rows, voice, lifetime, private) in table {
+    for (rows, voice, lifetime, private) in FIRST_VOICES {
         let found = statement(
             &fields(rows),
             AddressedFields::OfPlugins,

@@ -4,7 +4,8 @@ mod response_support;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use galley_policy::conditional::{ConditionalResult, Validators, evaluate, evaluate_stored};
+use galley_policy::conditional::ConditionalResult::{self, Failed, NotModified, Proceed};
+use galley_policy::conditional::{Validators, evaluate, evaluate_stored};
 use galley_policy::decide::{Backend, Decision, PathKind, StoredResponse, Validity, decide};
 use galley_policy::outcome::{MissWhy, PassWhy, RefusedWhy};
 use galley_policy::site::Policy;
@@ -78,99 +79,100 @@ fn decisions_with_the_wordpress_preset() {
     }
 }
 
+const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+const OLDER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+const NEWER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+/// Method and conditions of a request, and what they come to for a file and for a stored response.
+const CONDITIONS: &[(&str, Rows<'static>, ConditionalResult, ConditionalResult)] = &[
+    ("GET", &[], Proceed, Proceed),
+    (
+        "GET",
+        &[("if-none-match", "\"a\"")],
+        NotModified,
+        NotModified,
+    ),
+    (
+        "HEAD",
+        &[("if-none-match", "W/\"a\"")],
+        NotModified,
+        NotModified,
+    ),
+    (
+        "GET",
+        &[("if-none-match", "\"b\", \"a\"")],
+        NotModified,
+        NotModified,
+    ),
+    ("GET", &[("if-none-match", "*")], NotModified, NotModified),
+    ("GET", &[("if-none-match", "\"b\"")], Proceed, Proceed),
+    ("POST", &[("if-none-match", "\"a\"")], Failed, Failed),
+    (
+        "GET",
+        &[("if-modified-since", SAME)],
+        NotModified,
+        NotModified,
+    ),
+    (
+        "GET",
+        &[("if-modified-since", NEWER)],
+        NotModified,
+        NotModified,
+    ),
+    ("GET", &[("if-modified-since", OLDER)], Proceed, Proceed),
+    (
+        "GET",
+        &[("if-modified-since", "yesterday")],
+        Proceed,
+        Proceed,
+    ),
+    ("POST", &[("if-modified-since", SAME)], Proceed, Proceed),
+    (
+        "GET",
+        &[("if-none-match", "\"b\""), ("if-modified-since", SAME)],
+        Proceed,
+        Proceed,
+    ),
+    (
+        "GET",
+        &[("if-none-match", "\"a\""), ("if-modified-since", OLDER)],
+        NotModified,
+        NotModified,
+    ),
+    ("GET", &[("if-match", "\"a\"")], Proceed, Proceed),
+    ("GET", &[("if-match", "\"b\"")], Failed, Proceed),
+    ("GET", &[("if-match", "W/\"a\"")], Failed, Proceed),
+    ("GET", &[("if-match", "*")], Proceed, Proceed),
+    ("GET", &[("if-unmodified-since", OLDER)], Failed, Proceed),
+    ("GET", &[("if-unmodified-since", SAME)], Proceed, Proceed),
+    (
+        "GET",
+        &[("if-unmodified-since", "yesterday")],
+        Proceed,
+        Proceed,
+    ),
+    (
+        "GET",
+        &[("if-match", "\"a\""), ("if-unmodified-since", OLDER)],
+        Proceed,
+        Proceed,
+    ),
+    (
+        "GET",
+        &[("if-match", "\"a\""), ("if-none-match", "\"a\"")],
+        NotModified,
+        NotModified,
+    ),
+];
+
 #[test]
 fn conditions_in_their_order() {
-    const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
-    const OLDER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
-    const NEWER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
-    use ConditionalResult::{Failed, NotModified, Proceed};
-    // request, of a file, of a stored response
-    let table: &[(&str, Rows<'_>, ConditionalResult, ConditionalResult)] = &[
-        ("GET", &[], Proceed, Proceed),
-        (
-            "GET",
-            &[("if-none-match", "\"a\"")],
-            NotModified,
-            NotModified,
-        ),
-        (
-            "HEAD",
-            &[("if-none-match", "W/\"a\"")],
-            NotModified,
-            NotModified,
-        ),
-        (
-            "GET",
-            &[("if-none-match", "\"b\", \"a\"")],
-            NotModified,
-            NotModified,
-        ),
-        ("GET", &[("if-none-match", "*")], NotModified, NotModified),
-        ("GET", &[("if-none-match", "\"b\"")], Proceed, Proceed),
-        ("POST", &[("if-none-match", "\"a\"")], Failed, Failed),
-        (
-            "GET",
-            &[("if-modified-since", SAME)],
-            NotModified,
-            NotModified,
-        ),
-        (
-            "GET",
-            &[("if-modified-since", NEWER)],
-            NotModified,
-            NotModified,
-        ),
-        ("GET", &[("if-modified-since", OLDER)], Proceed, Proceed),
-        (
-            "GET",
-            &[("if-modified-since", "yesterday")],
-            Proceed,
-            Proceed,
-        ),
-        ("POST", &[("if-modified-since", SAME)], Proceed, Proceed),
-        (
-            "GET",
-            &[("if-none-match", "\"b\""), ("if-modified-since", SAME)],
-            Proceed,
-            Proceed,
-        ),
-        (
-            "GET",
-            &[("if-none-match", "\"a\""), ("if-modified-since", OLDER)],
-            NotModified,
-            NotModified,
-        ),
-        ("GET", &[("if-match", "\"a\"")], Proceed, Proceed),
-        ("GET", &[("if-match", "\"b\"")], Failed, Proceed),
-        ("GET", &[("if-match", "W/\"a\"")], Failed, Proceed),
-        ("GET", &[("if-match", "*")], Proceed, Proceed),
-        ("GET", &[("if-unmodified-since", OLDER)], Failed, Proceed),
-        ("GET", &[("if-unmodified-since", SAME)], Proceed, Proceed),
-        (
-            "GET",
-            &[("if-unmodified-since", "yesterday")],
-            Proceed,
-            Proceed,
-        ),
-        (
-            "GET",
-            &[("if-match", "\"a\""), ("if-unmodified-since", OLDER)],
-            Proceed,
-            Proceed,
-        ),
-        (
-            "GET",
-            &[("if-match", "\"a\""), ("if-none-match", "\"a\"")],
-            NotModified,
-            NotModified,
-        ),
-    ];
     let modified = UNIX_EPOCH + Duration::from_secs(784_111_777) + Duration::from_millis(900);
     let validators = Validators {
         etag: Some(b"\"a\""),
         last_modified: Some(modified),
     };
-    for (method, rows, of_file, of_stored) in table {
+    for (method, rows, of_file, of_stored) in CONDITIONS {
         let info = info(method, "/", rows, &Policy::default());
         assert_eq!(evaluate(&info, &validators), *of_file, "{method} {rows:?}");
         assert_eq!(

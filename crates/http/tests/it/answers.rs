@@ -16,85 +16,91 @@ fn written(
     String::from_utf8(out.split_off(6)).unwrap()
 }
 
+/// Status, length and connection of a response, and the head that they make.
+const HEADS: [(u16, Length, ConnectionField, &str); 13] = [
+    (
+        200,
+        Length::Known(0),
+        ConnectionField::KeepAlive,
+        "200 OK\r\nA: b\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        200,
+        Length::Known(u64::MAX),
+        ConnectionField::Close,
+        "200 OK\r\nA: b\r\nContent-Length: 18446744073709551615\r\nConnection: close\r\n\r\n",
+    ),
+    (
+        200,
+        Length::Known(9),
+        ConnectionField::KeepAlive10,
+        "200 OK\r\nA: b\r\nContent-Length: 9\r\nConnection: keep-alive\r\n\r\n",
+    ),
+    (
+        404,
+        Length::Chunked,
+        ConnectionField::KeepAlive,
+        "404 Not Found\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ),
+    (
+        200,
+        Length::UntilClose,
+        ConnectionField::KeepAlive,
+        "200 OK\r\nA: b\r\nConnection: close\r\n\r\n",
+    ),
+    (
+        200,
+        Length::UntilClose,
+        ConnectionField::KeepAlive10,
+        "200 OK\r\nA: b\r\nConnection: close\r\n\r\n",
+    ),
+    (
+        204,
+        Length::Known(5),
+        ConnectionField::KeepAlive,
+        "204 No Content\r\nA: b\r\n\r\n",
+    ),
+    (
+        304,
+        Length::Chunked,
+        ConnectionField::KeepAlive,
+        "304 Not Modified\r\nA: b\r\n\r\n",
+    ),
+    (
+        103,
+        Length::Known(5),
+        ConnectionField::KeepAlive,
+        "103 Early Hints\r\nA: b\r\n\r\n",
+    ),
+    (
+        101,
+        Length::None,
+        ConnectionField::Upgrade,
+        "101 Switching Protocols\r\nA: b\r\nUpgrade: c\r\nConnection: upgrade\r\n\r\n",
+    ),
+    (
+        299,
+        Length::None,
+        ConnectionField::KeepAlive,
+        "299 \r\nA: b\r\n\r\n",
+    ),
+    (
+        0,
+        Length::None,
+        ConnectionField::KeepAlive,
+        "500 Internal Server Error\r\nA: b\r\n\r\n",
+    ),
+    (
+        1000,
+        Length::None,
+        ConnectionField::KeepAlive,
+        "500 Internal Server Error\r\nA: b\r\n\r\n",
+    ),
+];
+
 #[test]
 fn heads_by_length_and_connection() {
-    use ConnectionField::{Close, KeepAlive, KeepAlive10, Upgrade};
-    let table = [
-        (
-            200,
-            Length::Known(0),
-            KeepAlive,
-            "200 OK\r\nA: b\r\nContent-Length: 0\r\n\r\n",
-        ),
-        (
-            200,
-            Length::Known(u64::MAX),
-            Close,
-            "200 OK\r\nA: b\r\nContent-Length: 18446744073709551615\r\nConnection: close\r\n\r\n",
-        ),
-        (
-            200,
-            Length::Known(9),
-            KeepAlive10,
-            "200 OK\r\nA: b\r\nContent-Length: 9\r\nConnection: keep-alive\r\n\r\n",
-        ),
-        (
-            404,
-            Length::Chunked,
-            KeepAlive,
-            "404 Not Found\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n",
-        ),
-        (
-            200,
-            Length::UntilClose,
-            KeepAlive,
-            "200 OK\r\nA: b\r\nConnection: close\r\n\r\n",
-        ),
-        (
-            200,
-            Length::UntilClose,
-            KeepAlive10,
-            "200 OK\r\nA: b\r\nConnection: close\r\n\r\n",
-        ),
-        (
-            204,
-            Length::Known(5),
-            KeepAlive,
-            "204 No Content\r\nA: b\r\n\r\n",
-        ),
-        (
-            304,
-            Length::Chunked,
-            KeepAlive,
-            "304 Not Modified\r\nA: b\r\n\r\n",
-        ),
-        (
-            103,
-            Length::Known(5),
-            KeepAlive,
-            "103 Early Hints\r\nA: b\r\n\r\n",
-        ),
-        (
-            101,
-            Length::None,
-            Upgrade,
-            "101 Switching Protocols\r\nA: b\r\nUpgrade: c\r\nConnection: upgrade\r\n\r\n",
-        ),
-        (299, Length::None, KeepAlive, "299 \r\nA: b\r\n\r\n"),
-        (
-            0,
-            Length::None,
-            KeepAlive,
-            "500 Internal Server Error\r\nA: b\r\n\r\n",
-        ),
-        (
-            1000,
-            Length::None,
-            KeepAlive,
-            "500 Internal Server Error\r\nA: b\r\n\r\n",
-        ),
-    ];
-    for (status, length, connection, want) in table {
+    for (status, length, connection, want) in HEADS {
         let found = written(
             status,
             &[("A", b"b"), ("Upgrade", b"c")],

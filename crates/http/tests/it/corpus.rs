@@ -23,24 +23,32 @@ pub struct Case {
 }
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = good();
+    let mut cases = good_requests();
+    cases.extend(good_bodies());
+    cases.extend(good_ends());
     cases.extend(cut_short());
     cases.extend(bad::cases());
     cases
 }
 
-fn good() -> Vec<Case> {
-    let good = |name, requests, stream: &str| Case {
+fn good(name: &'static str, requests: usize, stream: &str) -> Case {
+    Case {
         name,
         stream: stream.as_bytes().to_vec(),
         requests,
         end: End::Clean,
         hyper: Hyper::Same,
-    };
-    let closed = |name, requests, stream: &str| Case {
+    }
+}
+
+fn closed(name: &'static str, requests: usize, stream: &str) -> Case {
+    Case {
         end: End::Closed,
         ..good(name, requests, stream)
-    };
+    }
+}
+
+fn good_requests() -> Vec<Case> {
     vec![
         good("plain get", 1, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
         good("nothing", 0, ""),
@@ -110,6 +118,11 @@ fn good() -> Vec<Case> {
             2,
             "POST /f HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n3\r\nabc\r\n0\r\nX: 1\r\nContent-Length: 9\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
+    ]
+}
+
+fn good_bodies() -> Vec<Case> {
+    vec![
         good(
             "empty chunked",
             2,
@@ -182,6 +195,11 @@ fn good() -> Vec<Case> {
             "POST /1 HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nokGET /2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
         ),
         closed("1.0", 1, "GET / HTTP/1.0\r\n\r\nGET /2 HTTP/1.0\r\n\r\n"),
+    ]
+}
+
+fn good_ends() -> Vec<Case> {
+    vec![
         Case {
             hyper: Hyper::Laxer(
                 "RFC 9112 9.6: a server MAY close after any answer; what follows may be meant for a tunnel",

@@ -336,7 +336,17 @@ fn names_of_authors_are_not_told() {
     let cookie = [("Cookie", "wordpress_logged_in_0123=x")];
     let info = info_of("GET", "/wp-json/wp/v2/users?who=authors", &cookie, &site);
     assert!(!asks_in_head(&info), "an editor's own");
+}
 
+#[test]
+fn names_of_authors_are_not_told_to_forms() {
+    let site = Policy {
+        access: SiteAccess {
+            hide_authors: true,
+            ..SiteAccess::default()
+        },
+        ..Policy::default()
+    };
     let form = b"application/x-www-form-urlencoded".as_slice();
     let parts = b"multipart/form-data; boundary=b".as_slice();
     let asks_in_body = |media_type: &[u8], body: &[u8]| {

@@ -135,21 +135,7 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice 
                 "if the page does not differ by that, a `[[site.rule]]` with `ignore = [\"vary\"]`",
             )
         }
-        NotStored::Status => match reason.map(|reason| reason.status.as_u16()) {
-            Some(status @ (204 | 302..=304 | 307 | 401 | 407 | 429 | 500..)) => {
-                Advice::fine(format!(
-                    "responses with status {status} are never stored: they are meant for one client or for a moment"
-                ))
-            }
-            Some(status) => Advice::new(
-                format!("responses with status {status} are stored only where the file says so"),
-                "name the status in `[site.ttl]`",
-            ),
-            None => Advice::new(
-                "its status is not one that is stored",
-                "ask for the page once and look again: then the status is known",
-            ),
-        },
+        NotStored::Status => status_not_stored(reason.map(|reason| reason.status.as_u16())),
         NotStored::NoLifetime if telling.is_some() => Advice::new(
             format!("{}, so it has expired when it arrives", says("")),
             "if the upstream's clock is wrong, correct it; or a `[[site.rule]]` with `ignore = [\"cache-control\", \"expires\"]` and a `ttl`",
@@ -185,6 +171,23 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice 
         ),
         NotStored::Purged => Advice::fine("it was purged while it was being composed"),
         NotStored::Method => Advice::fine("only answers to GET are stored"),
+    }
+}
+
+/// Why a response with this status was not stored.
+fn status_not_stored(status: Option<u16>) -> Advice {
+    match status {
+        Some(status @ (204 | 302..=304 | 307 | 401 | 407 | 429 | 500..)) => Advice::fine(format!(
+            "responses with status {status} are never stored: they are meant for one client or for a moment"
+        )),
+        Some(status) => Advice::new(
+            format!("responses with status {status} are stored only where the file says so"),
+            "name the status in `[site.ttl]`",
+        ),
+        None => Advice::new(
+            "its status is not one that is stored",
+            "ask for the page once and look again: then the status is known",
+        ),
     }
 }
 

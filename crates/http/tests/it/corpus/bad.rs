@@ -2,17 +2,34 @@
 //!
 //! Behind each refused request stands another one, `/smuggled`, which nobody may read.
 
-use galley_http::head::BadRequest;
+use galley_http::head::BadRequest::{
+    self, AmbiguousLength, BareLineFeed, BodyTooLarge, Chunk, ChunkExtension, ContentLength,
+    Expectation, Field, HeadTooLarge, Host, Method, RequestLine, Target, TargetTooLong,
+    TooManyFields, Trailer, TrailersTooLarge, TransferEncoding, UnknownCoding, Version,
+};
 
+use super::Hyper::{Laxer, Same};
 use super::{Case, Hyper};
 use crate::reader::End;
 
 pub fn cases() -> Vec<Case> {
-    let mut cases = bad_heads();
-    cases.extend(bad_framing());
-    cases.extend(bad_chunks());
-    cases.extend(over_limits());
-    cases
+    [
+        bad_line_ends(),
+        bad_field_lines(),
+        bad_request_lines(),
+        bad_targets(),
+        bad_hosts(),
+        ambiguous_lengths(),
+        bad_lengths(),
+        bad_codings(),
+        bad_expectations(),
+        bad_chunk_sizes(),
+        bad_trailers(),
+        over_limits(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// A refusal of the only request, followed by one that nobody may answer.
@@ -27,10 +44,9 @@ fn refused(name: &'static str, refusal: BadRequest, hyper: Hyper, head_and_body:
     }
 }
 
-fn bad_heads() -> Vec<Case> {
-    use BadRequest::{BareLineFeed, Field, Host, Method, RequestLine, Target, Version};
-    use Hyper::{Laxer, Same};
-    const LF: Hyper = Laxer("RFC 9112 2.2: a recipient MAY recognise a single LF; so it need not");
+const LF: Hyper = Laxer("RFC 9112 2.2: a recipient MAY recognise a single LF; so it need not");
+
+fn bad_line_ends() -> Vec<Case> {
     let mut after_good = refused(
         "bad after good",
         Field,
@@ -100,6 +116,11 @@ fn bad_heads() -> Vec<Case> {
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\n\rX\r\n\r\n",
         ),
+    ]
+}
+
+fn bad_field_lines() -> Vec<Case> {
+    vec![
         refused(
             "folded line",
             Field,
@@ -161,6 +182,11 @@ fn bad_heads() -> Vec<Case> {
             "GET / HTTP/1.1\r\nHost: a\r\n\u{e4}: y\r\n\r\n",
         ),
         refused("no version", RequestLine, Same, "GET /\r\nHost: a\r\n\r\n"),
+    ]
+}
+
+fn bad_request_lines() -> Vec<Case> {
+    vec![
         refused(
             "two spaces",
             RequestLine,
@@ -227,6 +253,11 @@ fn bad_heads() -> Vec<Case> {
             Same,
             "\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n",
         ),
+    ]
+}
+
+fn bad_targets() -> Vec<Case> {
+    vec![
         refused(
             "method with a colon",
             RequestLine,
@@ -290,6 +321,11 @@ fn bad_heads() -> Vec<Case> {
             Laxer(HOST),
             "GET / HTTP/1.0\r\nConnection: keep-alive\r\nHost: a\r\nhost: a\r\n\r\n",
         ),
+    ]
+}
+
+fn bad_hosts() -> Vec<Case> {
+    vec![
         refused(
             "empty host",
             Host,
@@ -319,17 +355,15 @@ fn bad_heads() -> Vec<Case> {
     ]
 }
 
-fn bad_framing() -> Vec<Case> {
-    use BadRequest::{
-        AmbiguousLength, ContentLength, Expectation, TransferEncoding, UnknownCoding,
-    };
-    use Hyper::{Laxer, Same};
-    const BOTH: Hyper = Laxer("RFC 9112 6.3: a server MAY reject a request with both");
-    let with = |name, refusal, hyper, fields: &str, body: &str| {
-        let stream = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}");
-        refused(name, refusal, hyper, &stream)
-    };
-    const EMPTY: &str = "0\r\n\r\n";
+const BOTH: Hyper = Laxer("RFC 9112 6.3: a server MAY reject a request with both");
+const EMPTY: &str = "0\r\n\r\n";
+
+fn with(name: &'static str, refusal: BadRequest, hyper: Hyper, fields: &str, body: &str) -> Case {
+    let stream = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}");
+    refused(name, refusal, hyper, &stream)
+}
+
+fn ambiguous_lengths() -> Vec<Case> {
     vec![
         with(
             "length, then chunked",
@@ -394,6 +428,11 @@ fn bad_framing() -> Vec<Case> {
             "Content-Length: 0x5\r\n",
             "abcde",
         ),
+    ]
+}
+
+fn bad_lengths() -> Vec<Case> {
+    vec![
         with(
             "underscore",
             ContentLength,
@@ -457,6 +496,11 @@ fn bad_framing() -> Vec<Case> {
             "Transfer-Encoding: chunked, identity\r\n",
             EMPTY,
         ),
+    ]
+}
+
+fn bad_codings() -> Vec<Case> {
+    vec![
         with(
             "chunked twice",
             TransferEncoding,
@@ -520,6 +564,11 @@ fn bad_framing() -> Vec<Case> {
             "Expect: 100-continue\r\nExpect: 100-continue\r\nContent-Length: 0\r\n",
             "",
         ),
+    ]
+}
+
+fn bad_expectations() -> Vec<Case> {
+    vec![
         refused(
             "chunked in 1.0",
             TransferEncoding,
@@ -535,111 +584,122 @@ fn bad_framing() -> Vec<Case> {
     ]
 }
 
-fn bad_chunks() -> Vec<Case> {
-    use BadRequest::{Chunk, ChunkExtension, Trailer};
-    use Hyper::{Laxer, Same};
-    let with = |name, refusal, hyper, body: &str| {
-        let stream =
-            format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
-        refused(name, refusal, hyper, &stream)
-    };
-    const TRAILER: Hyper = Laxer(
-        "RFC 9112 7.1.2: a trailer section is field lines and CRLF; 2.2: LF need not be a line end",
-    );
-    const EXTENSION: Hyper =
-        Laxer("RFC 9112 7.1.1: chunk-ext is *( BWS \";\" BWS chunk-ext-name ... )");
+const TRAILER: Hyper = Laxer(
+    "RFC 9112 7.1.2: a trailer section is field lines and CRLF; 2.2: LF need not be a line end",
+);
+const EXTENSION: Hyper =
+    Laxer("RFC 9112 7.1.1: chunk-ext is *( BWS \";\" BWS chunk-ext-name ... )");
+
+fn chunked(name: &'static str, refusal: BadRequest, hyper: Hyper, body: &str) -> Case {
+    let stream = format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+    refused(name, refusal, hyper, &stream)
+}
+
+fn bad_chunk_sizes() -> Vec<Case> {
     vec![
-        with("lf after the size", Chunk, Same, "3\nabc\r\n0\r\n\r\n"),
-        with("lf after the data", Chunk, Same, "3\r\nabc\n0\r\n\r\n"),
-        with(
+        chunked("lf after the size", Chunk, Same, "3\nabc\r\n0\r\n\r\n"),
+        chunked("lf after the data", Chunk, Same, "3\r\nabc\n0\r\n\r\n"),
+        chunked(
             "cr alone after the size",
             Chunk,
             Same,
             "3\rabc\r\n0\r\n\r\n",
         ),
-        with("nothing after the data", Chunk, Same, "3\r\nabc0\r\n\r\n"),
-        with(
+        chunked("nothing after the data", Chunk, Same, "3\r\nabc0\r\n\r\n"),
+        chunked(
             "more data than the size",
             Chunk,
             Same,
             "3\r\nabcd\r\n0\r\n\r\n",
         ),
-        with("no size", Chunk, Same, "\r\nabc\r\n0\r\n\r\n"),
-        with("hex prefix", Chunk, Same, "0x3\r\nabc\r\n0\r\n\r\n"),
-        with("plus size", Chunk, Same, "+3\r\nabc\r\n0\r\n\r\n"),
-        with("minus size", Chunk, Same, "-3\r\nabc\r\n0\r\n\r\n"),
-        with(
+        chunked("no size", Chunk, Same, "\r\nabc\r\n0\r\n\r\n"),
+        chunked("hex prefix", Chunk, Same, "0x3\r\nabc\r\n0\r\n\r\n"),
+        chunked("plus size", Chunk, Same, "+3\r\nabc\r\n0\r\n\r\n"),
+        chunked("minus size", Chunk, Same, "-3\r\nabc\r\n0\r\n\r\n"),
+        chunked(
             "space before the size",
             Chunk,
             Same,
             " 3\r\nabc\r\n0\r\n\r\n",
         ),
-        with(
+        chunked(
             "space after the size",
             Chunk,
             Laxer("RFC 9112 7.1: no white space between size and CRLF"),
             "3 \r\nabc\r\n0\r\n\r\n",
         ),
-        with(
+        chunked(
             "size of 17 digits",
             Chunk,
             Laxer("RFC 9112 7.1: a recipient MUST prevent integer overflow"),
             "00000000000000003\r\nabc\r\n0\r\n\r\n",
         ),
-        with(
+        chunked(
             "size over 64 bits",
             Chunk,
             Same,
             "10000000000000003\r\nabc\r\n0\r\n\r\n",
         ),
-        with(
+        chunked(
             "lf in an extension",
             ChunkExtension,
             Same,
             "3;a\nabc\r\n0\r\n\r\n",
         ),
-        with(
+        chunked(
             "cr in an extension",
             Chunk,
             Same,
             "3;a\rb\r\nabc\r\n0\r\n\r\n",
         ),
-        with(
+        chunked(
             "nul in an extension",
             ChunkExtension,
             EXTENSION,
             "3;a=\0\r\nabc\r\n0\r\n\r\n",
         ),
-        with(
+    ]
+}
+
+fn bad_trailers() -> Vec<Case> {
+    vec![
+        chunked(
             "extension without name",
             ChunkExtension,
             EXTENSION,
             "3;\r\nabc\r\n0\r\n\r\n",
         ),
-        with("cr x after the size", Chunk, Same, "3\rXabc\r\n0\r\n\r\n"),
-        with("cr x after the data", Chunk, Same, "3\r\nabc\rX0\r\n\r\n"),
-        with("cr x after a trailer", Trailer, Same, "0\r\nA: b\rX\r\n"),
-        with("lf as the end", Trailer, TRAILER, "0\r\n\n"),
-        with("cr alone as the end", Chunk, Same, "0\r\n\rX"),
-        with("lf after a trailer", Trailer, TRAILER, "0\r\nA: b\n\r\n"),
-        with(
+        chunked("cr x after the size", Chunk, Same, "3\rXabc\r\n0\r\n\r\n"),
+        chunked("cr x after the data", Chunk, Same, "3\r\nabc\rX0\r\n\r\n"),
+        chunked("cr x after a trailer", Trailer, Same, "0\r\nA: b\rX\r\n"),
+        chunked("lf as the end", Trailer, TRAILER, "0\r\n\n"),
+        chunked("cr alone as the end", Chunk, Same, "0\r\n\rX"),
+        chunked("lf after a trailer", Trailer, TRAILER, "0\r\nA: b\n\r\n"),
+        chunked(
             "space before a trailer's colon",
             Trailer,
             Same,
             "0\r\nA : b\r\n\r\n",
         ),
-        with("folded trailer", Trailer, Same, "0\r\nA: b\r\n c\r\n\r\n"),
-        with("trailer without colon", Trailer, Same, "0\r\nA\r\n\r\n"),
+        chunked("folded trailer", Trailer, Same, "0\r\nA: b\r\n c\r\n\r\n"),
+        chunked("trailer without colon", Trailer, Same, "0\r\nA\r\n\r\n"),
     ]
 }
 
+const SIZE: Hyper = Laxer("RFC 9110 5.4: a server MUST have limits and answer 4xx");
+const BODY: Hyper = Laxer("RFC 9110 15.5.14");
+
+fn endless(name: &'static str, refusal: BadRequest, stream: String) -> Case {
+    Case {
+        name,
+        stream: stream.into_bytes(),
+        requests: 0,
+        end: End::Refused(refusal),
+        hyper: Hyper::Same,
+    }
+}
+
 fn over_limits() -> Vec<Case> {
-    use BadRequest::{
-        BodyTooLarge, ChunkExtension, HeadTooLarge, TargetTooLong, TooManyFields, TrailersTooLarge,
-    };
-    use Hyper::Laxer;
-    const SIZE: Hyper = Laxer("RFC 9110 5.4: a server MUST have limits and answer 4xx");
-    const BODY: Hyper = Laxer("RFC 9110 15.5.14");
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let many = "A: b\r\n".repeat(16);
     let long = "x".repeat(2048);
@@ -647,13 +707,6 @@ fn over_limits() -> Vec<Case> {
     let trailers = format!("A: {long}\r\n").repeat(2);
     let target = "x".repeat(512);
     let zeros = "0".repeat(1000);
-    let endless = |name, refusal, stream: String| Case {
-        name,
-        stream: stream.into_bytes(),
-        requests: 0,
-        end: End::Refused(refusal),
-        hyper: Hyper::Same,
-    };
     vec![
         endless(
             "head that never ends",
