@@ -10,7 +10,7 @@ use galley_policy::range::{self, Ranges};
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::{Policy, TtlTable};
 use galley_policy::vary::Vary;
-use galley_policy::{compress, tags as page_tags, time};
+use galley_policy::{compress, fragments as page_fragments, tags as page_tags, time};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// What is chosen is accepted.
@@ -34,9 +34,9 @@ pub fn conditions(data: &[u8]) {
         "If-Range",
     ];
     let site = Policy {
-ttl: TtlTable::default(),
-..Policy::rfc9111()
-};
+        ttl: TtlTable::default(),
+        ..Policy::rfc9111()
+    };
     let validators = Validators {
         etag: Some(b"\"a\""),
         last_modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)),
@@ -156,4 +156,27 @@ pub fn tags(data: &[u8]) {
     let _ = page_tags::invalidated_groups(&fields);
     let _ = galley_policy::purge::from_response(&fields, &Policy::default());
     let _ = galley_policy::purge::receipts(&fields).count();
+}
+
+/// Fragments of a response: in rising order and apart from each other, within the limits.
+pub fn fragments(data: &[u8]) {
+    let mut fields = HeaderMap::new();
+    for line in data.split(|byte| *byte == b'\n').take(80) {
+        if let Ok(value) = HeaderValue::from_bytes(line) {
+            fields.append(page_fragments::FRAGMENT, value.clone());
+            fields.append("galley-fragment-except", value);
+        }
+    }
+    let _ = page_fragments::exceptions(&fields);
+    let Ok(parts) = page_fragments::parse(&fields) else {
+        return;
+    };
+    assert!(parts.len() <= page_fragments::MAX_FRAGMENTS);
+    for part in &parts {
+        assert!(part.start.checked_add(part.length).is_some());
+        assert!(part.tags.ids.len() == part.tags.names.len());
+    }
+    for two in parts.windows(2) {
+        assert!(two[0].start + two[0].length <= two[1].start);
+    }
 }

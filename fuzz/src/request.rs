@@ -113,7 +113,9 @@ pub fn whole(data: &[u8]) {
                     .contains(&name.as_str())
             );
         }
-        if site.requests.authorization == AuthorizationPolicy::Bypass && facts.cacheability() == Cacheability::Cacheable {
+        if site.requests.authorization == AuthorizationPolicy::Bypass
+            && facts.cacheability() == Cacheability::Cacheable
+        {
             assert!(!facts.has_session());
             assert!(
                 trimmed
@@ -172,9 +174,9 @@ pub fn form(data: &[u8]) {
 
 fn sites() -> [Policy; 3] {
     let bare = Policy {
-ttl: TtlTable::default(),
-..Policy::rfc9111()
-};
+        ttl: TtlTable::default(),
+        ..Policy::rfc9111()
+    };
     let closed = Rule {
         path: "/internal/*".to_owned(),
         access: AccessRules {

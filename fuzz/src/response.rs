@@ -15,9 +15,9 @@ pub fn upstream_answer(data: &[u8]) {
         return;
     };
     let bare = Policy {
-ttl: TtlTable::default(),
-..Policy::rfc9111()
-};
+        ttl: TtlTable::default(),
+        ..Policy::rfc9111()
+    };
     for site in [Policy::default(), bare] {
         let mut facts = RequestInfo::default();
         let line = RequestLineInfo {

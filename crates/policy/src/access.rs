@@ -1,6 +1,6 @@
 //! Access control: networks, passwords, rate limits, and the parts of WordPress for administrators.
 //!
-//! [`judge`] needs the head alone, before anything is looked up. It refuses the request, or returns what the request still has
+//! [`judge()`] needs the head alone, before anything is looked up. It refuses the request, or returns what the request still has
 //! to meet: a token of a bucket, a password, a check of its body. Buckets and passwords are kept by the server.
 //! A rule's own setting replaces the site's, each of the four by itself.
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::sys::sockets;
 
-/// Who may connect to a unix socket; what they may then do is decided by [`auth`].
+/// Who may connect to a unix socket; what they may then do is decided by [`super::auth`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Openness {
     /// The server's own user and root.

@@ -308,7 +308,7 @@ fn read_plain<'b, 'r>(
 pub(super) enum Looked<'l> {
     /// A hit, and its site.
     Hit(Hit, &'l Arc<Site>),
-    /// No hit; its [`RequestInfo`] is in the buffers.
+    /// No hit; its [`galley_policy::request_info::RequestInfo`] is in the buffers.
     Missed(Resumed),
 }
 

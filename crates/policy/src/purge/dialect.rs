@@ -1,6 +1,6 @@
 //! The ways in which existing plugins ask for a purge: one table.
 //!
-//! [`Dialect::of`] finds the row that a request speaks, the first that matches; [`Dialect::orders`] reads what it orders;
+//! [`Dialect::of`] finds the row that a request speaks, the first that matches; [`Dialect::purges`] reads what it orders;
 //! [`Dialect::reply`] is what its sender looks for. Whether the sender may order is decided by the caller, with
 //! [`Dialect::is_method_of_its_own`]: a request by a method of everyday use is an ordinary request to whoever may not.
 //! Each row has its literal bytes in `contract/`.

@@ -191,7 +191,7 @@ impl RequestInfo {
         self.found.cacheability
     }
 
-    /// Index of the rule that applies, in [`Policy::rules`].
+    /// Index of the rule that applies, in [`crate::site::Policy::rules`].
     pub fn rule(&self) -> Option<usize> {
         self.found.rule
     }

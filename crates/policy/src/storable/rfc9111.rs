@@ -15,7 +15,7 @@ use http::HeaderMap;
 use http::header::{ETAG, LAST_MODIFIED};
 use std::time::Duration;
 
-/// The last steps of [`super::judge`]: directives and lifetimes.
+/// The last steps of [`super::judge()`]: directives and lifetimes.
 pub(super) fn judge(
     response: &ResponseHead<'_>,
     statement: &Statement,
