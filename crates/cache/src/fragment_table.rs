@@ -38,6 +38,8 @@ pub struct FragmentTable {
 #[derive(Debug, Default)]
 struct KnownFragment {
     rendered: Option<RenderedFragment>,
+    /// Somebody sees to its rendering.
+    is_claimed: bool,
     versions: Vec<Weak<FragmentVersion>>,
 }
 
@@ -90,6 +92,21 @@ impl FragmentTable {
             compare(&version, &rendered);
         }
         known.rendered = Some(rendered);
+    }
+
+    /// Whether the caller is to have a fragment rendered; true for one caller until [`FragmentTable::release`].
+    pub fn claim(&self, id: u64) -> bool {
+        let mut table = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = table.get_mut(&id);
+        known.is_some_and(|known| !std::mem::replace(&mut known.is_claimed, true))
+    }
+
+    /// Gives a claim back.
+    pub fn release(&self, id: u64) {
+        let mut table = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = table.get_mut(&id) {
+            known.is_claimed = false;
+        }
     }
 
     /// The fragment as it was last rendered alone, whatever was purged since.

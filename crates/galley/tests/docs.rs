@@ -683,7 +683,9 @@ fn sources_that_pages_name_exist() {
             // These name files of the reader's site.
             continue;
         }
-        let is_source = |word: &&str| word.contains('/') && word.ends_with(".rs");
+        let is_source = |word: &&str| {
+            word.contains('/') && Path::new(word).extension().is_some_and(|e| e == "rs")
+        };
         for word in code_words(&page.text).into_iter().filter(is_source) {
             let word = word.trim_start_matches('/');
             if !sources.iter().any(|path| path.ends_with(word)) {

@@ -34,6 +34,19 @@ impl PageOrder {
     pub(super) fn storage(&self) -> &StoragePolicy {
         &self.site.rules.storage
     }
+
+    /// The same for another attempt in the background.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            site: Arc::clone(&self.site),
+            pool: self.pool,
+            key: self.key.clone(),
+            facts: self.facts.clone(),
+            ask: self.ask.without_body(),
+            held: self.held.clone(),
+            fragment: self.fragment.clone(),
+        }
+    }
 }
 
 /// A request that travels whole.

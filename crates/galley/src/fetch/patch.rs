@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryParts};
@@ -20,6 +21,7 @@ use galley_policy::tags::Tags;
 use galley_policy::time::write_date;
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use super::entry_parts::strong_etag;
 use super::order::{WantedFragment, When};
@@ -199,6 +201,7 @@ impl FetchWorker {
     ) -> Vec<PageFragment> {
         let ReceivedFragments { parts, except } = received;
         let mut fragments = Vec::with_capacity(parts.len());
+        let mut unknown = Vec::new();
         for part in parts {
             let end = part.start.saturating_add(part.length);
             let (Some(bytes), Ok(start), Ok(end)) = (
@@ -214,10 +217,11 @@ impl FetchWorker {
                 tags.add(&part.tags);
                 continue;
             };
-            if !version.is_shared() && self.valid_rendering(&order.site, version.id).is_none() {
-                // Once for all pages that show it: then it is known whether it can be rendered alone.
-                let wanted = fragment_order(order, version.id, &version.definition);
-                tokio::task::spawn_local(Rc::clone(self).refresh(wanted, When::Stale));
+            if !version.is_shared()
+                && self.valid_rendering(&order.site, version.id).is_none()
+                && order.site.fragments.claim(version.id)
+            {
+                unknown.push(Arc::clone(&version));
             }
             fragments.push(PageFragment {
                 range: start..end,
@@ -226,7 +230,33 @@ impl FetchWorker {
                 except: Arc::clone(except),
             });
         }
+        if !unknown.is_empty() {
+            let orders = unknown
+                .iter()
+                .map(|version| fragment_order(order, version.id, &version.definition))
+                .collect();
+            tokio::task::spawn_local(Rc::clone(self).render_in_background(orders));
+        }
         fragments
+    }
+
+    /// Renders fragments once for all pages that show them, one after the other: then it is known which of them can be rendered
+    /// alone. While PHP is busy with visitors they wait.
+    async fn render_in_background(self: Rc<Self>, orders: Vec<PageOrder>) {
+        for order in orders {
+            let Some(WantedFragment { id }) = order.fragment else {
+                continue;
+            };
+            let site = Arc::clone(&order.site);
+            for attempt in 0..ATTEMPTS {
+                Rc::clone(&self).refresh(order.again(), When::Stale).await;
+                if self.valid_rendering(&site, id).is_some() {
+                    break;
+                }
+                sleep(FIRST_PAUSE * (1 << attempt)).await;
+            }
+            site.fragments.release(id);
+        }
     }
 }
 
@@ -313,3 +343,9 @@ fn fragment_order(page: &PageOrder, id: u64, definition: &str) -> PageOrder {
         fragment: Some(WantedFragment { id }),
     }
 }
+
+/// How often a fragment is tried; with pauses of 0.2 s to 6.4 s, thirteen seconds in all.
+const ATTEMPTS: u32 = 6;
+
+/// Doubled after each attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);

@@ -2,9 +2,12 @@
 
 use serde_json::json;
 
-use super::super::stack::{Stack, assert_text};
-use super::{is_patched, rest, turn};
 use galley_testkit::client::Response;
+use galley_testkit::wait_for;
+
+use super::super::stack::{HOUR, Kind, PATIENCE, Plan, Stack, assert_text};
+use super::pages::explained;
+use super::{PLUGIN, TOKEN, install, is_patched, rest, turn};
 
 /// What visitors see: without what the probe of these tests tells of the request.
 fn shown(page: &Response) -> String {
@@ -51,4 +54,20 @@ fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
         &format!("/wp/v2/posts/{id}?force=true"),
         &json!({}),
     );
+}
+
+/// Background requests leave visitors half of the slots, so that with one slot they often find none.
+#[test]
+fn every_fragment_is_tried_again_while_php_is_busy() {
+    let mut plan = Plan::new([(PLUGIN, format!("in_flight = 1\n{HOUR}"))]);
+    plan.token = Some(TOKEN);
+    let stack = Stack::start(Kind::Fpm, &plan);
+    install(&stack);
+    stack.get("/about/");
+    wait_for("the shared fragments of the page", PATIENCE, || {
+        let page = explained(&stack, "/about/");
+        let parts = page["entry"]["fragments"].as_array().cloned();
+        let parts = parts.unwrap_or_default();
+        parts.len() > 3 && parts.iter().filter(|part| part["shared"] == true).count() > 3
+    });
 }

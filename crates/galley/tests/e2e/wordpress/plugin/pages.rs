@@ -9,7 +9,7 @@ use super::super::stack::{PATIENCE, Stack};
 use super::{Around, assert_hit, id_of, turn};
 
 /// What the server stored for an address.
-fn explained(stack: &Stack, path: &str) -> Value {
+pub(super) fn explained(stack: &Stack, path: &str) -> Value {
     let url = format!("http://plugin.test{path}");
     let output = why(stack, &url);
     serde_json::from_slice(&output.stdout)
