@@ -82,15 +82,8 @@ pub(crate) fn parse_text(
                 "write both with a colon between: `X-Frame-Options: SAMEORIGIN`",
             ),
         },
-        ValueKind::AccessLog => Ok(ConfigValue::Log(match text {
-            "stdout" => LogTarget::Stdout,
-            "off" => LogTarget::Off,
-            _ => LogTarget::File(log_path(text, "stdout` or `off", base)?),
-        })),
-        ValueKind::ErrorLog => Ok(ConfigValue::Log(match text {
-            "stderr" => LogTarget::Stderr,
-            _ => LogTarget::File(log_path(text, "stderr", base)?),
-        })),
+        ValueKind::AccessLog => access_log(text, base).map(ConfigValue::Log),
+        ValueKind::ErrorLog => error_log(text, base).map(ConfigValue::Log),
         ValueKind::FileOrOff => Ok(ConfigValue::File(match text {
             "off" => AccessSetting::Off,
             _ => AccessSetting::Is(base.join(text)),
@@ -105,6 +98,21 @@ pub(crate) fn parse_text(
             "a string, which this option does not accept",
             "see the reference page",
         ),
+    }
+}
+
+fn access_log(text: &str, base: &Path) -> Result<LogTarget, Problem> {
+    match text {
+        "stdout" => Ok(LogTarget::Stdout),
+        "off" => Ok(LogTarget::Off),
+        _ => log_path(text, "stdout` or `off", base).map(LogTarget::File),
+    }
+}
+
+fn error_log(text: &str, base: &Path) -> Result<LogTarget, Problem> {
+    match text {
+        "stderr" => Ok(LogTarget::Stderr),
+        _ => log_path(text, "stderr", base).map(LogTarget::File),
     }
 }
 
