@@ -241,21 +241,31 @@ impl FetchWorker {
     }
 
     /// Renders fragments once for all pages that show them, one after the other: then it is known which of them can be rendered
-    /// alone. While PHP is busy with visitors they wait.
-    async fn render_in_background(self: Rc<Self>, orders: Vec<PageOrder>) {
-        for order in orders {
-            let Some(WantedFragment { id }) = order.fragment else {
-                continue;
-            };
-            let site = Arc::clone(&order.site);
-            for attempt in 0..ATTEMPTS {
+    /// alone. While PHP is busy with visitors they wait; one that fails does not hold up the others.
+    async fn render_in_background(self: Rc<Self>, mut orders: Vec<PageOrder>) {
+        for attempt in 0..ATTEMPTS {
+            let mut left = Vec::new();
+            for order in orders {
+                let Some(WantedFragment { id }) = order.fragment else {
+                    continue;
+                };
                 Rc::clone(&self).refresh(order.again(), When::Stale).await;
-                if self.valid_rendering(&site, id).is_some() {
-                    break;
+                if self.valid_rendering(&order.site, id).is_some() {
+                    order.site.fragments.release(id);
+                } else {
+                    left.push(order);
                 }
-                sleep(FIRST_PAUSE * (1 << attempt)).await;
             }
-            site.fragments.release(id);
+            orders = left;
+            if orders.is_empty() {
+                return;
+            }
+            sleep(FIRST_PAUSE * (1 << attempt)).await;
+        }
+        for order in orders {
+            if let Some(WantedFragment { id }) = order.fragment {
+                order.site.fragments.release(id);
+            }
         }
     }
 }
