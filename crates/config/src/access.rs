@@ -125,8 +125,8 @@ fn read(path: &Path) -> Result<(), (String, String)> {
 
 const MAKE_ANOTHER: &str = "name a password file: `htpasswd -B -c FILE NAME` creates one";
 
-/// Tries per minute, and at once: enough for a user who has forgotten which password it was.
+/// Login attempts per minute, and in one burst. The burst lets a user try several passwords in a row.
 const LOGIN: (u64, u64) = (5, 15);
 
-/// Calls a minute, and at once: an application opens with some dozen.
+/// XML-RPC calls per minute, and in one burst. A client application sends a few dozen calls when it starts.
 const XMLRPC: (u64, u64) = (20, 60);

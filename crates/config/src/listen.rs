@@ -74,8 +74,8 @@ pub(crate) enum Proxy {
 pub enum AdminListen {
     /// An address; requests need the token.
     Tcp(SocketAddr),
-    /// A socket in the file system; its folder's permissions protect it. The default may lie below `/tmp`: whoever
-    /// binds it makes the folder with mode 0700 and refuses one that belongs to somebody else.
+    /// A Unix socket. The permissions of its directory protect it. The default path can be below `/tmp`, so the server
+    /// creates the directory with mode 0700 and rejects one that another user owns.
     Unix(PathBuf),
     /// Not at all.
     Off,
