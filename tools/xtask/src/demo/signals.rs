@@ -77,7 +77,7 @@ impl Signals {
     }
 
     /// Becomes true with the first signal.
-    pub(super) fn flag(&self) -> &AtomicBool {
+    pub(super) fn flag(&self) -> &Arc<AtomicBool> {
         &self.asked
     }
 
