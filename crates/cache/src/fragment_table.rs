@@ -1,7 +1,7 @@
 //! The fragments of a site: which versions pages have, and which of them can be rendered without a page.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use galley_policy::fragments::FragmentPart;
 use galley_policy::key::fragment_id;
@@ -32,7 +32,14 @@ impl RenderedFragment {
 /// The fragments of a site.
 #[derive(Debug, Default)]
 pub struct FragmentTable {
-    known: Mutex<HashMap<u64, KnownFragment>>,
+    known: Mutex<KnownFragments>,
+}
+
+#[derive(Debug, Default)]
+struct KnownFragments {
+    by_id: HashMap<u64, KnownFragment>,
+    /// At this number, fragments that no page has are forgotten.
+    swept_at: usize,
 }
 
 #[derive(Debug, Default)]
@@ -48,14 +55,8 @@ impl FragmentTable {
     /// belongs to each of them.
     pub fn version(&self, part: &FragmentPart, digest: u128) -> Option<Arc<FragmentVersion>> {
         let id = fragment_id(&part.definition);
-        let mut table = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.len() >= MAX_FRAGMENTS && !table.contains_key(&id) {
-            table.retain(|_, known| known.is_used());
-            if table.len() >= MAX_FRAGMENTS {
-                return None;
-            }
-        }
-        let known = table.entry(id).or_default();
+        let mut table = self.lock();
+        let known = table.entry(id)?;
         let mut versions = known.versions.iter().filter_map(Weak::upgrade);
         let same =
             versions.find(|version| version.digest == digest && *version.tags == *part.tags.ids);
@@ -84,8 +85,8 @@ impl FragmentTable {
 
     /// Notes a fragment that was rendered alone: versions with the same bytes are known to be shared.
     pub fn rendered(&self, id: u64, rendered: RenderedFragment) {
-        let mut table = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = table.get_mut(&id) else {
+        let mut table = self.lock();
+        let Some(known) = table.by_id.get_mut(&id) else {
             return;
         };
         for version in known.versions.iter().filter_map(Weak::upgrade) {
@@ -96,31 +97,48 @@ impl FragmentTable {
 
     /// Whether the caller is to have a fragment rendered; true for one caller until [`FragmentTable::release`].
     pub fn claim(&self, id: u64) -> bool {
-        let mut table = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = table.get_mut(&id);
+        let mut table = self.lock();
+        let known = table.by_id.get_mut(&id);
         known.is_some_and(|known| !std::mem::replace(&mut known.is_claimed, true))
     }
 
     /// Gives a claim back.
     pub fn release(&self, id: u64) {
-        let mut table = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = table.get_mut(&id) {
+        let mut table = self.lock();
+        if let Some(known) = table.by_id.get_mut(&id) {
             known.is_claimed = false;
         }
     }
 
     /// The fragment as it was last rendered alone, whatever was purged since.
     pub fn last_rendered(&self, id: u64) -> Option<RenderedFragment> {
-        let table = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        table.get(&id)?.rendered.clone()
+        let table = self.lock();
+        table.by_id.get(&id)?.rendered.clone()
     }
 
     /// Knows a fragment that came with a page from the disk.
     pub fn recall(&self, id: u64) {
-        let mut table = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.len() < MAX_FRAGMENTS {
-            table.entry(id).or_default();
+        self.lock().entry(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KnownFragments> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownFragments {
+    /// `None`: pages have too many different fragments.
+    fn entry(&mut self, id: u64) -> Option<&mut KnownFragment> {
+        let is_new = !self.by_id.contains_key(&id);
+        if is_new && self.by_id.len() >= self.swept_at.max(FIRST_SWEEP) {
+            self.by_id
+                .retain(|_, known| known.is_claimed || known.is_used());
+            self.swept_at = (2 * self.by_id.len()).min(MAX_FRAGMENTS);
+            if self.by_id.len() >= MAX_FRAGMENTS {
+                return None;
+            }
         }
+        Some(self.by_id.entry(id).or_default())
     }
 }
 
@@ -139,6 +157,9 @@ fn compare(version: &FragmentVersion, rendered: &RenderedFragment) {
             .set(rendered.entry.scopes.tags.clone());
     }
 }
+
+/// At least so many fragments are known before unused ones are forgotten.
+const FIRST_SWEEP: usize = 64;
 
 /// Fragments of a site that are known at a time.
 const MAX_FRAGMENTS: usize = 4096;
@@ -185,6 +206,19 @@ mod tests {
         assert!(later.is_shared(), "known when it comes");
         let elsewhere = table.version(&part("e", "a"), 1).unwrap();
         assert!(!elsewhere.is_shared());
+    }
+
+    #[test]
+    fn fragments_that_no_page_has_are_forgotten() {
+        let table = FragmentTable::default();
+        let held = table.version(&part("held", "a"), 1).unwrap();
+        table.rendered(held.id, rendered(1));
+        for number in 0..10 * FIRST_SWEEP {
+            let gone = table.version(&part(&format!("gone{number}"), "a"), 1);
+            table.rendered(gone.unwrap().id, rendered(1));
+        }
+        assert!(table.lock().by_id.len() <= FIRST_SWEEP + 1);
+        assert!(table.last_rendered(held.id).is_some());
     }
 
     #[test]

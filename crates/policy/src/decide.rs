@@ -136,14 +136,20 @@ pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse
     {
         return Decision::Patch;
     }
+    let was_purged = stored.is_some_and(StoredResponse::was_purged);
     let Some(stored) = stored.filter(|stored| may_select(info, rules, stored)) else {
-        return nothing_stored(info, rules);
+        let why = if was_purged {
+            MissWhy::Purged
+        } else {
+            MissWhy::Uri
+        };
+        return nothing_usable(info, rules, why);
     };
     let usable = stored.use_for(&info.directives());
     if stored.is_hit_for_pass {
         return match usable {
             Decision::Hit => Decision::Pass(PassWhy::Remembered),
-            _ => nothing_stored(info, rules),
+            _ => nothing_usable(info, rules, MissWhy::Uri),
         };
     }
     match usable {
@@ -164,14 +170,14 @@ pub fn may_select(info: &RequestInfo, rules: &Policy, stored: &StoredResponse<'_
 }
 
 /// With the WordPress preset the whole page is fetched for a `HEAD` or a `Range`; by RFC 9111 those requests are forwarded.
-fn nothing_stored(info: &RequestInfo, rules: &Policy) -> Decision {
+fn nothing_usable(info: &RequestInfo, rules: &Policy, why: MissWhy) -> Decision {
     if is_head_alone(info, rules) {
         Decision::Pass(PassWhy::Head)
     } else if rules.requests.partial == PartialRequests::Forward && info.range().is_some() {
         Decision::Pass(PassWhy::Range)
     } else {
         Decision::Fetch {
-            why: MissWhy::Uri,
+            why,
             stale_on_error: false,
         }
     }
@@ -182,6 +188,11 @@ fn is_head_alone(info: &RequestInfo, rules: &Policy) -> bool {
 }
 
 impl StoredResponse<'_> {
+    /// Whether it is a response that only a purge keeps from being sent.
+    fn was_purged(&self) -> bool {
+        matches!(self.validity, Validity::Purged | Validity::Outdated) && !self.is_hit_for_pass
+    }
+
     fn fetch(&self) -> Decision {
         let life = self.life;
         Decision::Fetch {
@@ -250,12 +261,46 @@ impl Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request_info::{RequestLineInfo, Scheme};
 
     fn fetch(stale_on_error: bool) -> Decision {
         Decision::Fetch {
             why: MissWhy::Stale,
             stale_on_error,
         }
+    }
+
+    #[test]
+    fn a_miss_after_a_purge_says_so() {
+        let purged = |validity, is_hit_for_pass| {
+            let stored = StoredResponse {
+                is_hit_for_pass,
+                age: Duration::from_secs(90),
+                life: &Lifetime::default(),
+                validity,
+                fields: &HeaderMap::new(),
+                ends_soon: false,
+            };
+            let line = RequestLineInfo {
+                method: "GET",
+                target: b"/a",
+                scheme: Scheme::Http,
+                host: "example.com",
+                has_body: false,
+                upgrade: false,
+            };
+            let mut info = RequestInfo::default();
+            let no_fields = std::iter::empty::<(&str, &[u8])>();
+            info.parse(&line, no_fields, &Policy::wordpress()).unwrap();
+            match decide(&info, &Policy::wordpress(), Some(&stored)) {
+                Decision::Fetch { why, .. } => why,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(purged(Validity::Purged, false), MissWhy::Purged);
+        assert_eq!(purged(Validity::Outdated, false), MissWhy::Purged);
+        assert_eq!(purged(Validity::Purged, true), MissWhy::Uri);
+        assert_eq!(purged(Validity::Valid, false), MissWhy::Stale);
     }
 
     #[test]

@@ -44,10 +44,13 @@ impl FetchWorker {
 
     async fn patched(self: Rc<Self>, order: &PageOrder, held: &Arc<Entry>) -> Option<Arc<Entry>> {
         let purges = &order.site.epochs;
-        let is_newer = |entry: &Arc<Entry>| {
-            !Arc::ptr_eq(entry, held) && purges.prove_waiting(entry) == Validity::Valid
+        let newer = || {
+            let stored = self.memory.peek(order.key.bytes());
+            stored.filter(|entry| {
+                !Arc::ptr_eq(entry, held) && purges.prove_waiting(entry) == Validity::Valid
+            })
         };
-        if let Some(entry) = self.memory.peek(order.key.bytes()).filter(is_newer) {
+        if let Some(entry) = newer() {
             return Some(entry);
         }
         let purged = purges.table().purged_fragments(held)?;
@@ -60,6 +63,10 @@ impl FetchWorker {
         for (number, rendering) in renderings {
             let rendered = self.rendering(order, rendering).await?;
             fragments.push((number, rendered));
+        }
+        // All who waited for the same rendering continue at the same moment: one of them patches the page.
+        if let Some(entry) = newer() {
+            return Some(entry);
         }
         let entry = Arc::new(self.with_rendered(&order.site, held, &fragments)?);
         if purges.prove_waiting(&entry) != Validity::Valid {

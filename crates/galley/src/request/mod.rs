@@ -110,6 +110,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
             stale_on_error,
         } => (*why, *stale_on_error),
         Decision::Refuse(why) => return Err(refusal(*why)),
+        Decision::Patch => (MissWhy::Purged, false),
         _ => (MissWhy::Uri, false),
     };
     let asking = miss::Asking {

@@ -2,7 +2,7 @@
 
 use galley_testkit::client::{Browser, Request};
 
-use super::stack::{HIT, HOST, STORED, Stack, assert_no_text, assert_text, assert_way};
+use super::stack::{HIT, HOST, Stack, assert_no_text, assert_refetched, assert_text, assert_way};
 
 both! {
     a_port_stays_in_all_links,
@@ -43,8 +43,8 @@ fn a_port_stays_in_all_links(stack: &Stack) {
     );
     // One order for an address is for all of its ports.
     stack.purge(&["--url", "http://wp.test/with-port/"]);
-    assert_way(&visitor.get("/with-port/").unwrap(), STORED);
-    assert_way(&stack.get("/with-port/"), STORED);
+    assert_refetched(&visitor.get("/with-port/").unwrap());
+    assert_refetched(&stack.get("/with-port/"));
 }
 
 fn spellings_lead_to_one_page(stack: &Stack) {

@@ -4,7 +4,9 @@ use galley_testkit::client::{Browser, Response};
 
 use galley_testkit::wait_for;
 
-use super::stack::{HIT, PATIENCE, STORED, Stack, assert_no_text, assert_text, assert_way};
+use super::stack::{
+    HIT, PATIENCE, Stack, assert_no_text, assert_refetched, assert_text, assert_way,
+};
 
 both! {
     a_pending_comment_is_shown_to_its_author_by_the_address,
@@ -122,7 +124,7 @@ fn a_pending_comment_is_shown_to_its_author_by_the_cookie(stack: &Stack) {
     ));
     stack.purge(&["--url", "http://wp.test/pending-cookie/"]);
     let page = stack.get("/pending-cookie/");
-    assert_way(&page, STORED);
+    assert_refetched(&page);
     assert_text(&page, comment.text);
     assert_no_text(&page, "Bea@visitors.example");
 }
@@ -178,7 +180,7 @@ fn a_comment_of_an_editor_is_shown_to_all_at_once(stack: &Stack) {
     let answer = send(&mut stack.editor(), &comment);
     assert_eq!(target_of(&answer), "/editors-word/");
     let page = stack.get("/editors-word/");
-    assert_way(&page, STORED);
+    assert_refetched(&page);
     assert_text(&page, text);
     assert_text(&page, "Edda Editor");
     assert_no_text(&page, "wpadminbar");

@@ -2,7 +2,7 @@
 
 use galley_testkit::client::{Request, Response};
 
-use super::stack::{HIT, HOST, PHONES, STORED, Stack, assert_way};
+use super::stack::{HIT, HOST, PHONES, STORED, Stack, assert_refetched, assert_way};
 
 both! {
     without_variants_all_get_the_desktop_page,
@@ -66,7 +66,10 @@ fn with_variants_each_gets_its_own(stack: &Stack) {
             for (number, fields) in rows.iter().enumerate() {
                 let page = ask(stack, PHONES, "/two-for-all/", fields);
                 assert_eq!(is_mobile(&page), mobile, "{fields:?}: {}", page.beginning());
-                assert_way(&page, if number == 0 { STORED } else { HIT });
+                match number {
+                    0 => assert_refetched(&page),
+                    _ => assert_way(&page, HIT),
+                }
             }
         }
         assert_eq!(stack.runs("/two-for-all/"), 2 * (round + 1));

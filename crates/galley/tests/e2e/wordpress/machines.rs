@@ -4,7 +4,9 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 use serde_json::Value;
 
-use super::stack::{HIT, PATIENCE, STORED, Stack, assert_no_text, assert_text, assert_way, run_of};
+use super::stack::{
+    HIT, PATIENCE, STORED, Stack, assert_no_text, assert_refetched, assert_text, assert_way, run_of,
+};
 
 mod fpm_alone {
     #[test]
@@ -296,7 +298,7 @@ fn a_scheduled_post_goes_live(stack: &Stack) {
     });
     stack.purge(&["--url", "http://wp.test/due-now/"]);
     let live = stack.get("/due-now/").expect_status(200);
-    assert_way(&live, STORED);
+    assert_refetched(&live);
     assert_text(&live, "At last.");
 }
 

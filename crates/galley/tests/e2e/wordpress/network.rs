@@ -6,7 +6,9 @@ use std::fs;
 use galley_testkit::SampleContent;
 use galley_testkit::client::login;
 
-use super::stack::{HIT, HOUR, Kind, Plan, STORED, Stack, assert_no_text, assert_text, assert_way};
+use super::stack::{
+    HIT, HOUR, Kind, Plan, STORED, Stack, assert_no_text, assert_refetched, assert_text, assert_way,
+};
 
 both_alone! { a_network_in_directories }
 
@@ -104,7 +106,7 @@ fn a_network_in_directories(kind: Kind) {
     // The sites share a host; an order for one is given by its directory.
     stack.get("/second/");
     stack.purge(&["--site", NET, "--prefix", "/second/"]);
-    assert_way(&stack.get("/second/note/"), STORED);
+    assert_refetched(&stack.get("/second/note/"));
     assert_way(&stack.get("/note/"), HIT);
 }
 

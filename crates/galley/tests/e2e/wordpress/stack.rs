@@ -43,6 +43,14 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const STORED: &str = "galley; fwd=uri-miss; stored";
 pub const HIT: &str = "galley; hit";
 
+/// A page that was fetched after a purge. Purged entries are also removed in the background, and then nothing tells of them.
+#[track_caller]
+pub fn assert_refetched(answer: &Response) {
+    if answer.cache_status() != STORED {
+        assert_way(answer, "galley; fwd=stale; stored; detail=purged");
+    }
+}
+
 pub static FPM: LazyLock<Stack> = LazyLock::new(|| Stack::start(Kind::Fpm, &Plan::shared()));
 pub static APACHE: LazyLock<Stack> = LazyLock::new(|| Stack::start(Kind::Apache, &Plan::shared()));
 
