@@ -34,6 +34,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/fastcgi", &[]),
     ("crates/cache", &["policy"]),
     ("crates/certs", &[]),
+    ("crates/cluster", &["policy"]),
     ("crates/privileged", &[]),
     ("crates/config", &["certs", "policy"]),
     ("crates/files", &["policy"]),

@@ -1,0 +1,67 @@
+//! The right to answer from stored pages.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use galley_policy::time::Tick;
+
+/// How long after a renewal was sent a node may answer from stored pages.
+pub const LEASE: Duration = Duration::from_secs(2);
+
+/// How long the engine keeps a node's key after a renewal. More than [`LEASE`], so that clocks may differ in speed.
+pub const KEY_LIFETIME: Duration = Duration::from_secs(3);
+
+/// Whether stored pages may be used now. A hit reads one number.
+#[derive(Debug)]
+pub struct Lease {
+    /// The first tick at which it is over.
+    until: AtomicU64,
+}
+
+impl Default for Lease {
+    fn default() -> Self {
+        Self::expired()
+    }
+}
+
+impl Lease {
+    /// Of a node without a cluster, or one that serves through partitions: it never ends.
+    pub fn unlimited() -> Self {
+        Self {
+            until: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Of a node that has not yet read the purges of the others.
+    pub fn expired() -> Self {
+        Self {
+            until: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether stored pages may be used at a moment.
+    pub fn holds(&self, now: Tick) -> bool {
+        now.0 < self.until.load(Ordering::Acquire)
+    }
+
+    /// Prolongs it to a moment; never shortens it.
+    pub(crate) fn extend(&self, until: Tick) {
+        self.until.fetch_max(until.0, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_by_itself() {
+        let lease = Lease::expired();
+        assert!(!lease.holds(Tick(0)));
+        lease.extend(Tick(100));
+        assert!(lease.holds(Tick(99)) && !lease.holds(Tick(100)));
+        lease.extend(Tick(50));
+        assert!(lease.holds(Tick(99)));
+        assert!(Lease::unlimited().holds(Tick(u64::MAX - 1)));
+    }
+}

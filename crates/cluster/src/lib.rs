@@ -1,0 +1,35 @@
+//! Several Galleys that purge as one, over Valkey or Redis.
+//!
+//! Every purge is appended to one stream, and every node applies it in the stream's order. A node answers from stored pages only
+//! while it holds a lease, which it renews after it has applied everything in the stream. A purge is acknowledged when every
+//! member has applied it, or its lease has expired, so no node can send the old page any more.
+//!
+//! ```text
+//! galley:<name>:purges       stream: node, seq, site, strength, scope and its parts
+//! galley:<name>:members      sorted set of the nodes, by the time of their last renewal
+//! galley:<name>:node:<node>  the last entry that the node has applied; expires after KEY_LIFETIME
+//! galley:<name>:epoch        a random text; if it changes, the engine has lost data
+//! ```
+//!
+//! Why it is safe: a member uses stored pages until [`lease::LEASE`] after it *sent* a renewal; its key expires
+//! [`lease::KEY_LIFETIME`] after the engine *received* it, which is later. So a key that is absent says that the lease is over,
+//! unless the engine lost data. The publisher knows that by the engine's identity and the epoch, and after a change of either
+//! waits for a whole key lifetime before it believes that a key is absent.
+
+mod cluster;
+mod engine;
+mod identity;
+pub mod lease;
+mod message;
+mod position;
+mod publisher;
+mod reader;
+mod shared;
+mod status;
+mod stream_id;
+
+pub use cluster::{Cluster, ClusterPublisher, ClusterSettings, RunningCluster};
+pub use engine::{EngineError, EngineProblem, EngineReport, inspect};
+pub use message::RemotePurge;
+pub use shared::{PurgeReach, PurgeSink};
+pub use status::{ClusterStatus, MemberStatus};

@@ -1,0 +1,69 @@
+//! How far the stream was applied, for the next start: one line in a file beside the stored pages.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use crate::stream_id::StreamId;
+
+/// The engine's identity and the last entry whose purge is on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) engine: String,
+    pub(crate) last: StreamId,
+}
+
+/// The file. It may be older than the purges on the disk, never newer: then entries are applied twice, which does no harm.
+#[derive(Clone, Debug)]
+pub(crate) struct PositionFile(PathBuf);
+
+impl PositionFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// `None`: there is none, or it cannot be understood.
+    pub(crate) fn read(&self) -> Option<Position> {
+        if fs::metadata(&self.0).ok()?.len() > MOST_BYTES {
+            return None;
+        }
+        let text = fs::read_to_string(&self.0).ok()?;
+        let (engine, last) = text.trim_end().split_once(' ')?;
+        Some(Position {
+            engine: engine.to_owned(),
+            last: StreamId::parse(last)?,
+        })
+    }
+
+    pub(crate) fn write(&self, position: &Position) -> io::Result<()> {
+        let new = self.0.with_extension("new");
+        fs::write(&new, format!("{} {}\n", position.engine, position.last))?;
+        fs::rename(&new, &self.0)
+    }
+}
+
+const MOST_BYTES: u64 = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = PositionFile::new(dir.path().join("cluster-position"));
+        assert_eq!(file.read(), None);
+        let position = Position {
+            engine: "a/b".to_owned(),
+            last: StreamId::parse("5-1").unwrap(),
+        };
+        file.write(&position).unwrap();
+        assert_eq!(file.read(), Some(position));
+        for wrong in ["", "x", "a/b five", "a/b 5-1 6"] {
+            fs::write(&file.0, wrong).unwrap();
+            assert_eq!(file.read(), None, "{wrong}");
+        }
+        fs::write(&file.0, vec![b'a'; 1000]).unwrap();
+        assert_eq!(file.read(), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! Applies the purges of other nodes, and renews the lease.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use galley_policy::purge::Strength;
+use galley_policy::time::Tick;
+
+use crate::engine::{Engine, EngineError, Session, StreamEntry};
+use crate::lease::LEASE;
+use crate::position::{Position, PositionFile};
+use crate::shared::{PurgeSink, Shared};
+use crate::stream_id::StreamId;
+
+/// Reads the stream for as long as the node runs.
+pub(crate) struct Reader {
+    engine: Engine,
+    shared: Arc<Shared>,
+    sink: Arc<dyn PurgeSink>,
+    file: Option<PositionFile>,
+    tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
+    /// What was applied last, and in which engine.
+    position: Option<Position>,
+    epoch: Option<String>,
+    /// The newest sequence number of each run of a node.
+    sequences: HashMap<String, u64>,
+    written: Instant,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        engine: Engine,
+        shared: Arc<Shared>,
+        sink: Arc<dyn PurgeSink>,
+        file: Option<PositionFile>,
+        tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
+    ) -> Self {
+        let position = file.as_ref().and_then(PositionFile::read);
+        Self {
+            engine,
+            shared,
+            sink,
+            file,
+            tick_at,
+            position,
+            epoch: None,
+            sequences: HashMap::new(),
+            written: Instant::now(),
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        let mut pause = FIRST_PAUSE;
+        while !self.shared.is_stopped() {
+            let began = Instant::now();
+            let Err(error) = self.follow() else { return };
+            self.disconnected(&error);
+            pause = if began.elapsed() > LONGEST_PAUSE {
+                FIRST_PAUSE
+            } else {
+                (pause * 2).min(LONGEST_PAUSE)
+            };
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// One connection, until it fails or the node ends.
+    fn follow(&mut self) -> Result<(), EngineError> {
+        let mut session = self.engine.connect()?;
+        let known = self.position.as_ref().map(|position| position.last);
+        self.epoch = session.join(&self.shared.member, known.unwrap_or(StreamId::START))?;
+        self.find_place(&mut session)?;
+        // Purges that came while the node was away are applied before the lease begins.
+        while self.apply(session.read(self.last(), None)?) {}
+        self.renew(&mut session)?;
+        self.connected(&session);
+        while !self.shared.is_stopped() {
+            let entries = session.read(self.last(), Some(WAIT))?;
+            self.apply(entries);
+            self.renew(&mut session)?;
+        }
+        Ok(())
+    }
+
+    fn last(&self) -> StreamId {
+        self.position
+            .as_ref()
+            .map_or(StreamId::START, |position| position.last)
+    }
+
+    /// Where to read on. Purges that can be missing are made up for by purging everything.
+    fn find_place(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        let engine = session.identity.word();
+        let Some(position) = &self.position else {
+            let last = session.newest()?;
+            if self.sink.has_earlier_pages() {
+                self.purge_everything(
+                    Strength::Hard,
+                    "the node has stored pages and has never read the stream",
+                );
+            }
+            self.position = Some(Position { engine, last });
+            return Ok(());
+        };
+        let is_there = position.last == StreamId::START || session.has(position.last)?;
+        let is_same = position.engine == engine;
+        let (last, had_lease) = (position.last, self.has_lease());
+        // A node with a lease has applied every purge that was acknowledged, and what was not is published again.
+        if is_there && (is_same || had_lease) {
+            self.position = Some(Position { engine, last });
+            return Ok(());
+        }
+        let last = session.newest()?;
+        self.gap(if is_there {
+            "another engine took over while the node was away"
+        } else {
+            "the stream does not have the last entry any more"
+        });
+        self.position = Some(Position { engine, last });
+        Ok(())
+    }
+
+    /// Applies entries in their order. False: there were none.
+    fn apply(&mut self, entries: Vec<StreamEntry>) -> bool {
+        let Some(newest) = entries.last().map(|entry| entry.id) else {
+            return false;
+        };
+        let mut purges = Vec::with_capacity(entries.len());
+        for message in entries.into_iter().filter_map(|entry| entry.message) {
+            let previous = self
+                .sequences
+                .insert(message.node.clone(), message.sequence);
+            if previous.is_some_and(|previous| message.sequence > previous + 1) {
+                self.gap("entries are missing within the stream");
+            }
+            // This node has applied its own.
+            if message.node != self.shared.incarnation {
+                purges.push(message.content);
+            }
+        }
+        if self.sequences.len() > MOST_RUNS {
+            self.sequences.clear();
+        }
+        let count = u64::try_from(purges.len()).unwrap_or(u64::MAX);
+        self.sink.apply(&purges);
+        self.shared.applied.fetch_add(count, Ordering::Relaxed);
+        if let Some(position) = &mut self.position {
+            position.last = newest;
+        }
+        true
+    }
+
+    /// Says how far the node is, and prolongs the lease.
+    fn renew(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        let sent = Instant::now();
+        let renewal = session.renew(&self.shared.member, self.last())?;
+        if !renewal.has_last || renewal.epoch != self.epoch {
+            // What comes after the newest entry is read.
+            let last = session.newest()?;
+            self.gap("the cluster's engine has lost data");
+            if let Some(position) = &mut self.position {
+                position.last = last;
+            }
+            return Err(EngineError::Lost);
+        }
+        self.shared.lease.extend((self.tick_at)(sent + LEASE));
+        self.write_position();
+        Ok(())
+    }
+
+    fn write_position(&mut self) {
+        let (Some(file), Some(position)) = (&self.file, &self.position) else {
+            return;
+        };
+        if self.written.elapsed() < WRITE_EVERY || file.read().as_ref() == Some(position) {
+            return;
+        }
+        self.written = Instant::now();
+        if let Err(error) = file.write(position) {
+            tracing::warn!(%error, "the position in the cluster's stream cannot be written: the next start purges everything");
+        }
+    }
+
+    fn has_lease(&self) -> bool {
+        self.shared.lease.holds((self.tick_at)(Instant::now()))
+    }
+
+    /// Purges may be missing. While the lease holds, none of them was acknowledged, so that old pages may be used once more.
+    fn gap(&self, why: &'static str) {
+        self.shared.gaps.fetch_add(1, Ordering::Relaxed);
+        let strength = if self.has_lease() {
+            Strength::Soft
+        } else {
+            Strength::Hard
+        };
+        self.purge_everything(strength, why);
+    }
+
+    fn purge_everything(&self, strength: Strength, why: &'static str) {
+        tracing::warn!(?strength, "everything is purged: {why}");
+        self.sink.apply_to_all(strength);
+    }
+
+    fn connected(&self, session: &Session) {
+        let mut status = self.shared.status();
+        if !status.is_connected {
+            tracing::info!(engine = session.version, "reads the purges of the cluster");
+        }
+        status.is_connected = true;
+        status.error = None;
+        status.engine = Some(session.version.clone());
+    }
+
+    fn disconnected(&self, error: &EngineError) {
+        let mut status = self.shared.status();
+        let text = error.to_string();
+        if status.is_connected || status.error.as_ref() != Some(&text) {
+            let effect = if self.shared.serves_through_partitions {
+                "purges of other nodes are not applied"
+            } else {
+                "stored pages are not used until the node reads the purges of the others again"
+            };
+            tracing::error!(%error, "the cluster's engine cannot be used: {effect}");
+        }
+        status.is_connected = false;
+        status.error = Some(text);
+    }
+}
+
+/// How long one read waits: the lease is renewed at least so often.
+const WAIT: Duration = Duration::from_millis(500);
+
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The position may be older than what was applied.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+
+/// Runs of nodes whose sequence numbers are known.
+const MOST_RUNS: usize = 10_000;
