@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::acme;
 use crate::check;
+use crate::cluster;
 use crate::complaint::Complaints;
 use crate::config::{AdminConfig, Cache, CacheDisk, Config};
 use crate::listen::AdminListen;
@@ -51,7 +52,9 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         .collect();
     let wants_acme = sites.iter().any(|site| site.has_auto_tls);
     let acme = acme::acme(&document.acme, here, &mut complaints);
+    let cluster = cluster::cluster(&document.cluster, &mut complaints);
     let config = Config {
+        cluster,
         acme: wants_acme.then_some(acme),
         admin: admin(&document.admin, here, &mut complaints),
         cache,

@@ -33,6 +33,8 @@ pub struct Config {
     pub log: LogConfig,
     /// `[acme]`: automatic certificates; `None`: no site uses them.
     pub acme: Option<AcmeConfig>,
+    /// `[cluster]`: other Galleys; `None`: there are none.
+    pub cluster: Option<ClusterConfig>,
     /// The sites in file order; never empty.
     pub sites: Vec<SiteConfig>,
     /// Warnings: Galley can start nevertheless.
@@ -139,6 +141,21 @@ pub struct AdminConfig {
     pub listen: AdminListen,
     /// The file with the token; always present for [`AdminListen::Tcp`].
     pub token_file: Option<PathBuf>,
+}
+
+/// `[cluster]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// The engine's URL.
+    pub engine: String,
+    /// The file with its password.
+    pub password_file: Option<PathBuf>,
+    /// The cluster's name.
+    pub name: String,
+    /// This node's name.
+    pub node: String,
+    /// Whether stored pages are used while the node cannot read the purges of the others.
+    pub serve_through_partitions: bool,
 }
 
 /// `[cache]`.

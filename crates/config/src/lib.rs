@@ -12,6 +12,7 @@ mod acme;
 mod assemble;
 mod certificates;
 mod check;
+mod cluster;
 mod complaint;
 mod config;
 mod headers;
@@ -43,8 +44,8 @@ mod walk;
 
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
-    AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, Config, MOST_OF_ERROR_PAGE,
-    MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
+    AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config,
+    MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
 pub use listen::{AdminListen, Listen};
 pub use load::{for_root, from_text, load};

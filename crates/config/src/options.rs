@@ -43,6 +43,8 @@ pub enum OptionSection {
     Log,
     /// `[acme]`.
     Acme,
+    /// `[cluster]`.
+    Cluster,
     /// `[[site]]`.
     Site,
     /// `[site.ttl]`.
@@ -240,13 +242,14 @@ impl OptionRow {
 
 impl OptionSection {
     /// All of them, in the order of the reference page.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Top,
         Self::Server,
         Self::Admin,
         Self::Cache,
         Self::Log,
         Self::Acme,
+        Self::Cluster,
         Self::Site,
         Self::SiteTtl,
         Self::SiteRule,
@@ -263,6 +266,7 @@ impl OptionSection {
             Self::Cache => "[cache]",
             Self::Log => "[log]",
             Self::Acme => "[acme]",
+            Self::Cluster => "[cluster]",
             Self::Site => "[[site]]",
             Self::SiteTtl => "[site.ttl]",
             Self::SiteRule => "[[site.rule]]",
@@ -287,6 +291,9 @@ impl OptionSection {
             Self::Cache => "The cache of all sites.",
             Self::Log => "Logs of all sites. Galley reopens log files on SIGUSR1.",
             Self::Acme => "Automatic certificates, for sites whose `tls` is `auto`.",
+            Self::Cluster => {
+                "Several Galleys that serve the same sites and purge as one, over Valkey or Redis."
+            }
             Self::Site => {
                 "A site: its hosts, its files, and the server that generates its pages. Repeat the section for each site."
             }

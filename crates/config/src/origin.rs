@@ -26,6 +26,8 @@ pub enum OptionPath {
     Log(&'static str),
     /// Of `[acme]`.
     Acme(&'static str),
+    /// Of `[cluster]`.
+    Cluster(&'static str),
     /// Of the site with this number.
     Site(usize, &'static str),
     /// Of `[site.log]` of the site with this number.
@@ -91,6 +93,7 @@ impl Origin {
             OptionPath::Cache(name) => (Some(&document.cache), name),
             OptionPath::Log(name) => (Some(&document.log), name),
             OptionPath::Acme(name) => (Some(&document.acme), name),
+            OptionPath::Cluster(name) => (Some(&document.cluster), name),
             OptionPath::Site(index, name) => (of_site(*index).map(|site| &site.own), name),
             OptionPath::SiteLog(index, name) => (of_site(*index).map(|site| &site.log), name),
             OptionPath::Listener { site, list, listen } => {

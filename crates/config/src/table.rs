@@ -9,6 +9,7 @@ mod acme;
 mod admin;
 mod cache;
 mod client;
+mod cluster;
 mod compress;
 mod headers;
 mod http2;
@@ -41,6 +42,7 @@ static TABLE: &[&[OptionRow]] = &[
     redirect::ROWS,
     headers::ROWS,
     acme::ROWS,
+    cluster::ROWS,
     access::ROWS,
     php::ROWS,
     upstream::ROWS,

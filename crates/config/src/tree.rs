@@ -24,6 +24,7 @@ pub(crate) struct Document {
     pub cache: SectionTable,
     pub log: SectionTable,
     pub acme: SectionTable,
+    pub cluster: SectionTable,
     pub sites: Vec<GivenSite>,
     /// Files in the order of reading, absolute.
     pub files: Vec<PathBuf>,
@@ -68,6 +69,7 @@ impl Document {
             cache: SectionTable::new(OptionSection::Cache, whole.clone()),
             log: SectionTable::new(OptionSection::Log, whole.clone()),
             acme: SectionTable::new(OptionSection::Acme, whole.clone()),
+            cluster: SectionTable::new(OptionSection::Cluster, whole.clone()),
             sites: Vec::new(),
             files: Vec::new(),
             whole,

@@ -34,6 +34,7 @@ pub(crate) fn walk(
             "cache" => fill(&mut document.cache, reader, value),
             "log" => fill(&mut document.log, reader, value),
             "acme" => fill(&mut document.acme, reader, value),
+            "cluster" => fill(&mut document.cluster, reader, value),
             "site" => {
                 for (span, table) in tables(reader, OptionSection::Site, value) {
                     document.sites.push(site(reader, span, table));
@@ -218,7 +219,7 @@ fn unknown(
 /// Names that may stand in a section: its options and the sections inside it.
 fn known_in(section: OptionSection) -> Vec<&'static str> {
     let inner: &[&str] = match section {
-        OptionSection::Top => &["server", "admin", "cache", "log", "acme", "site"],
+        OptionSection::Top => &["server", "admin", "cache", "log", "acme", "cluster", "site"],
         OptionSection::Site => &["ttl", "rule", "error_pages", "log"],
         _ => &[],
     };

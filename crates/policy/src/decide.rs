@@ -161,6 +161,14 @@ pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse
     }
 }
 
+/// Decides while purges of other nodes may be missing: nothing stored is used, and no fetch that began earlier is joined.
+pub fn decide_partitioned(info: &RequestInfo) -> Decision {
+    match info.cacheability() {
+        Cacheability::Pass(why) => Decision::Pass(why),
+        Cacheability::Cacheable => Decision::Pass(PassWhy::Partition),
+    }
+}
+
 /// Whether a request may be answered by a stored response at all: no purge forbids it, and where the request carries
 /// credentials, the response says that it is shared with others (RFC 9111 section 3.5).
 pub fn may_select(info: &RequestInfo, rules: &Policy, stored: &StoredResponse<'_>) -> bool {

@@ -57,6 +57,8 @@ words! {
         Range = "range",
         /// Only the head was asked for, and nothing stored may answer.
         Head = "head",
+        /// Purges of other nodes of the cluster may be missing, so nothing stored is used.
+        Partition = "partition",
     }
 }
 
@@ -351,7 +353,8 @@ impl PassWhy {
             | Self::Nonce
             | Self::Ajax
             | Self::Rule
-            | Self::Remembered => "bypass",
+            | Self::Remembered
+            | Self::Partition => "bypass",
         }
     }
 }

@@ -8,6 +8,7 @@ mod auth;
 mod bodies;
 mod cache;
 mod certificates;
+mod cluster;
 mod cron;
 mod disk;
 mod entry;

@@ -67,6 +67,9 @@ pub(super) async fn purge(
     // One log for all sites: when the last is on the disk, all are.
     let told = newest.told().await;
     let mut answer = json!({ "ok": true, "orders": orders.len() });
+    if let Some(reach) = told.reach_word() {
+        answer["reach"] = json!(reach);
+    }
     if let Some(warning) = told.warning {
         told.log(orders.last().map_or("", |(site, _)| &site.core.name));
         answer["warning"] = json!(warning);

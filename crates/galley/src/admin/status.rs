@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::AdminState;
 use super::auth::Asker;
+use super::cluster;
 use super::disk;
 use super::history::{last_hour, reading, recent};
 use super::target::{JsonReply, View, target};
@@ -59,6 +60,9 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
                 "put_off": compressed.put_off,
             });
             body["disk"] = json!(disk::value(&state));
+            if let Some(cluster) = cluster::value(&state) {
+                body["cluster"] = cluster;
+            }
             body["last_hour"] = last_hour(&state).value(&reading(&state.services));
             body["spools"] = spools(&state.services.spools);
             let urls = state.listeners.iter().map(|listener| &listener.url);

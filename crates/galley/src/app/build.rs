@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use galley_cache::budget::MemoryBudget;
 use galley_cache::memory::{Memory, MemoryLimits};
 use galley_certs::file;
+use galley_cluster::ClusterPublisher;
 use galley_config::{
     Config, HttpUpstream, MOST_OF_TOKEN, Pace, PhpAddress, SiteConfig, UpstreamConfig as Configured,
 };
@@ -62,10 +63,11 @@ pub(super) fn build(
     config: &Config,
     php: &Php,
     (certificates, acme): (Arc<Certificates>, Option<&AcmeReady>),
+    cluster: Option<ClusterPublisher>,
     clock: Clock,
 ) -> Result<Built, ServerStartError> {
     let (memory, small_files) = memory(config, clock);
-    let durable = durable::open(config, &memory, clock)?;
+    let durable = durable::open(config, &memory, clock)?.with_cluster(cluster.clone());
     let compressor = Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?;
     let spools = spools::open(&config.server)?;
     let (sandbox, held) = confine::sandbox(config, spools.folder());
@@ -83,6 +85,8 @@ pub(super) fn build(
         ),
         http2_floods: Seldom::new(FLOOD_WARNING_EVERY_S),
         durable: durable.clone(),
+        lease: ClusterPublisher::lease(cluster.as_ref()),
+        cluster,
         spools: Arc::clone(&spools),
         sandbox: held,
         privileged: php.state.clone(),
@@ -101,8 +105,8 @@ pub(super) fn build(
     for (number, ((site, planned), own_php)) in
         (0..).zip(config.sites.iter().zip(planned).zip(&php.sites))
     {
-        let log = if site.access.is_some() { next_log } else { 0 };
-        next_log += usize::from(site.access.is_some());
+        let log = site.access.as_ref().map_or(0, |_| next_log);
+        next_log += usize::from(log > 0);
         let compressing = |memory: &Arc<Memory>| {
             let settings = site.compress.clone();
             Compressing::new(Arc::clone(&compressor), Arc::clone(memory), settings)
@@ -372,13 +376,11 @@ fn cron(site: &SiteConfig, planned: &Planned, fetch_threads: &[Handle]) -> Optio
     })
 }
 
-/// What is a site's own.
 struct SiteParts {
     folder: Option<Arc<SiteFiles>>,
     php: Option<Arc<PoolNumbers>>,
     number: u32,
     mark: u32,
-    /// That of its access log.
     log: usize,
 }
 

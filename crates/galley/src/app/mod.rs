@@ -6,6 +6,7 @@
 mod acme;
 mod build;
 mod canary;
+mod cluster;
 mod confine;
 mod cron;
 mod durable;
@@ -80,7 +81,9 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), ServerStartError>
         tls.tell_what_is_out_of_reach();
         let acme = acme::open(config, &tls.certificates, clock)?;
         let shown = (Arc::clone(&tls.certificates), acme.as_ref());
-        let built = build::build(config, &php, shown, clock)?;
+        let node = cluster::Node::prepare(config)?;
+        let built = build::build(config, &php, shown, node.publisher(), clock)?;
+        let node = node.start(config, &built.sites, clock)?;
         let (stop, stopped) = watch::channel(false);
         let durable = built.services.durable.clone();
         let upkeep = upkeep::start(durable.clone(), &built.sites)?;
@@ -113,12 +116,9 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), ServerStartError>
         }
         tracing::info!("draining");
         let _ = stop.send(true);
-        drop(certificates);
-        drop(canaries);
-        drop(schedules);
-        drop(keepers);
-        drop(built);
+        drop((certificates, canaries, schedules, keepers, built));
         running.end(config.server.drain_timeout).await;
+        drop(node);
         let disk = (upkeep, durable);
         close(disk, php::stop(php)).await;
         logs.close();

@@ -15,7 +15,7 @@ use galley_config::{
     UpstreamConfig,
 };
 
-use super::refusal;
+use super::{cluster, refusal};
 use crate::admin;
 use crate::sys::reach::UserIdentity;
 use crate::sys::sockets;
@@ -58,6 +58,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Foretold {
     admin(config, (running, &who), &mut found);
     folders(config, &who, &mut found);
     logs(config, &who, &mut found);
+    found.notes.extend(cluster::examine(config));
     for (index, site) in config.sites.iter().enumerate() {
         programs(index, site, &mut found);
     }

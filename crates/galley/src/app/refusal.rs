@@ -43,6 +43,12 @@ pub enum ServerStartError {
         /// What the system said.
         cause: io::Error,
     },
+    /// The URL of the cluster's engine cannot be used.
+    #[error("`cluster.engine` cannot be used: {cause}")]
+    Cluster {
+        /// Why.
+        cause: String,
+    },
     /// A log file could not be opened.
     #[error("cannot open the log `{target}`: {cause}")]
     Log {
@@ -157,6 +163,12 @@ impl ServerStartError {
             | Self::Root { .. }
             | Self::Disk { .. }
             | Self::PurgeFolder { .. } => return self.of_path(config),
+            Self::Cluster { cause } => (
+                OptionPath::Cluster("engine"),
+                "the URL of the engine".to_owned(),
+                format!("which cannot be used: {cause}"),
+                "write `redis://host:6379`, `rediss://host:6379` or `redis+unix:///path`",
+            ),
             Self::Privileged { cause } => (
                 OptionPath::Server("user"),
                 config.server.user.clone().unwrap_or_default(),
@@ -236,6 +248,7 @@ impl ServerStartError {
             Self::Listen { .. }
             | Self::User { .. }
             | Self::Admin { .. }
+            | Self::Cluster { .. }
             | Self::Php { .. }
             | Self::Privileged { .. }
             | Self::Certificate { .. }

@@ -85,6 +85,11 @@ fn purge(options: &PurgeOptions) -> ExitCode {
             if let Some(warning) = value["warning"].as_str() {
                 talk(&format!("warning: {warning}"));
             }
+            if value["reach"] == "local" {
+                talk(
+                    "warning: other nodes of the cluster have not confirmed the purge. They get it when they can: see `galley status`",
+                );
+            }
         }
     })
 }

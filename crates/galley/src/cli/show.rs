@@ -113,6 +113,9 @@ pub(super) fn status(value: &Value) {
         if let Some(text) = disk(&value["disk"]) {
             line(&text);
         }
+        if let Some(text) = cluster(&value["cluster"]) {
+            line(&text);
+        }
         line(&format!(
             "upstream  {} under way, {} waiting",
             value["upstream"]["in_flight"], value["upstream"]["waiting"]
@@ -281,6 +284,32 @@ fn cron(cron: &Value) -> String {
         Some(next) => format!("{last}, next in {next}s"),
         None => last,
     }
+}
+
+/// The cluster's line; none without a cluster.
+fn cluster(cluster: &Value) -> Option<String> {
+    let is_connected = cluster["connected"].as_bool()?;
+    let members = cluster["members"].as_array().cloned().unwrap_or_default();
+    let present = members.iter().filter(|member| member["present"] == true);
+    let state = if is_connected {
+        String::new()
+    } else {
+        format!(", not connected: {}", text(&cluster["error"]))
+    };
+    let pages = if cluster["stored_pages_used"] == true {
+        ""
+    } else {
+        ", stored pages are not used"
+    };
+    let unsent = match cluster["purges_unsent"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!(", {count} purges wait"),
+    };
+    Some(format!(
+        "cluster   {} of {} other nodes present{state}{pages}{unsent}",
+        present.count(),
+        members.len()
+    ))
 }
 
 /// The disk's line; none without a disk.

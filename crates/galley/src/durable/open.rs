@@ -15,6 +15,7 @@ use galley_cache::disk::{Disk, DiskClock, DiskLimits};
 use galley_cache::log::{self, Durability, LogContents, PurgeLog};
 use galley_cache::memory::Memory;
 use galley_cache::purge_table::PurgeTable;
+use galley_cluster::ClusterPublisher;
 use galley_policy::time::Tick;
 
 use super::disk_cache::{DiskCache, Shelved};
@@ -48,6 +49,8 @@ pub struct Durable {
     open: Option<Arc<OpenedStorage>>,
     /// Why the folder, or the pages' part of it, cannot be used in this run.
     unusable: Option<Arc<str>>,
+    /// The other nodes.
+    cluster: Option<ClusterPublisher>,
 }
 
 struct OpenedStorage {
@@ -78,7 +81,15 @@ impl Durable {
             clock,
             open: None,
             unusable: None,
+            cluster: None,
         }
+    }
+
+    /// The same, with other nodes that get each purge.
+    #[must_use]
+    pub fn with_cluster(mut self, cluster: Option<ClusterPublisher>) -> Self {
+        self.cluster = cluster;
+        self
     }
 
     /// Opens the folder; takes a few milliseconds.
@@ -95,6 +106,7 @@ impl Durable {
                     clock,
                     open: None,
                     unusable: Some(why),
+                    cluster: None,
                 });
             }
         };
@@ -111,17 +123,20 @@ impl Durable {
             clock,
             open: Some(Arc::new(OpenedStorage { past, stored })),
             unusable,
+            cluster: None,
         })
     }
 
     /// The orders of a site, those of earlier runs included. `site` is its own among all sites; once for each.
     pub fn orders(&self, site: String) -> SitePurges {
         let Some(open) = &self.open else {
-            return SitePurges::in_memory(site, self.clock, self.unusable.clone());
+            return SitePurges::in_memory(site, self.clock, self.unusable.clone())
+                .with_cluster(self.cluster.clone());
         };
         let epochs = PurgeTable::new();
         open.past.replay(&site, &epochs);
         SitePurges::logged(site, epochs, Arc::clone(&open.past), self.clock)
+            .with_cluster(self.cluster.clone())
     }
 
     /// A site's part of the disk. `fingerprint` tells the rules that shape its keys: what was written under others is dead.

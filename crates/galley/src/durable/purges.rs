@@ -5,7 +5,9 @@ use std::sync::Arc;
 use galley_cache::entry::Entry;
 use galley_cache::log::{Durability, DurableTicket, Loss, OpenedLog, Restart};
 use galley_cache::purge_table::{PurgeTable, Touch, Touched, Touching, Unlogged, Validity};
+use galley_cluster::{ClusterPublisher, PurgeReach};
 use galley_policy::purge::Purge;
+use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 
@@ -17,6 +19,8 @@ pub struct SitePurges {
     clock: Clock,
     /// Where the counter began this run.
     first: u64,
+    /// The other nodes.
+    cluster: Option<ClusterPublisher>,
 }
 
 enum PurgeTarget {
@@ -33,6 +37,7 @@ impl SitePurges {
             table: PurgeTarget::Unlogged(Unlogged::new(), unusable),
             clock,
             first: 0,
+            cluster: None,
         }
     }
 
@@ -49,25 +54,52 @@ impl SitePurges {
             table: PurgeTarget::Logged(epochs, log),
             clock,
             first,
+            cluster: None,
         }
     }
 
-    /// Obeys an order: what it touches is purged when this returns. It may be acknowledged when the receipt says so.
-    pub fn publish(&self, order: &Purge) -> Receipt {
-        match &self.table {
+    /// The same, with other nodes that get each purge.
+    pub(super) fn with_cluster(mut self, cluster: Option<ClusterPublisher>) -> Self {
+        self.cluster = cluster;
+        self
+    }
+
+    /// Publishes a purge on this node, and sends it to the other nodes. What it touches here is purged when this returns. It may be
+    /// acknowledged when the receipt says so.
+    pub fn publish(&self, purge: &Purge) -> Receipt {
+        let here = self.apply(purge);
+        let cluster = self.cluster.as_ref();
+        Receipt {
+            cluster: cluster.map(|cluster| cluster.publish(&self.site, purge)),
+            ..here
+        }
+    }
+
+    /// Publishes a purge on this node alone.
+    pub fn apply(&self, purge: &Purge) -> Receipt {
+        let here = match &self.table {
             PurgeTarget::Unlogged(table, unusable) => {
-                table.publish(order);
+                table.publish(purge);
                 match unusable {
-                    None => Receipt::default(),
-                    Some(reason) => Receipt(Acknowledgment::Lost(forgetful(reason))),
+                    None => Acknowledgment::Done,
+                    Some(reason) => Acknowledgment::Lost(forgetful(reason)),
                 }
             }
-            PurgeTarget::Logged(epochs, log) => {
+            PurgeTarget::Logged(table, log) => {
                 let now = self.clock.wall();
-                let published = log.log.publish(&self.site, epochs, order, now);
-                Receipt(Acknowledgment::Waits(published.ticket))
+                let published = log.log.publish(&self.site, table, purge, now);
+                Acknowledgment::Waits(published.ticket)
             }
+        };
+        Receipt {
+            here,
+            cluster: None,
         }
+    }
+
+    /// The site's name in the log and in the cluster.
+    pub fn site(&self) -> &str {
+        &self.site
     }
 
     /// How many orders were obeyed since the start.
@@ -112,7 +144,10 @@ impl SitePurges {
 /// The acknowledgement of an order, and of all that were published before it.
 #[must_use = "an order may be acknowledged only when its receipt says so"]
 #[derive(Debug, Default)]
-pub struct Receipt(Acknowledgment);
+pub struct Receipt {
+    here: Acknowledgment,
+    cluster: Option<oneshot::Receiver<PurgeReach>>,
+}
 
 #[derive(Debug, Default)]
 enum Acknowledgment {
@@ -125,12 +160,27 @@ enum Acknowledgment {
 }
 
 impl Receipt {
-    /// Waits for the disk; returns at once where there is none.
+    /// Waits for the disk and the other nodes; returns at once where there are none.
     pub async fn told(self) -> PurgeReceipt {
-        match self.0 {
-            Acknowledgment::Done => PurgeReceipt::default(),
-            Acknowledgment::Waits(ticket) => PurgeReceipt::from(ticket.await),
-            Acknowledgment::Lost(loss) => PurgeReceipt::from(Durability::Lost(loss)),
+        let receipt = self.here.told().await;
+        let Some(cluster) = self.cluster else {
+            return receipt;
+        };
+        // A publisher that has ended does so with the server.
+        let reach = cluster.await;
+        PurgeReceipt {
+            reach: Some(reach.unwrap_or_else(|_| PurgeReach::Local("the server ends".into()))),
+            ..receipt
+        }
+    }
+}
+
+impl Acknowledgment {
+    async fn told(self) -> PurgeReceipt {
+        match self {
+            Self::Done => PurgeReceipt::default(),
+            Self::Waits(ticket) => PurgeReceipt::from(ticket.await),
+            Self::Lost(loss) => PurgeReceipt::from(Durability::Lost(loss)),
         }
     }
 }
@@ -142,13 +192,31 @@ pub struct PurgeReceipt {
     pub reason: Option<Arc<str>>,
     /// The same for whoever gave it: what a restart will do.
     pub warning: Option<&'static str>,
+    /// How far it got in the cluster; `None`: there is none.
+    pub reach: Option<PurgeReach>,
 }
 
 impl PurgeReceipt {
+    /// Whether no visitor of any node gets the old page any more.
+    pub fn is_final(&self) -> bool {
+        !matches!(self.reach, Some(PurgeReach::Local(_)))
+    }
+
+    /// `cluster` or `local`, in a cluster.
+    pub fn reach_word(&self) -> Option<&'static str> {
+        self.reach.as_ref().map(|reach| match reach {
+            PurgeReach::Cluster => "cluster",
+            PurgeReach::Local(_) => "local",
+        })
+    }
+
     /// Warns the operator where there is something to warn of.
     pub fn log(&self, site: &str) {
         if let (Some(warning), Some(reason)) = (self.warning, &self.reason) {
             tracing::warn!(site, %reason, "a purge was {warning}");
+        }
+        if let Some(PurgeReach::Local(reason)) = &self.reach {
+            tracing::warn!(site, %reason, "a purge holds on this node, and is not acknowledged by the cluster yet");
         }
     }
 }
@@ -158,6 +226,7 @@ impl From<Durability> for PurgeReceipt {
         match durability {
             Durability::Kept => Self::default(),
             Durability::Lost(loss) => Self {
+                reach: None,
                 reason: Some(loss.reason),
                 warning: Some(match loss.restart {
                     Restart::PurgesAll => {

@@ -43,8 +43,9 @@ impl FetchWorker {
         publish(&order.site, &orders).given(&order.site).await;
         let ended = read_to_end(&mut incoming).await;
         // Once more at the end: PHP may commit what it announced only then.
-        publish(&order.site, &orders).given(&order.site).await;
-        order.site.heard.note(acknowledged::names(&incoming.fields));
+        if publish(&order.site, &orders).given(&order.site).await {
+            order.site.heard.note(acknowledged::names(&incoming.fields));
+        }
         ended.map_err(CronTrouble::Upstream)?;
         if incoming.status.is_success() {
             Ok(())

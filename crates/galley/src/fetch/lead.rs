@@ -130,8 +130,9 @@ impl FetchWorker {
                 }
             };
             // Once more at the end: PHP may commit what it announced only then.
-            publish(&order.site, &orders).given(&order.site).await;
-            order.site.heard.note(names);
+            if publish(&order.site, &orders).given(&order.site).await {
+                order.site.heard.note(names);
+            }
             return kept;
         }
     }

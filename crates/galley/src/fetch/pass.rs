@@ -75,8 +75,9 @@ impl FetchWorker {
         let received = receive(&mut incoming, &mut outlet, pupil.as_mut(), &ordered).await;
         let (calm, obeyed) = publish_own(order, &incoming, &ordered, calm);
         self.invalidations.delay(&order.site, invalidation.later);
-        obeyed.given(&order.site).await;
-        order.site.heard.note(acknowledged::names(&incoming.fields));
+        if obeyed.given(&order.site).await {
+            order.site.heard.note(acknowledged::names(&incoming.fields));
+        }
         if let Some(last) = received? {
             let _ = outlet.push(last).await;
         }

@@ -33,10 +33,11 @@ pub(super) fn publish(site: &FetchSite, orders: &[Purge]) -> Acknowledgement {
 pub(super) struct Acknowledgement(Option<Receipt>);
 
 impl Acknowledgement {
-    /// Waits until the orders are on the disk, or known not to come there; the client of an answer cannot be told which.
-    pub(super) async fn given(self, site: &FetchSite) {
-        if let Some(receipt) = self.0 {
-            receipt.told().await.log(&site.name);
-        }
+    /// Waits until the purges are on the disk and final in the cluster, or known not to become so. False: they are not final.
+    pub(super) async fn given(self, site: &FetchSite) -> bool {
+        let Some(receipt) = self.0 else { return true };
+        let receipt = receipt.told().await;
+        receipt.log(&site.name);
+        receipt.is_final()
     }
 }

@@ -116,6 +116,9 @@ fn look(
     // As on the slow path, files come after what is stored, and for everybody.
     let mut earlier = EarlierLookup::None;
     if facts.cacheability() == Cacheability::Cacheable {
+        if !services.lease.holds(now) {
+            return Err(EarlierLookup::None);
+        }
         match services.memory.try_get(page_key) {
             MemoryLookup::Found(entry) => {
                 return page(site, facts, now, entry).map_err(EarlierLookup::Found);

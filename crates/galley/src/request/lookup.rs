@@ -6,10 +6,12 @@
 use std::sync::Arc;
 
 use galley_cache::entry::{Entry, EntryKind};
-use galley_policy::decide::{Decision, StoredResponse, Validity, decide, may_select};
+use galley_policy::decide::{
+    Decision, StoredResponse, Validity, decide, decide_partitioned, may_select,
+};
 use galley_policy::forward::{self, Credentials};
-use galley_policy::request_info::{Cacheability, Method};
-use galley_policy::site::VaryPolicy;
+use galley_policy::request_info::{Cacheability, Method, RequestInfo};
+use galley_policy::site::{Policy, VaryPolicy};
 use galley_policy::time::Tick;
 
 use super::exchange::Exchange;
@@ -38,6 +40,8 @@ pub struct LookupResult {
     now: Tick,
     /// Whether the entry is several parts of a response put together, which answer a part of themselves.
     pub is_joined: bool,
+    /// Whether nothing was looked up because purges of other nodes may be missing.
+    is_partitioned: bool,
 }
 
 impl LookupResult {
@@ -46,7 +50,16 @@ impl LookupResult {
             entry: None,
             now,
             is_joined: false,
+            is_partitioned: false,
         }
+    }
+
+    /// What becomes of the request.
+    pub fn decide(&self, info: &RequestInfo, policy: &Policy) -> Decision {
+        if self.is_partitioned {
+            return decide_partitioned(info);
+        }
+        decide(info, policy, self.stored().as_ref())
     }
 
     /// The entry as the decision reads it; `None` where it is neither a response nor a hit-for-pass marker.
@@ -83,6 +96,12 @@ pub async fn lookup(
     };
     if exchange.facts.cacheability() != Cacheability::Cacheable {
         return LookupResult::nothing(reader.now);
+    }
+    if !services.lease.holds(reader.now) {
+        return LookupResult {
+            is_partitioned: true,
+            ..LookupResult::nothing(reader.now)
+        };
     }
     let found = match &exchange.earlier {
         EarlierLookup::None => reader.under(&exchange.key).await,
@@ -164,8 +183,7 @@ impl LookupContext<'_, '_> {
     }
 
     fn decide(&self, found: &LookupResult) -> Decision {
-        let (facts, rules) = (&self.exchange.facts, &self.exchange.site.core.rules);
-        decide(facts, rules, found.stored().as_ref())
+        found.decide(&self.exchange.facts, &self.exchange.site.core.rules)
     }
 
     fn is_hit(&self, found: &LookupResult) -> bool {

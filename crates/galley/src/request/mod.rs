@@ -94,7 +94,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     }
     let found = lookup(services, exchange, Purpose::Serve).await;
     let rules = &exchange.site.core.rules;
-    let decision = decide::decide(&exchange.facts, rules, found.stored().as_ref());
+    let decision = found.decide(&exchange.facts, rules);
     if let Some(answer) = from_cache(services, exchange, &found, &decision).await {
         return Ok(answer);
     }

@@ -7,6 +7,8 @@ use galley_cache::budget::MemoryBudget;
 use galley_cache::entry::Entry;
 use galley_cache::fill::FillError;
 use galley_cache::memory::Memory;
+use galley_cluster::ClusterPublisher;
+use galley_cluster::lease::Lease;
 use galley_policy::forward::Schedule;
 use galley_policy::headers::HeadChanges;
 use galley_policy::key;
@@ -294,6 +296,10 @@ pub struct Services {
     pub identity: String,
     /// What survives a restart.
     pub durable: Durable,
+    /// Whether stored pages may be used: always, except for a node that cannot read the purges of its cluster.
+    pub lease: Arc<Lease>,
+    /// The other nodes.
+    pub cluster: Option<ClusterPublisher>,
     /// Where bodies wait for slow people.
     pub spools: Arc<Spools>,
     /// Who compresses pages and files.

@@ -10,6 +10,7 @@ mod access;
 mod caching;
 mod caching_rules;
 mod check;
+mod cluster;
 mod codings_live;
 mod codings_upstream;
 mod coming_from;

@@ -33,8 +33,7 @@ pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
     if is_loop(&explanation.state.services, exchange) {
         return Decision::Refuse(RefusedWhy::Loop);
     }
-    let stored = explanation.found.stored();
-    decide::decide(facts, rules, stored.as_ref()).below_root(
+    explanation.found.decide(facts, rules).below_root(
         facts,
         explanation.below.kind(),
         backend(exchange),

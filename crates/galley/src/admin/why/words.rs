@@ -86,6 +86,10 @@ pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
             Advice::fine("it asks for a part, and nothing is stored that it could be cut from")
         }
         PassWhy::Head => Advice::fine("it asks for the head only, and nothing stored may answer"),
+        PassWhy::Partition => Advice::new(
+            "this node cannot read the purges of the other nodes, so stored pages may be outdated",
+            "make the engine of `[cluster]` reachable: `galley status` has the error",
+        ),
     }
 }
 

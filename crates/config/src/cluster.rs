@@ -1,0 +1,82 @@
+//! `[cluster]`.
+
+use crate::check;
+use crate::complaint::Complaints;
+use crate::config::ClusterConfig;
+use crate::tree::SectionTable;
+
+/// `None`: there is no `engine`.
+pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Option<ClusterConfig> {
+    check::token_file(given, "password_file", complaints);
+    let Some(engine) = given.given::<String>("engine") else {
+        for option in ["password_file", "name", "node", "on_partition"] {
+            if given.has(option) {
+                let help = "add `engine = \"redis://host:6379\"`, or remove the section";
+                given.complain(option, "has no effect without `engine`", help, complaints);
+            }
+        }
+        return None;
+    };
+    if !SCHEMES.iter().any(|scheme| engine.starts_with(scheme)) {
+        let why = format!(
+            "is `{}`, which is not the URL of an engine",
+            without_login(&engine)
+        );
+        let help = "write `redis://host:6379`, `rediss://host:6379` or `redis+unix:///path`";
+        given.complain("engine", why, help, complaints);
+    }
+    let name = given.value("name");
+    let node = given.given("node").unwrap_or_else(host_name);
+    for (option, value) in [("name", &name), ("node", &node)] {
+        if !is_name(value) {
+            let why = format!("is `{value}`, which is not a name");
+            let help = "use up to 64 letters, digits, `-`, `_` and `.`";
+            given.complain(option, why, help, complaints);
+        }
+    }
+    Some(ClusterConfig {
+        engine,
+        password_file: given.given("password_file"),
+        name,
+        node,
+        serve_through_partitions: given.value::<String>("on_partition") == "serve",
+    })
+}
+
+/// Names are parts of the engine's keys.
+fn is_name(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(is_letter)
+}
+
+/// A URL may hold a password, which no message shows.
+fn without_login(url: &str) -> String {
+    match url.rsplit_once('@') {
+        Some((_, host)) => format!("...@{host}"),
+        None => url.to_owned(),
+    }
+}
+
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    let text = name.nodename().to_string_lossy();
+    let name: String = text
+        .chars()
+        .filter(|letter| is_name(&letter.to_string()))
+        .collect();
+    if name.is_empty() {
+        "node".to_owned()
+    } else {
+        name
+    }
+}
+
+const SCHEMES: &[&str] = &[
+    "redis://",
+    "rediss://",
+    "valkey://",
+    "valkeys://",
+    "redis+unix://",
+    "valkey+unix://",
+    "unix://",
+];

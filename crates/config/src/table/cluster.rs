@@ -1,0 +1,18 @@
+//! Several machines.
+
+use crate::options::ValueKind::{Path, Text, Word};
+use crate::options::{OptionRow, OptionSection};
+use crate::table::row::row;
+
+pub(super) static ROWS: &[OptionRow] = &[
+    row(OptionSection::Cluster, "engine", Text, "The Valkey or Redis server that connects the nodes: `redis://host:6379`, `rediss://host:6379` over TLS, `redis+unix:///path`. Every node names the same one. Without it, Galley works alone.")
+        .example(r#""redis://10.0.0.5:6379""#),
+    row(OptionSection::Cluster, "password_file", Path, "A file with the password of the engine, readable by its owner only. Galley reads it again for each new connection.")
+        .example(r#""/etc/galley/engine.token""#),
+    row(OptionSection::Cluster, "name", Text, "The name of the cluster. Clusters with different names can share an engine.")
+        .or(r#""galley""#),
+    row(OptionSection::Cluster, "node", Text, "The name of this node. No two nodes may have the same.")
+        .computed("the host name").example(r#""front-1""#),
+    row(OptionSection::Cluster, "on_partition", Word(&["revalidate", "serve"]), "What Galley does while it cannot read the purges of the other nodes. `revalidate`: every page comes from the upstream, so no visitor gets a page that another node has purged. `serve`: stored pages are used, and a purge that this node has not applied is not acknowledged for the cluster.")
+        .or(r#""revalidate""#),
+];

@@ -1,0 +1,145 @@
+//! The node's part in a cluster, from the configuration.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use galley_cluster::{
+    Cluster, ClusterPublisher, ClusterSettings, EngineError, PurgeSink, RemotePurge, RunningCluster,
+};
+use galley_config::{Config, MachineFinding, OptionPath};
+use galley_policy::purge::{Purge, Scope, Strength};
+use tokio::runtime::Handle;
+
+use super::ServerStartError;
+use crate::clock::Clock;
+use crate::durable::Receipt;
+use crate::fetch::FetchSite;
+use crate::request::Site;
+
+/// This node, before its threads start; without a cluster it does nothing.
+pub(super) struct Node(Option<Cluster>);
+
+impl Node {
+    /// From the configuration; connects to nothing.
+    pub(super) fn prepare(config: &Config) -> Result<Self, ServerStartError> {
+        let Some(cluster) = &config.cluster else {
+            return Ok(Self(None));
+        };
+        let disk = config.cache.disk.as_ref();
+        let settings = ClusterSettings {
+            engine: cluster.engine.clone(),
+            password_file: cluster.password_file.clone(),
+            name: cluster.name.clone(),
+            node: cluster.node.clone(),
+            serve_through_partitions: cluster.serve_through_partitions,
+            position_file: disk.map(|disk| disk.path.join("cluster-position")),
+        };
+        let refused = |cause: EngineError| ServerStartError::Cluster {
+            cause: cause.to_string(),
+        };
+        Ok(Self(Some(Cluster::new(settings).map_err(refused)?)))
+    }
+
+    /// What purges are published through.
+    pub(super) fn publisher(&self) -> Option<ClusterPublisher> {
+        self.0.as_ref().map(Cluster::publisher)
+    }
+
+    /// Starts the node's threads, which apply the purges of other nodes to `sites`.
+    pub(super) fn start(
+        self,
+        config: &Config,
+        sites: &[Arc<Site>],
+        clock: Clock,
+    ) -> Result<Option<RunningCluster>, ServerStartError> {
+        let Some(cluster) = self.0 else {
+            return Ok(None);
+        };
+        let by_name = sites.iter().map(|site| {
+            let core = Arc::clone(&site.core);
+            (core.epochs.site().to_owned(), core)
+        });
+        let sink = SitesSink {
+            sites: by_name.collect(),
+            has_earlier_pages: config.cache.disk.is_some(),
+            runtime: Handle::current(),
+        };
+        let tick_at = move |at: Instant| clock.tick_at(at);
+        Ok(Some(cluster.start(Arc::new(sink), tick_at)?))
+    }
+}
+
+/// Looks at the engine. Galley starts without it, so all that is found are notes.
+pub(super) fn examine(config: &Config) -> Vec<MachineFinding> {
+    let Some(cluster) = &config.cluster else {
+        return Vec::new();
+    };
+    let note = |why: String, help: &str| MachineFinding {
+        at: OptionPath::Cluster("engine"),
+        value: "the engine of the cluster".to_owned(),
+        why,
+        help: help.to_owned(),
+    };
+    match galley_cluster::inspect(&cluster.engine, cluster.password_file.clone()) {
+        Ok(report) => {
+            let problems = report.problems.into_iter();
+            problems
+                .map(|problem| note(problem.why, problem.help))
+                .collect()
+        }
+        Err(error) => vec![note(
+            format!("which cannot be used now: {error}"),
+            "start it, or correct `engine` and `password_file`",
+        )],
+    }
+}
+
+/// The sites, as a cluster purges them.
+struct SitesSink {
+    sites: HashMap<String, Arc<FetchSite>>,
+    has_earlier_pages: bool,
+    /// Drives the waits for the disk: the cluster's threads have no runtime.
+    runtime: Handle,
+}
+
+impl SitesSink {
+    /// One log for all sites: when the last purge is on the disk, all are.
+    fn settle(&self, newest: Option<Receipt>) {
+        if let Some(receipt) = newest {
+            self.runtime.block_on(receipt.told()).log("(cluster)");
+        }
+    }
+}
+
+impl PurgeSink for SitesSink {
+    fn apply(&self, purges: &[RemotePurge]) {
+        let mut newest = None;
+        for RemotePurge { site, purge } in purges {
+            let Some(core) = self.sites.get(site) else {
+                tracing::debug!(
+                    site,
+                    "a purge of another node is for a site that this node does not have"
+                );
+                continue;
+            };
+            newest = Some(core.epochs.apply(purge));
+            tracing::debug!(site, scope = %purge.scope, strength = ?purge.strength, "purged by another node");
+        }
+        self.settle(newest);
+    }
+
+    fn apply_to_all(&self, strength: Strength) {
+        let purge = Purge {
+            scope: Scope::Site,
+            strength,
+        };
+        let receipts = self.sites.values().map(|core| core.epochs.apply(&purge));
+        let newest = receipts.last();
+        self.settle(newest);
+    }
+
+    fn has_earlier_pages(&self) -> bool {
+        self.has_earlier_pages
+    }
+}

@@ -1,0 +1,343 @@
+//! Several Galleys and one Redis: a purge is final on every node, whatever fails.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use galley_testkit::client::{Request, Response};
+use galley_testkit::origin::Origin;
+use galley_testkit::{Galley, Redis, Scratch, Signal, wait_for};
+use serde_json::Value;
+
+/// Nodes in front of one site, whose pages show a version.
+struct Cluster {
+    nodes: Vec<Galley>,
+    redis: Redis,
+    version: Arc<AtomicU64>,
+    scratch: Scratch,
+    origin: Origin,
+}
+
+impl Cluster {
+    fn start(count: usize, lines: &str) -> Self {
+        let scratch = Scratch::new().unwrap();
+        let redis = Redis::start(&scratch.join("redis")).unwrap();
+        let version = Arc::new(AtomicU64::new(1));
+        let shown = Arc::clone(&version);
+        let origin = Origin::start_forgetting(move |seen, wire| {
+            let fields = [
+                ("Content-Type", "text/plain"),
+                ("Cache-Control", "public, max-age=3600"),
+                ("Galley-Tags", "p1"),
+            ];
+            let body = format!("{} version {}.", seen.path(), shown.load(Ordering::SeqCst));
+            wire.answer(200, &fields, body.as_bytes());
+        })
+        .unwrap();
+        let mut cluster = Self {
+            nodes: Vec::new(),
+            redis,
+            version,
+            scratch,
+            origin,
+        };
+        for number in 0..count {
+            let node = cluster.launch(number, lines);
+            cluster.nodes.push(node);
+        }
+        for node in 0..count {
+            wait_for("a hit", PATIENCE, || cluster.get(node, "/").is_hit());
+        }
+        cluster.wait_until_acknowledged();
+        cluster
+    }
+
+    fn launch(&self, number: usize, lines: &str) -> Galley {
+        let dir = self.scratch.dir(&format!("node{number}")).unwrap();
+        let config = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/admin.sock\"\n\
+             [cluster]\nengine = \"{}\"\nnode = \"n{number}\"\n{lines}\n\
+             [[site]]\nhosts = [\"a.test\"]\nupstream = [\"{}\"]\n",
+            self.redis.url(),
+            self.origin.url(),
+            dir = dir.display(),
+        );
+        Galley::start(&dir, &config).unwrap()
+    }
+
+    fn addr(&self, node: usize) -> SocketAddr {
+        self.nodes[node].addr()
+    }
+
+    fn get(&self, node: usize, path: &str) -> Response {
+        let request = Request::get(path).host("a.test");
+        request.send(self.addr(node)).unwrap()
+    }
+
+    fn status(&self, node: usize) -> Value {
+        let output = self.nodes[node].cli(&["status", "--json"]).unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["cluster"].clone()
+    }
+
+    /// Changes the page, and purges it through a node; how far the purge got.
+    fn edit(&self, node: usize) -> String {
+        self.version.fetch_add(1, Ordering::SeqCst);
+        let purge = ["purge", "--tag", "p1", "--json"];
+        let output = self.nodes[node].cli(&purge).unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        value["reach"].as_str().unwrap().to_owned()
+    }
+
+    /// A node that has just started believes an absent key only after a while.
+    fn wait_until_acknowledged(&self) {
+        for node in 0..self.nodes.len() {
+            wait_for("an acknowledged purge", PATIENCE, || {
+                self.edit(node) == "cluster"
+            });
+        }
+    }
+
+    /// The page as a node sends it must be the newest.
+    fn assert_newest(&self, node: usize, path: &str) {
+        let page = self.get(node, path);
+        let wanted = format!("{path} version {}.", self.version.load(Ordering::SeqCst));
+        assert_eq!(page.text(), wanted, "node {node}: {}", page.cache_status());
+    }
+
+    fn wait_for_hits(&self, node: usize) {
+        wait_for("hits", PATIENCE, || self.get(node, "/").is_hit());
+    }
+}
+
+#[test]
+fn a_purge_on_one_node_is_final_on_all() {
+    let cluster = Cluster::start(3, "");
+    for round in 0..30 {
+        for node in 0..3 {
+            cluster.get(node, "/");
+            assert!(cluster.get(node, "/").is_hit());
+        }
+        assert_eq!(cluster.edit(round % 3), "cluster");
+        for node in 0..3 {
+            cluster.assert_newest(node, "/");
+        }
+    }
+    let status = cluster.status(0);
+    assert_eq!(status["connected"], true);
+    assert_eq!(status["members"].as_array().unwrap().len(), 2);
+    assert_eq!(status["gaps"], 0);
+    assert!(status["purges_of_others"].as_u64().unwrap() >= 20);
+}
+
+#[test]
+fn without_the_engine_no_stored_page_is_sent_and_no_purge_is_lost() {
+    let mut cluster = Cluster::start(2, "");
+    cluster.wait_for_hits(0);
+    cluster.wait_for_hits(1);
+    cluster.redis.kill();
+    wait_for("the end of the leases", PATIENCE, || {
+        let pages = [cluster.get(0, "/"), cluster.get(1, "/")];
+        let is_passed =
+            |page: &Response| page.cache_status() == "galley; fwd=bypass; detail=partition";
+        pages.iter().all(is_passed)
+    });
+    assert_eq!(cluster.edit(0), "local");
+    assert_eq!(cluster.status(0)["purges_unsent"], 1);
+    cluster.assert_newest(1, "/");
+    let why = cluster.nodes[0].cli(&["why", "http://a.test/"]).unwrap();
+    let why = String::from_utf8_lossy(&why.stdout).into_owned();
+    assert!(
+        why.contains("cannot read the purges of the other nodes"),
+        "{why}"
+    );
+    cluster.redis.restart().unwrap();
+    wait_for("the purge to be sent", PATIENCE, || {
+        cluster.status(0)["purges_unsent"] == 0
+    });
+    for node in 0..2 {
+        cluster.wait_for_hits(node);
+        cluster.assert_newest(node, "/");
+    }
+    cluster.wait_until_acknowledged();
+}
+
+#[test]
+fn a_purge_beside_a_dead_node_is_acknowledged_when_its_lease_is_over() {
+    let mut cluster = Cluster::start(2, "");
+    cluster.nodes[1].kill();
+    let began = Instant::now();
+    assert_eq!(cluster.edit(0), "cluster");
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(1), "{took:?}");
+    cluster.assert_newest(0, "/");
+}
+
+#[test]
+fn a_node_that_was_paused_does_not_send_what_was_purged_meanwhile() {
+    let cluster = Cluster::start(2, "");
+    for _ in 0..3 {
+        cluster.get(1, "/");
+        assert!(cluster.get(1, "/").is_hit());
+        cluster.nodes[1].signal(Signal::STOP);
+        assert_eq!(cluster.edit(0), "cluster");
+        cluster.nodes[1].signal(Signal::CONT);
+        cluster.assert_newest(1, "/");
+        cluster.wait_for_hits(1);
+    }
+}
+
+#[test]
+fn an_engine_that_lost_its_data_loses_no_purge() {
+    let cluster = Cluster::start(3, "");
+    for round in 0..5 {
+        for node in 0..3 {
+            cluster.wait_for_hits(node);
+        }
+        cluster.redis.run(&["FLUSHALL"]).unwrap();
+        let reach = cluster.edit(round % 3);
+        if reach == "cluster" {
+            for node in 0..3 {
+                cluster.assert_newest(node, "/");
+            }
+        }
+        for node in 0..3 {
+            wait_for("the newest page", PATIENCE, || {
+                let wanted = format!("/ version {}.", cluster.version.load(Ordering::SeqCst));
+                cluster.get(node, "/").text() == wanted
+            });
+        }
+    }
+    let gaps: u64 = (0..3)
+        .map(|node| cluster.status(node)["gaps"].as_u64().unwrap())
+        .sum();
+    assert!(gaps > 0);
+    cluster.wait_until_acknowledged();
+}
+
+#[test]
+fn a_paused_engine_never_lets_an_old_page_through() {
+    let cluster = Cluster::start(2, "");
+    for seconds in [1, 4] {
+        cluster.wait_for_hits(0);
+        cluster.wait_for_hits(1);
+        cluster.redis.signal(Signal::STOP);
+        let end = Instant::now() + Duration::from_secs(seconds);
+        while Instant::now() < end {
+            let reach = cluster.edit(0);
+            assert_eq!(reach, "local");
+            cluster.assert_newest(0, "/");
+        }
+        cluster.redis.signal(Signal::CONT);
+        wait_for("an acknowledged purge", PATIENCE, || {
+            let is_final = cluster.edit(0) == "cluster";
+            if is_final {
+                cluster.assert_newest(1, "/");
+            }
+            is_final
+        });
+    }
+}
+
+#[test]
+fn a_node_may_serve_through_a_partition_and_purges_say_so() {
+    let mut cluster = Cluster::start(2, "on_partition = \"serve\"");
+    cluster.wait_for_hits(1);
+    cluster.redis.kill();
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(cluster.get(1, "/").is_hit());
+    assert_eq!(cluster.edit(0), "local");
+    cluster.assert_newest(0, "/");
+    cluster.redis.restart().unwrap();
+    wait_for("the purge on the other node", PATIENCE, || {
+        let wanted = format!("/ version {}.", cluster.version.load(Ordering::SeqCst));
+        cluster.get(1, "/").text() == wanted
+    });
+    // A node that serves without a lease may have old pages as long as it is away.
+    cluster.nodes[1].kill();
+    assert_eq!(cluster.edit(0), "local");
+}
+
+/// Every read that begins after a purge was acknowledged must show that edit or a newer one, whatever fails meanwhile.
+#[test]
+fn no_read_after_an_acknowledged_purge_is_older_than_it() {
+    let mut cluster = Cluster::start(3, "");
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..3)
+        .map(|node| {
+            let addr = cluster.addr(node);
+            let (acknowledged, is_over) = (Arc::clone(&acknowledged), Arc::clone(&is_over));
+            std::thread::spawn(move || {
+                let (mut reads, mut hits) = (0_u32, 0_u32);
+                while !is_over.load(Ordering::SeqCst) {
+                    let oldest = acknowledged.load(Ordering::SeqCst);
+                    let page = Request::get("/").host("a.test").send(addr).unwrap();
+                    let shown = version_of(&page.text());
+                    assert!(
+                        shown >= oldest,
+                        "node {node}: {shown} after {oldest}: {}",
+                        page.cache_status()
+                    );
+                    reads += 1;
+                    hits += u32::from(page.is_hit());
+                }
+                (reads, hits)
+            })
+        })
+        .collect();
+    let mut finals = 0;
+    let mut edit = |cluster: &Cluster, node: usize| {
+        let version = cluster.version.load(Ordering::SeqCst) + 1;
+        if cluster.edit(node) == "cluster" {
+            acknowledged.store(version, Ordering::SeqCst);
+            finals += 1;
+        }
+    };
+    for round in 0..8 {
+        let (editor, other) = (round % 3, (round + 1) % 3);
+        match round % 4 {
+            0 => cluster.nodes[other].signal(Signal::STOP),
+            1 => cluster.redis.signal(Signal::STOP),
+            2 => drop(cluster.redis.run(&["FLUSHALL"]).unwrap()),
+            _ => cluster.redis.restart().unwrap(),
+        }
+        edit(&cluster, editor);
+        cluster.nodes[other].signal(Signal::CONT);
+        cluster.redis.signal(Signal::CONT);
+        for _ in 0..10 {
+            edit(&cluster, editor);
+        }
+    }
+    is_over.store(true, Ordering::SeqCst);
+    for reader in readers {
+        let (reads, hits) = reader.join().unwrap();
+        assert!(reads > 100 && hits > 50, "{reads} reads, {hits} hits");
+    }
+    assert!(finals > 20, "{finals} acknowledged purges");
+}
+
+fn version_of(text: &str) -> u64 {
+    let digits = text.rsplit(' ').next().unwrap().trim_end_matches('.');
+    digits.parse().unwrap_or_else(|_| panic!("{text}"))
+}
+
+#[test]
+fn unsuitable_engines_are_named() {
+    let cluster = Cluster::start(1, "");
+    for (setting, value) in [("maxmemory-policy", "allkeys-lru"), ("appendonly", "no")] {
+        cluster
+            .redis
+            .run(&["CONFIG", "SET", setting, value])
+            .unwrap();
+    }
+    let output = cluster.nodes[0].cli(&["check"]).unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{text}");
+    for wanted in ["eviction policy `allkeys-lru`", "does not write to a disk"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
