@@ -112,13 +112,15 @@ impl Reader {
             self.position = Some(Position { engine, last });
             return Ok(());
         }
-        let last = session.newest()?;
         self.gap(if is_there {
             "another engine took over while the node was away"
         } else {
             "the stream does not have the last entry any more"
         });
-        self.position = Some(Position { engine, last });
+        self.position = Some(Position {
+            engine,
+            last: StreamId::START,
+        });
         Ok(())
     }
 
@@ -157,11 +159,9 @@ impl Reader {
         let sent = Instant::now();
         let renewal = session.renew(&self.shared.member, self.last())?;
         if !renewal.has_last || renewal.epoch != self.epoch {
-            // What comes after the newest entry is read.
-            let last = session.newest()?;
             self.gap("the cluster's engine has lost data");
             if let Some(position) = &mut self.position {
-                position.last = last;
+                position.last = StreamId::START;
             }
             return Err(EngineError::Lost);
         }
@@ -187,7 +187,8 @@ impl Reader {
         self.shared.lease.holds((self.tick_at)(Instant::now()))
     }
 
-    /// Purges may be missing. While the lease holds, none of them was acknowledged, so that old pages may be used once more.
+    /// Purges may be missing. While the lease holds, none of them was acknowledged, so that old pages may be used once more. What
+    /// the stream still has is applied again from its start: an entry that was not read yet may be a hard purge.
     fn gap(&self, why: &'static str) {
         self.shared.gaps.fetch_add(1, Ordering::Relaxed);
         let strength = if self.has_lease() {
