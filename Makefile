@@ -67,6 +67,7 @@ test: setup-test lint minimum-rust
 	fuzz/run
 	phpunit --configuration wordpress-plugin/galley/tests/phpunit.xml
 	@scripts/plugin-style
+	@scripts/plugin-texts --check
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
 
 bench: setup-bench build

@@ -22,7 +22,7 @@ add_action( 'wp_ajax_galley_page_state', __NAMESPACE__ . '\\on_page_state' );
  * Ends an action that its user may not do.
  */
 function refuse(): void {
-	wp_die( esc_html__( 'You may not do that here.', 'galley' ), '', array( 'response' => 403 ) );
+	wp_die( esc_html__( 'You are not allowed to do that.', 'galley' ), '', array( 'response' => 403 ) );
 }
 
 /**

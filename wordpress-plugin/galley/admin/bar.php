@@ -48,7 +48,7 @@ function bar( $bar ): void {
 		)
 	);
 	if ( ! is_admin() ) {
-		add_bar_item( $bar, 'galley-why', esc_html__( 'Looking how this page is cached', 'galley' ), false );
+		add_bar_item( $bar, 'galley-why', esc_html__( 'Checking how this page is cached', 'galley' ), false );
 		add_bar_item( $bar, 'galley-do', '', false );
 		add_bar_item( $bar, 'galley-purge-page', esc_html__( 'Purge this page', 'galley' ), purge_page_link( url_at_hand() ) );
 	}

@@ -42,7 +42,7 @@ defined( 'ABSPATH' ) || exit;
 function cli_purge( $urls, $flags ): void {
 	$order = cli_order( (array) $urls, (array) $flags );
 	if ( null === $order ) {
-		\WP_CLI::error( __( 'Say what: addresses, --all, --post=<id> or --tag=<tag>.', 'galley' ) );
+		\WP_CLI::error( __( 'Name what to purge: URLs, --all, --post=<id> or --tag=<tag>.', 'galley' ) );
 		return;
 	}
 	foreach ( $order as list( $action, $what ) ) {
@@ -108,7 +108,7 @@ function cli_why( $urls ): void {
 	$url = own_url( (string) ( $urls[0] ?? '' ) );
 	if ( null === $url ) {
 		/* translators: %s: a host */
-		\WP_CLI::error( sprintf( __( 'That is no address of this site: they begin with %s.', 'galley' ), home_url() ) );
+		\WP_CLI::error( sprintf( __( 'This URL is not on this site. URLs of this site begin with %s.', 'galley' ), home_url() ) );
 		return;
 	}
 	$state = page_state( $url );

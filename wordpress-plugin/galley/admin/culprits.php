@@ -46,11 +46,11 @@ function defeats(): array {
 	$cache = second_cache();
 	if ( null !== $cache ) {
 		/* translators: %s: name of a plugin */
-		$found[ 'cache-' . sanitize_key( $cache ) ] = sprintf( __( 'A second page cache is at work: %s (advanced-cache.php). Its copies are not purged with Galley\'s; switch its page cache off.', 'galley' ), $cache );
+		$found[ 'cache-' . sanitize_key( $cache ) ] = sprintf( __( 'A second page cache is active: %s (advanced-cache.php). Galley cannot purge its copies. Turn off its page cache.', 'galley' ), $cache );
 	}
 	foreach ( second_purgers( active_plugins() ) as $folder => $name ) {
 		/* translators: %s: name of a plugin */
-		$found[ 'purger-' . sanitize_key( $folder ) ] = sprintf( __( 'A second plugin purges: %s. It purges pages that have not changed; deactivate it, or its purging.', 'galley' ), $name );
+		$found[ 'purger-' . sanitize_key( $folder ) ] = sprintf( __( 'A second plugin purges pages: %s. It also purges pages that have not changed. Deactivate it, or turn off its purging.', 'galley' ), $name );
 	}
 	foreach ( seen_cookies() as $name => $seen ) {
 		$found[ 'cookie-' . sanitize_key( (string) $name ) ] = cookie_sentence( (string) $name, $seen );
@@ -117,9 +117,9 @@ function cookie_sentence( string $name, array $seen ): string {
 	$by = is_string( $seen['by'] ?? null ) && '' !== $seen['by']
 		/* translators: 1: name of a plugin or theme, 2: a file and a line */
 		? sprintf( __( 'It is probably set by %1$s (%2$s).', 'galley' ), $seen['by'], (string) ( $seen['at'] ?? '' ) )
-		: __( 'Which plugin sets it could not be found out.', 'galley' );
+		: __( 'The plugin that sets it is unknown.', 'galley' );
 	/* translators: 1: name of a cookie, 2: a path, 3: a sentence about its plugin */
-	return sprintf( __( 'The cookie %1$s is set for visitors who are not logged in, on %2$s, so that such pages cannot be kept. %3$s', 'galley' ), $name, (string) ( $seen['path'] ?? '/' ), $by );
+	return sprintf( __( 'The cookie %1$s is set for visitors who are not logged in, on %2$s. Galley cannot store these pages. %3$s', 'galley' ), $name, (string) ( $seen['path'] ?? '/' ), $by );
 }
 
 /**

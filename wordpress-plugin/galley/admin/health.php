@@ -38,15 +38,15 @@ function is_kept( string $status ): bool {
 function health_tests( $tests ): array {
 	$tests                                = (array) $tests;
 	$tests['direct']['galley_connection'] = array(
-		'label' => __( 'Galley answers', 'galley' ),
+		'label' => __( 'Galley is connected', 'galley' ),
 		'test'  => __NAMESPACE__ . '\\health_connection',
 	);
 	$tests['direct']['galley_orders']     = array(
-		'label' => __( 'Purge orders reach Galley', 'galley' ),
+		'label' => __( 'Purges reach Galley', 'galley' ),
 		'test'  => __NAMESPACE__ . '\\health_orders',
 	);
 	$tests['direct']['galley_defeats']    = array(
-		'label' => __( 'Nothing defeats the page cache', 'galley' ),
+		'label' => __( 'Nothing prevents page caching', 'galley' ),
 		'test'  => __NAMESPACE__ . '\\health_defeats',
 	);
 	return $tests;
@@ -77,9 +77,9 @@ function health_result( string $test, string $status, string $label, string $say
 function health_connection(): array {
 	$status = call( 'GET', '/status' );
 	if ( 200 === $status['status'] ) {
-		return health_result( 'galley_connection', 'good', __( 'Galley answers', 'galley' ), __( 'The plugin can tell the server what an edit changes.', 'galley' ) );
+		return health_result( 'galley_connection', 'good', __( 'Galley is connected', 'galley' ), __( 'Edits purge the pages they change.', 'galley' ) );
 	}
-	return health_result( 'galley_connection', 'critical', __( 'Galley does not answer', 'galley' ), connection_trouble( $status ) );
+	return health_result( 'galley_connection', 'critical', __( 'Galley is not connected', 'galley' ), connection_trouble( $status ) );
 }
 
 /**
@@ -92,23 +92,23 @@ function connection_trouble( array $status ): string {
 		return __( 'No connection is set up. Run `galley plugin install` with the folder of this WordPress on the server.', 'galley' );
 	}
 	if ( 401 === $status['status'] ) {
-		return __( 'The server does not know this token. Restart Galley if the token is new; else run `galley plugin install` again.', 'galley' );
+		return __( 'The server rejects the token. If the token is new, restart Galley; otherwise run `galley plugin install` again.', 'galley' );
 	}
 	/* translators: %s: an error message */
-	return sprintf( __( '%s. Is Galley running, and may PHP reach its address?', 'galley' ), (string) $status['error'] );
+	return sprintf( __( '%s. Check that Galley is running and that PHP can connect to its address.', 'galley' ), (string) $status['error'] );
 }
 
 function health_orders(): array {
 	$waiting = waiting_orders();
 	if ( 0 === $waiting ) {
-		return health_result( 'galley_orders', 'good', __( 'No purge order is waiting', 'galley' ), __( 'Every edit has reached the server.', 'galley' ) );
+		return health_result( 'galley_orders', 'good', __( 'No purge is pending', 'galley' ), __( 'The server has confirmed every purge.', 'galley' ) );
 	}
 	return health_result(
 		'galley_orders',
 		'recommended',
-		__( 'Purge orders are waiting', 'galley' ),
+		__( 'Purges are pending', 'galley' ),
 		/* translators: %s: a number */
-		sprintf( _n( '%s order has not been acknowledged by the server. It is sent again by itself.', '%s orders have not been acknowledged by the server. They are sent again by themselves.', $waiting, 'galley' ), number_format_i18n( $waiting ) )
+		sprintf( _n( 'The server has not confirmed %s purge. The plugin sends it again automatically.', 'The server has not confirmed %s purges. The plugin sends them again automatically.', $waiting, 'galley' ), number_format_i18n( $waiting ) )
 	);
 }
 
@@ -129,7 +129,7 @@ function waiting_orders(): int {
 function health_defeats(): array {
 	$found = defeats();
 	if ( array() === $found ) {
-		return health_result( 'galley_defeats', 'good', __( 'Nothing defeats the page cache', 'galley' ), __( 'No cookie of visitors, no second page cache and no second purger was seen.', 'galley' ) );
+		return health_result( 'galley_defeats', 'good', __( 'Nothing prevents page caching', 'galley' ), __( 'No visitor cookie, second page cache or second purge plugin was found.', 'galley' ) );
 	}
-	return health_result( 'galley_defeats', 'recommended', __( 'Something defeats the page cache', 'galley' ), implode( ' ', $found ) );
+	return health_result( 'galley_defeats', 'recommended', __( 'Something prevents page caching', 'galley' ), implode( ' ', $found ) );
 }

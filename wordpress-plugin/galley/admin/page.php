@@ -32,7 +32,7 @@ function page_state( string $url ): array {
 	if ( 200 !== $answer['status'] || null === $answer['body'] ) {
 		return array(
 			'state'      => 'unknown',
-			'label'      => __( 'Galley: no answer', 'galley' ),
+			'label'      => __( 'Galley: no connection', 'galley' ),
 			'why'        => (string) $answer['error'],
 			'what_to_do' => __( 'See Settings > Galley.', 'galley' ),
 		);
@@ -56,7 +56,7 @@ function page_words( array $why ): array {
 			break;
 		case 'stale':
 			/* translators: %s: a time span such as "5 mins" */
-			$label = sprintf( __( 'Galley: cached, %s old, being renewed', 'galley' ), age_in_words( (int) $age ) );
+			$label = sprintf( __( 'Galley: cached, %s old, refreshing', 'galley' ), age_in_words( (int) $age ) );
 			break;
 		case 'miss':
 			$label = __( 'Galley: not cached yet', 'galley' );
@@ -70,7 +70,7 @@ function page_words( array $why ): array {
 			break;
 		default:
 			$what  = 'unknown';
-			$label = __( 'Galley: refused', 'galley' );
+			$label = __( 'Galley: rejected', 'galley' );
 	}
 	$sentence = is_string( $why['advice']['why'] ?? null ) ? $why['advice']['why'] : (string) ( $why['now']['sentence'] ?? '' );
 	return array(

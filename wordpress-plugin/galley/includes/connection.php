@@ -93,7 +93,7 @@ function socket_address( string $address ): ?string {
 function call( string $method, string $path, ?array $body = null, float $timeout = 2.0 ): array {
 	$connection = connection();
 	if ( null === $connection ) {
-		return failed_call( __( 'no connection to Galley is set up', 'galley' ) );
+		return failed_call( __( 'the connection to Galley is not set up', 'galley' ) );
 	}
 	$address = (string) socket_address( $connection['address'] );
 	$until   = microtime( true ) + $timeout;
@@ -130,7 +130,7 @@ function request_text( string $method, string $path, string $json, string $token
 function parse_answer( string $text ): array {
 	$parts = explode( "\r\n\r\n", $text, 2 );
 	if ( ! isset( $parts[1] ) || ! preg_match( '~^HTTP/1\.[01] (\d{3})~', $parts[0], $found ) ) {
-		return failed_call( __( 'Galley gave no answer in time', 'galley' ) );
+		return failed_call( __( 'Galley did not respond in time', 'galley' ) );
 	}
 	$content = preg_match( '/^transfer-encoding:\s*chunked\s*$/mi', $parts[0] ) ? unchunked( $parts[1] ) : $parts[1];
 	$body    = json_decode( $content, true );
@@ -138,7 +138,7 @@ function parse_answer( string $text ): array {
 	$error   = null;
 	if ( 200 !== $status ) {
 		/* translators: %d: HTTP status */
-		$error = is_string( $body['error'] ?? null ) ? $body['error'] : sprintf( __( 'Galley answered with status %d', 'galley' ), $status );
+		$error = is_string( $body['error'] ?? null ) ? $body['error'] : sprintf( __( 'Galley responded with status %d', 'galley' ), $status );
 	}
 	return array(
 		'status' => $status,
