@@ -60,6 +60,13 @@ pub enum CertificateError {
     Exposed(u32),
 }
 
+impl CertificateError {
+    /// Whether this user may not read a file.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Unread(error) if error.is_denied())
+    }
+}
+
 impl CertificateChain {
     /// From DER: the chain, the site's own first, and the key.
     ///

@@ -38,6 +38,11 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// Whether this user may not read it.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::System(error) if error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// Whether there is no such file.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::System(error) if error.kind() == io::ErrorKind::NotFound)

@@ -32,6 +32,11 @@ pub(crate) fn finish(mut document: Document, here: &Surroundings) -> Result<Conf
     }
 }
 
+/// The admin interface that a document means, whatever is wrong with the rest.
+pub(crate) fn admin_of(mut document: Document, here: &Surroundings) -> AdminConfig {
+    assemble(&mut document, here).admin
+}
+
 /// The configuration that a document means; complaints are added to the document's.
 fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let mut complaints = std::mem::take(&mut document.complaints);
@@ -42,6 +47,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         listen: &server.listen,
         listen_tls: &server.listen_tls,
         now: here.now,
+        known: &here.known,
         request_body: server.request_body,
         folder: document.files.first().and_then(|file| file.parent()),
     };

@@ -48,7 +48,7 @@ pub use config::{
     MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
 pub use listen::{AdminListen, Listen};
-pub use load::{for_root, from_text, load};
+pub use load::{ConfigSource, for_root, from_text, load, load_admin};
 pub use log::{LogConfig, LogFormat, LogLevel, LogTarget};
 pub use machine::{memory, runtime_dir};
 pub use manual_page::manual_page;

@@ -1,18 +1,83 @@
 //! The ways to a configuration: a file, a text, or a folder without a file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::assemble::finish;
+use galley_certs::CertificateFiles;
+
+use crate::assemble::{admin_of, finish};
 use crate::complaint::Complaints;
-use crate::config::Config;
+use crate::config::{AdminConfig, Config};
 use crate::machine::Surroundings;
 use crate::{include, root};
+
+/// Where a process has its configuration from, to read it again as it did first: its user, on whom defaults depend, may be another
+/// since.
+#[derive(Clone, Debug)]
+pub struct ConfigSource {
+    place: SourcePlace,
+    runtime: PathBuf,
+    state: PathBuf,
+}
+
+#[derive(Clone, Debug)]
+enum SourcePlace {
+    File(PathBuf),
+    /// A WordPress folder, and no file.
+    Root(PathBuf),
+}
+
+impl ConfigSource {
+    /// A file.
+    pub fn file(path: &Path) -> Self {
+        Self::at(SourcePlace::File(absolute(path)))
+    }
+
+    /// The WordPress folder `dir`, as in [`for_root`].
+    pub fn root(dir: &Path) -> Self {
+        Self::at(SourcePlace::Root(absolute(dir)))
+    }
+
+    fn at(place: SourcePlace) -> Self {
+        let Surroundings { runtime, state, .. } = Surroundings::here();
+        Self {
+            place,
+            runtime,
+            state,
+        }
+    }
+
+    /// Reads it. Certificates in `known` were read before and may be out of reach now.
+    ///
+    /// Errors: as [`load`] and [`for_root`].
+    pub fn load(&self, known: &[CertificateFiles]) -> Result<Config, Complaints> {
+        let here = Surroundings {
+            runtime: self.runtime.clone(),
+            state: self.state.clone(),
+            known: known.to_vec(),
+            ..Surroundings::here()
+        };
+        match &self.place {
+            SourcePlace::File(path) => finish(include::read_file(path), &here),
+            SourcePlace::Root(dir) => finish(root::for_root(dir), &here),
+        }
+    }
+}
+
+/// As it is, where the system does not say in which folder the process is.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
 
 /// Reads a configuration file and everything it includes.
 ///
 /// Errors: all complaints of all files, in the order of files and lines.
 pub fn load(path: &Path) -> Result<Config, Complaints> {
     finish(include::read_file(path), &Surroundings::here())
+}
+
+/// The admin interface of a configuration that may be wrong: that of the server that runs with what it was before.
+pub fn load_admin(path: &Path) -> AdminConfig {
+    admin_of(include::read_file(path), &Surroundings::here())
 }
 
 /// Reads a configuration from `text`; `name` is shown in complaints, and relative paths and includes start at its folder.

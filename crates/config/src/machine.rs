@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use galley_certs::CertificateFiles;
+
 /// What the defaults depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
@@ -18,6 +20,8 @@ pub(crate) struct Surroundings {
     pub memory: u64,
     /// The time, which certificates are measured by.
     pub now: SystemTime,
+    /// Certificates that the process has read before, when it may have been another user.
+    pub known: Vec<CertificateFiles>,
 }
 
 /// Where sockets and generated files of this process live, absolute: what systemd gives, else the user's runtime directory,
@@ -45,6 +49,7 @@ impl Surroundings {
             ),
             memory: memory(Path::new("/")).unwrap_or(UNKNOWN_MEMORY),
             now: SystemTime::now(),
+            known: Vec::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use galley_certs::CertificateFiles;
 use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
 use galley_policy::redirect::Home;
@@ -31,6 +32,8 @@ pub(crate) struct Around<'a> {
     pub listen_tls: &'a [Listen],
     /// The time.
     pub now: SystemTime,
+    /// Certificates that need not be readable any more.
+    pub known: &'a [CertificateFiles],
     /// The largest request body of sites that name none, in bytes.
     pub request_body: u64,
     /// The folder of the configuration file; `None` where there is no file.
@@ -82,7 +85,7 @@ pub(crate) fn site(
         } else {
             Vec::new()
         },
-        certificates: tls::certificates(own, &hosts, around.now, complaints),
+        certificates: tls::certificates(own, &hosts, around.now, around.known, complaints),
         upstream_tls: tls::upstream(own, speaks_tls(&upstream, &further), complaints),
         root: own.given::<PathBuf>("root"),
         allow_files: allow_files(own),

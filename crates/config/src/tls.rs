@@ -24,11 +24,12 @@ pub(crate) fn is_auto(own: &SectionTable) -> bool {
             .is_some_and(|all: Vec<(SourceSpan, CertificateFiles)>| all.is_empty())
 }
 
-/// The certificates of a site, each looked at.
+/// The certificates of a site, each looked at; those in `known` need not be readable any more.
 pub(crate) fn certificates(
     own: &SectionTable,
     hosts: &[HostPattern],
     now: SystemTime,
+    known: &[CertificateFiles],
     complaints: &mut Complaints,
 ) -> Vec<CertificateFiles> {
     let given: Vec<(SourceSpan, CertificateFiles)> = own.given("tls").unwrap_or_default();
@@ -39,6 +40,8 @@ pub(crate) fn certificates(
                 dates(place, files, &certificate, now, complaints);
                 good.push(certificate);
             }
+            // Root's alone, and read before root was given up.
+            Err((_, trouble)) if trouble.is_denied() && known.contains(files) => {}
             Err((path, trouble)) => {
                 let message = format!("`site.tls` names `{}`, {trouble}", path.display());
                 let help = help(&trouble, &path, files);
