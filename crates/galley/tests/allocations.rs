@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -88,7 +89,9 @@ fn hits_allocate_nothing() {
     let (told, heard) = mpsc::channel();
     // Ends with the process.
     std::thread::spawn(move || {
-        galley::app::run(&config, &|line| drop(told.send(line.to_owned()))).unwrap();
+        let source = galley_config::ConfigSource::file(Path::new("test.toml"));
+        let tell = |line: &str| drop(told.send(line.to_owned()));
+        galley::app::run(&config, source, &tell).unwrap();
     });
     let listening = |scheme: &str| {
         let line = heard.recv_timeout(Duration::from_secs(15)).unwrap();

@@ -18,7 +18,7 @@ use super::certificate::IssuedCertificate;
 use super::order::OrderRequest;
 use super::problem::OrderError;
 use super::schedule::{self, RenewalFailure, RenewalWindow};
-use super::state::CertificateStatus;
+use super::state::{CertificateStatus, StatusFields};
 use super::store::{self, Store};
 use crate::clock::Clock;
 use crate::sys;
@@ -56,13 +56,22 @@ impl CertificateKeeper {
     pub(super) fn open(parts: KeeperParts) -> Self {
         let now = Instant::now();
         let held = stored(&parts);
+        let StatusFields {
+            failures_in_a_row,
+            next,
+            ..
+        } = parts.certificate.state();
+        // A keeper of the same certificate may have failed before this one.
+        let pause = next
+            .filter(|_| failures_in_a_row > 0)
+            .and_then(|next| next.duration_since(parts.clock.wall()).ok());
         let keeper = Self {
             parts,
             held,
             window: None,
             ask_at: now,
-            not_before: now,
-            failures_in_a_row: 0,
+            not_before: now + pause.unwrap_or_default(),
+            failures_in_a_row,
             unwritten: None,
         };
         keeper.hand_over();

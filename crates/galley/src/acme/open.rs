@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::tls::Certificates;
 
 /// What is needed to begin.
-pub struct AcmeSpec {
+pub struct AcmeSpec<'b> {
     /// `[acme]`.
     pub settings: Settings,
     /// What is wanted.
@@ -25,6 +25,8 @@ pub struct AcmeSpec {
     pub clock: Clock,
     /// What gets the certificates.
     pub handshakes: Arc<Certificates>,
+    /// What the same directory was asked before, if a configuration takes the place of another: pauses after failures go on.
+    pub before: Option<&'b Acme>,
 }
 
 /// Everything is loaded and handed over; nothing is ordered yet.
@@ -53,12 +55,19 @@ impl AcmeReady {
 /// Opens the storage and hands over the certificates that are there.
 ///
 /// Errors: the storage folder cannot be made or listed, or a file that `[acme]` names cannot be read.
-pub fn open(spec: AcmeSpec) -> io::Result<AcmeReady> {
+pub fn open(spec: AcmeSpec<'_>) -> io::Result<AcmeReady> {
     let store = Arc::new(Store::open(
         &spec.settings.storage,
         &spec.settings.directory,
     )?);
-    let certificates = spec.wanted.into_iter().map(CertificateStatus::new);
+    let before = spec.before.map_or(&[][..], |before| &before.certificates);
+    let certificates = spec.wanted.into_iter().map(|wanted| {
+        let same = before.iter().find(|one| one.wanted.names == wanted.names);
+        match same {
+            Some(same) => CertificateStatus::after(wanted, same),
+            None => CertificateStatus::new(wanted),
+        }
+    });
     let acme = Arc::new(Acme {
         tokens: Tokens::default(),
         certificates: certificates.map(Arc::new).collect(),

@@ -53,6 +53,18 @@ impl CertificateStatus {
         }
     }
 
+    /// The same as `before`, which stood for a certificate of the same names: what became of its orders goes on.
+    pub(super) fn after(wanted: WantedCertificate, before: &Self) -> Self {
+        let state = StatusFields {
+            is_ordering: false,
+            ..before.state()
+        };
+        Self {
+            wanted,
+            state: Mutex::new(state),
+        }
+    }
+
     /// A copy of the state.
     pub fn state(&self) -> StatusFields {
         self.lock().clone()

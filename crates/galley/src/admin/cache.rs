@@ -58,10 +58,10 @@ async fn list(state: &AdminState, asker: &Asker, query: Option<&str>) -> Result<
     let limit = usize::try_from(query.number("limit", USUAL_PAGE, LARGEST_PAGE)?).unwrap_or(1);
     let (id, number, asks) = match query.get("after") {
         None => {
-            let (id, asks) = state.listings.begin(state, wanted);
+            let (id, asks) = state.lasting.listings.begin(state, wanted);
             (id, 0, asks)
         }
-        Some(cursor) => state.listings.find(cursor, &wanted)?,
+        Some(cursor) => state.lasting.listings.find(cursor, &wanted)?,
     };
     let (reply, page) = oneshot::channel();
     let ask = ListQuery {

@@ -8,6 +8,7 @@
 //!   "hits": 9, "stale": 0, "misses": 2, "passes": 1, "refused": 0, "bytes": 81234, "upstream_ms": 310 } ] } ] }
 //! ```
 
+use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,41 +20,45 @@ use serde_json::{Value, json};
 use super::auth::Asker;
 use super::query::QueryParams;
 use super::target::{JsonReply, target};
-use super::{AdminSpec, AdminState};
+use super::{AdminShared, AdminState};
 use crate::doctor::{KernelCounters, ProcFs, RecentCounters};
 use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::{History, MINUTES, Minute};
 
-/// Histories that begin now, one for each site.
-pub(super) fn begin(spec: &AdminSpec) -> Vec<History> {
-    let minute = minute(spec.services.clock.wall());
-    let of = |site: &Arc<Site>| {
-        let totals = CounterReader::site(&spec.counters, Some(site.number));
-        History::new(minute, &totals)
-    };
-    spec.sites.iter().map(of).collect()
+/// Begins the histories of sites that have none yet.
+pub(super) fn begin(state: &AdminState) {
+    let minute = minute(state.services.clock.wall());
+    let mut histories = lock(state);
+    for site in state.sites.iter() {
+        let totals = CounterReader::site(&state.counters, Some(site.row));
+        let history = histories.entry(site.row);
+        history.or_insert_with(|| History::new(minute, &totals));
+    }
 }
 
 /// Turns the minutes over; never ends.
-pub(super) async fn keep(state: &AdminState) {
+pub(super) async fn keep(shared: &AdminShared) {
+    let clock = shared.now().services.clock;
     loop {
-        let now = state.services.clock.wall();
+        let now = clock.wall();
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let begun = Duration::from_secs(minute(now) * MINUTE.as_secs());
         let rest = (begun + MINUTE).saturating_sub(since);
         tokio::time::sleep(rest.max(SHORTEST)).await;
-        turn(state);
+        let state = shared.now();
+        turn(&state);
         let reading = reading(&state.services);
-        last_hour(state).add(reading);
+        last_hour(&state).add(reading);
     }
 }
 
 /// Closes the minute that is over, if one is.
 fn turn(state: &AdminState) {
     let now = minute(state.services.clock.wall());
-    for (site, history) in state.sites.iter().zip(lock(state).iter_mut()) {
-        let totals = CounterReader::site(&state.counters, Some(site.number));
+    // Sites that were removed too, whose last responses may still be counted.
+    for (row, history) in lock(state).iter_mut() {
+        let totals = CounterReader::site(&state.counters, Some(*row));
         history.turn(now, &totals);
     }
 }
@@ -61,12 +66,11 @@ fn turn(state: &AdminState) {
 /// The minutes of one site from the last `minutes` on, the current one included.
 pub(super) fn recent(state: &AdminState, site: &Site, minutes: u64) -> Vec<Minute> {
     let now = minute(state.services.clock.wall());
-    let totals = CounterReader::site(&state.counters, Some(site.number));
-    let index = usize::try_from(site.number).unwrap_or(usize::MAX);
+    let totals = CounterReader::site(&state.counters, Some(site.row));
     let histories = lock(state);
     let from = now.saturating_sub(minutes.saturating_sub(1));
     histories
-        .get(index)
+        .get(&site.row)
         .map_or_else(Vec::new, |history| history.since(from, &totals).collect())
 }
 
@@ -129,13 +133,15 @@ pub(super) fn reading(services: &Services) -> KernelCounters {
 /// The readings of the last hour.
 pub(super) fn last_hour(state: &AdminState) -> MutexGuard<'_, RecentCounters> {
     state
+        .lasting
         .last_hour
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-fn lock(state: &AdminState) -> MutexGuard<'_, Vec<History>> {
-    state.history.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &AdminState) -> MutexGuard<'_, HashMap<u32, History>> {
+    let histories = state.lasting.history.lock();
+    histories.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Minutes since the epoch.

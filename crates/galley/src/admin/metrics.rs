@@ -72,7 +72,7 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
         .iter()
         .map(|site| SiteCounters {
             site: name(site),
-            totals: CounterReader::site(&state.counters, Some(site.number)),
+            totals: CounterReader::site(&state.counters, Some(site.row)),
             own: Some(ProcessCounters {
                 purges: site.core.epochs.given(),
                 healed: site.healing.healed(),

@@ -21,6 +21,8 @@ mod metrics;
 mod php;
 mod purges;
 mod query;
+mod reload;
+mod reload_result;
 mod site_counters;
 mod socket;
 mod spec;
@@ -32,7 +34,10 @@ mod thread;
 mod tls;
 mod why;
 
+pub use self::reload_result::{
+    LastReload, ReloadAction, ReloadError, ReloadReport, ReloadRequest, ReloadResult,
+};
 pub use self::socket::is_free;
 pub use self::spec::AdminSpec;
-use self::state::AdminState;
+use self::state::{AdminShared, AdminState};
 pub use self::thread::{AdminThread, start};

@@ -27,12 +27,17 @@ pub(super) fn bind_unix(
         std::fs::remove_file(path)?;
     }
     let listener = std::os::unix::net::UnixListener::bind(path)?;
+    set_openness(path, openness)?;
+    Ok(listener)
+}
+
+/// Lets others connect from now on, or no longer.
+pub(super) fn set_openness(path: &Path, openness: Openness) -> io::Result<()> {
     let mode = match openness {
         Openness::Own => 0o600,
         Openness::Tokens => 0o666,
     };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    Ok(listener)
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
 /// Makes a folder that others may walk through and neither list nor write to, so that the socket's own mode decides. One that

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use galley_config::AdminListen;
+use tokio::sync::mpsc;
 
+use super::reload_result::{LastReload, ReloadRequest};
 use crate::fetch::Handle;
 use crate::request::{Services, Site, Sites};
 use crate::telemetry::access::AccessLog;
@@ -25,6 +27,10 @@ pub struct AdminSpec {
     pub fetch_threads: Vec<Handle>,
     /// The access logs.
     pub logs: Vec<AccessLog>,
+    /// Where reloads are ordered.
+    pub control: mpsc::Sender<ReloadRequest>,
+    /// What became of the last.
+    pub last_reload: Arc<LastReload>,
     /// The URL of each listener, and the sites that are reached there.
     pub listeners: Vec<(String, Arc<Sites>)>,
 }

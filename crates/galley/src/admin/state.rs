@@ -1,9 +1,15 @@
-//! What the handlers of the admin interface see.
+//! What the handlers of the admin interface see: the state of the configuration in force, and what outlives it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use axum::extract::FromRef;
+use tokio::sync::mpsc;
 
 use super::listener::ListenerSites;
 use super::listings::Listings;
+use super::reload_result::{LastReload, ReloadRequest};
 use crate::doctor::RecentCounters;
 use crate::fetch::Handle;
 use crate::request::{Services, Site, Sites};
@@ -23,11 +29,44 @@ pub(super) struct AdminState {
     pub(super) counters: Vec<CounterReader>,
     pub(super) fetch_threads: Vec<Handle>,
     pub(super) logs: Vec<AccessLog>,
-    /// One for each site, in their order; written by [`super::history::keep`].
-    pub(super) history: Mutex<Vec<History>>,
+    pub(super) lasting: Arc<AdminLasting>,
+}
+
+/// What outlives a configuration.
+pub(super) struct AdminLasting {
+    /// One for each site, by its row in the counters; written by [`super::history::keep`].
+    pub(super) history: Mutex<HashMap<u32, History>>,
     /// Counters of the kernel and the spool over the last hour; written by [`super::history::keep`].
     pub(super) last_hour: Mutex<RecentCounters>,
     pub(super) listings: Listings,
+    /// Where reloads are ordered.
+    pub(super) control: mpsc::Sender<ReloadRequest>,
+    /// Written by the control thread.
+    pub(super) last_reload: Arc<LastReload>,
+}
+
+/// The state in force, for requests that begin now.
+#[derive(Clone)]
+pub(super) struct AdminShared(Arc<ArcSwap<AdminState>>);
+
+impl AdminShared {
+    pub(super) fn new(state: AdminState) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(state)))
+    }
+
+    pub(super) fn now(&self) -> Arc<AdminState> {
+        self.0.load_full()
+    }
+
+    pub(super) fn replace(&self, state: AdminState) {
+        self.0.store(Arc::new(state));
+    }
+}
+
+impl FromRef<AdminShared> for Arc<AdminState> {
+    fn from_ref(shared: &AdminShared) -> Self {
+        shared.now()
+    }
 }
 
 impl AdminState {

@@ -68,6 +68,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
             let urls = state.listeners.iter().map(|listener| &listener.url);
             body["listeners"] = json!(urls.collect::<Vec<_>>());
             body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting });
+            body["last_reload"] = state.lasting.last_reload.value();
             body["sandbox"] = json!(state.services.sandbox.word());
             body["privileged"] = json!(state.services.privileged.word());
             body["upgraded_connections"] = json!(state.services.tunnels.open());
@@ -75,8 +76,8 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
             CounterReader::all(&state.counters)
         }
         View::Sites => {
-            let number = target.sites.first().map(|site| site.number);
-            CounterReader::site(&state.counters, number)
+            let row = target.sites.first().map(|site| site.row);
+            CounterReader::site(&state.counters, row)
         }
     };
     body["answers"] = Value::Object(words(&answers));
@@ -120,7 +121,7 @@ pub(super) fn upstream(gauge: &Gauge) -> Value {
 }
 
 fn of_site(state: &AdminState, site: &Site) -> Value {
-    let totals = CounterReader::site(&state.counters, Some(site.number));
+    let totals = CounterReader::site(&state.counters, Some(site.row));
     let lately = recent(state, site, LATELY_MINUTES);
     let lately = lately.iter().fold(Minute::default(), Minute::plus);
     json!({

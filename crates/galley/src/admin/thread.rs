@@ -15,15 +15,17 @@ use tokio::sync::oneshot;
 use super::auth::AdminPeer;
 use super::listener::ListenerSites;
 use super::listings::Listings;
-use super::socket::{Openness, bind_unix};
+use super::socket::{Openness, bind_unix, set_openness};
 use super::spec::AdminSpec;
-use super::state::AdminState;
-use super::{cache, cron, history, metrics, purges, status, why};
+use super::state::{AdminLasting, AdminShared, AdminState};
+use super::{cache, cron, history, metrics, purges, reload, status, why};
 use crate::doctor::RecentCounters;
 use crate::request::{Site, Sites};
 
 /// The admin thread, or nothing where it is off.
 pub struct AdminThread {
+    /// `None` where it is off.
+    shared: Option<AdminShared>,
     address: Option<String>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -34,6 +36,19 @@ impl AdminThread {
     /// `unix:/path` or `http://address`.
     pub fn address(&self) -> Option<&str> {
         self.address.as_deref()
+    }
+
+    /// Shows another configuration from now on. Its listener stays where it is.
+    pub fn replace(&self, spec: AdminSpec) {
+        let Some(shared) = &self.shared else { return };
+        if let Some(socket) = &self.socket
+            && let Err(error) = set_openness(socket, openness(&spec))
+        {
+            tracing::error!(%error, "the mode of the admin socket cannot be changed");
+        }
+        let lasting = Arc::clone(&shared.now().lasting);
+        shared.replace(state(spec, lasting));
+        history::begin(&shared.now());
     }
 
     /// Ends the thread and removes the socket.
@@ -58,6 +73,7 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
     let (door, address, socket) = match &spec.listen {
         AdminListen::Off => {
             return Ok(AdminThread {
+                shared: None,
                 address: None,
                 stop: None,
                 thread: None,
@@ -79,19 +95,15 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
             Some(path.clone()),
         ),
     };
-    let state = Arc::new(AdminState {
-        history: Mutex::new(history::begin(&spec)),
+    let lasting = Arc::new(AdminLasting {
+        history: Mutex::default(),
         last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
-        token: spec.token,
-        hosts: hosts(&spec.sites),
-        listeners: spec.listeners.into_iter().map(ListenerSites::new).collect(),
-        sites: spec.sites,
-        services: spec.services,
-        counters: spec.counters,
-        fetch_threads: spec.fetch_threads,
-        logs: spec.logs,
         listings: Listings::default(),
+        control: spec.control.clone(),
+        last_reload: Arc::clone(&spec.last_reload),
     });
+    let shared = AdminShared::new(state(spec, lasting));
+    history::begin(&shared.now());
     let router = Router::new()
         .route("/purge", post(purges::purge))
         .route("/cron", post(cron::announce))
@@ -100,21 +112,40 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
         .route("/history", get(history::history))
         .route("/metrics", get(metrics::metrics))
         .route("/why", post(why::why))
+        .route("/reload", post(reload::reload))
         .layer(DefaultBodyLimit::max(MOST_BODY))
-        .with_state(Arc::clone(&state));
+        .with_state(shared.clone());
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let thread = std::thread::Builder::new()
         .name("admin".to_owned())
-        .spawn(move || runtime.block_on(serve(door, router, state, stopped)))?;
+        .spawn({
+            let shared = shared.clone();
+            move || runtime.block_on(serve(door, router, shared, stopped))
+        })?;
     Ok(AdminThread {
+        shared: Some(shared),
         address: Some(address),
         stop: Some(stop),
         thread: Some(thread),
         socket,
     })
+}
+
+fn state(spec: AdminSpec, lasting: Arc<AdminLasting>) -> AdminState {
+    AdminState {
+        token: spec.token,
+        hosts: hosts(&spec.sites),
+        listeners: spec.listeners.into_iter().map(ListenerSites::new).collect(),
+        sites: spec.sites,
+        services: spec.services,
+        counters: spec.counters,
+        fetch_threads: spec.fetch_threads,
+        logs: spec.logs,
+        lasting,
+    }
 }
 
 fn hosts(sites: &Arc<Vec<Arc<Site>>>) -> Sites {
@@ -127,12 +158,12 @@ fn hosts(sites: &Arc<Vec<Arc<Site>>>) -> Sites {
 async fn serve(
     door: AdminListener,
     router: Router,
-    state: Arc<AdminState>,
+    shared: AdminShared,
     stopped: oneshot::Receiver<()>,
 ) {
     let result = tokio::select! {
         result = listen(door, router) => result,
-        () = history::keep(&state) => Ok(()),
+        () = history::keep(&shared) => Ok(()),
         _ = stopped => Ok(()),
     };
     if let Err(error) = result {

@@ -7,7 +7,7 @@ use galley_config::{Config, SiteConfig};
 use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
-use crate::acme::{self, AcmeReady, MOST_NAMES, WantedCertificate};
+use crate::acme::{self, Acme, AcmeReady, MOST_NAMES, WantedCertificate};
 use crate::clock::Clock;
 use crate::tls::Certificates;
 
@@ -16,6 +16,7 @@ pub(super) fn open(
     config: &Config,
     handshakes: &Arc<Certificates>,
     clock: Clock,
+    before: Option<&Acme>,
 ) -> Result<Option<AcmeReady>, ServerStartError> {
     let Some(settings) = config.acme.clone() else {
         return Ok(None);
@@ -25,6 +26,7 @@ pub(super) fn open(
         wanted: wanted(&config.sites),
         clock,
         handshakes: Arc::clone(handshakes),
+        before,
     };
     acme::open(spec).map(Some).map_err(ServerStartError::Acme)
 }

@@ -1,6 +1,5 @@
 //! The node's part in a cluster, from the configuration.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,10 +11,9 @@ use galley_policy::purge::{Purge, Scope, Strength};
 use tokio::runtime::Handle;
 
 use super::ServerStartError;
+use super::site_states::PurgesByName;
 use crate::clock::Clock;
 use crate::durable::Receipt;
-use crate::fetch::FetchSite;
-use crate::request::Site;
 
 /// This node, before its threads start; without a cluster it does nothing.
 pub(super) struct Node(Option<Cluster>);
@@ -50,18 +48,15 @@ impl Node {
     pub(super) fn start(
         self,
         config: &Config,
-        sites: &[Arc<Site>],
+        sites: PurgesByName,
         clock: Clock,
     ) -> Result<Option<RunningCluster>, ServerStartError> {
         let Some(cluster) = self.0 else {
             return Ok(None);
         };
-        let by_name = sites.iter().map(|site| {
-            let core = Arc::clone(&site.core);
-            (core.epochs.site().to_owned(), core)
-        });
+        sites.are_read();
         let sink = SitesSink {
-            sites: by_name.collect(),
+            sites,
             has_earlier_pages: config.cache.disk.is_some(),
             runtime: Handle::current(),
         };
@@ -97,7 +92,7 @@ pub(super) fn examine(config: &Config) -> Vec<MachineFinding> {
 
 /// The sites, as a cluster purges them.
 struct SitesSink {
-    sites: HashMap<String, Arc<FetchSite>>,
+    sites: PurgesByName,
     has_earlier_pages: bool,
     /// Drives the waits for the disk: the cluster's threads have no runtime.
     runtime: Handle,
@@ -116,14 +111,14 @@ impl PurgeSink for SitesSink {
     fn apply(&self, purges: &[RemotePurge]) {
         let mut newest = None;
         for RemotePurge { site, purge } in purges {
-            let Some(core) = self.sites.get(site) else {
+            let Some(purges) = self.sites.find(site) else {
                 tracing::debug!(
                     site,
                     "a purge of another node is for a site that this node does not have"
                 );
                 continue;
             };
-            newest = Some(core.epochs.apply(purge));
+            newest = Some(purges.apply(purge));
             tracing::debug!(site, scope = %purge.scope, strength = ?purge.strength, "purged by another node");
         }
         self.settle(newest);
@@ -134,8 +129,10 @@ impl PurgeSink for SitesSink {
             scope: Scope::Site,
             strength,
         };
-        let receipts = self.sites.values().map(|core| core.epochs.apply(&purge));
-        let newest = receipts.last();
+        let mut newest = None;
+        for purges in self.sites.all() {
+            newest = Some(purges.apply(&purge));
+        }
         self.settle(newest);
     }
 

@@ -22,14 +22,27 @@ pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, clock: Clock) -> JoinSet<()> {
     let mut schedules = JoinSet::new();
     for site in sites.iter() {
         if let Some(cron) = &site.cron {
-            schedules.spawn(keep(Arc::downgrade(site), cron.every, clock));
+            let first = first_run(&site.core.cron, cron.every, clock);
+            schedules.spawn(keep(Arc::downgrade(site), cron.every, first, clock));
         }
     }
     schedules
 }
 
-async fn keep(site: Weak<Site>, every: Duration, clock: Clock) {
-    let mut due = Instant::now() + first(every, u64::from_ne_bytes(sys::random_bytes()));
+/// How long until the first run: what is left of the rhythm that a configuration before this one has begun, or a new one.
+fn first_run(cron: &CronRuns, every: Duration, clock: Clock) -> Duration {
+    let next = cron.state().next;
+    if cron.gives_up() {
+        return SHORTEST_GAP;
+    }
+    match next {
+        Some(next) => next.since(clock.tick()).min(every),
+        None => first(every, u64::from_ne_bytes(sys::random_bytes())),
+    }
+}
+
+async fn keep(site: Weak<Site>, every: Duration, first: Duration, clock: Clock) {
+    let mut due = Instant::now() + first;
     let mut latest = None;
     loop {
         let (next, announced) = {

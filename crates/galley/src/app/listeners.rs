@@ -1,8 +1,13 @@
 //! The listeners of a configuration: bound while there are the rights for it, opened when everything behind them stands.
+//!
+//! The control thread holds every socket as long as some configuration names it, and each generation of front threads accepts
+//! from descriptors of its own for the same sockets: closing the last descriptor of one of several sockets on a port would reset
+//! the connections in its queue.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use galley_config::{Config, Listen};
 use galley_policy::route::HostPattern;
@@ -14,85 +19,198 @@ use crate::sys::sockets::{self, Bound, Listening, Passed, SocketFile};
 use crate::tls::Acceptor;
 
 /// Sockets that are bound and do not listen yet.
+#[derive(Default)]
 pub(super) struct Doors(Vec<(OpenListener, Bound)>);
 
 /// A listener, and what is spoken there.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct OpenListener {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OpenListener {
     speaks_tls: bool,
     listen: Listen,
 }
 
-impl Doors {
-    /// Binds every listener of the configuration, each once.
-    pub(super) fn bind(config: &Config, cores: usize) -> Result<Self, ServerStartError> {
-        let rows = rows(config);
-        for door in rows.keys() {
-            if let Listen::Tcp(address) = &door.listen {
-                sockets::is_free(*address).map_err(|cause| door.failed(cause))?;
-            }
-        }
-        let mut passed = None;
-        let mut doors = Vec::with_capacity(rows.len());
-        for door in rows.into_keys() {
-            let bound = match &door.listen {
-                Listen::Tcp(address) => Bound::tcp(*address, cores),
-                Listen::Unix(path) => Bound::unix(path, config.server.socket_mode, cores),
-                Listen::Passed(name) => {
-                    let passed = passed.get_or_insert_with(Passed::take);
-                    passed.bound(name, cores)
-                }
-            };
-            let bound = bound.map_err(|cause| door.failed(cause))?;
-            doors.push((door, bound));
-        }
-        Ok(Self(doors))
-    }
+/// Sockets that listen, by what names them.
+pub(super) struct HeldListeners {
+    cores: usize,
+    held: BTreeMap<OpenListener, Held>,
+    /// What systemd has handed over, once it was looked at.
+    passed: Option<Passed>,
+}
 
+struct Held {
+    per_core: Vec<Vec<Listening>>,
+    /// Leaves with this.
+    file: Option<SocketFile>,
+}
+
+impl Doors {
     /// The sockets in the file system.
     pub(super) fn files(&self) -> impl Iterator<Item = &std::path::Path> {
         self.0.iter().filter_map(|(_, bound)| bound.path())
     }
+}
 
-    /// Has them listen for the sites of the configuration. `tls`: how handshakes are answered, if any site has a certificate.
+impl HeldListeners {
+    /// None yet.
+    pub(super) fn new(cores: usize) -> Self {
+        Self {
+            cores,
+            held: BTreeMap::new(),
+            passed: None,
+        }
+    }
+
+    /// Binds the listeners of a configuration that are not held, each once.
+    pub(super) fn bind(&mut self, config: &Config) -> Result<Doors, ServerStartError> {
+        let rows = rows(config);
+        let new: Vec<&OpenListener> = rows
+            .keys()
+            .filter(|door| self.socket(door, &rows).is_none())
+            .collect();
+        for door in &new {
+            if let Listen::Tcp(address) = &door.listen
+                && !self.has_port(address.port())
+            {
+                sockets::is_free(*address).map_err(|cause| door.failed(cause))?;
+            }
+        }
+        let mut doors = Vec::with_capacity(new.len());
+        for door in new {
+            let bound = match &door.listen {
+                Listen::Tcp(address) => Bound::tcp(*address, self.cores),
+                Listen::Unix(path) => Bound::unix(path, config.server.socket_mode, self.cores),
+                Listen::Passed(name) => {
+                    let passed = self.passed.get_or_insert_with(Passed::take);
+                    passed.bound(name, self.cores)
+                }
+            };
+            let bound = bound.map_err(|cause| door.failed(cause))?;
+            doors.push((door.clone(), bound));
+        }
+        Ok(Doors(doors))
+    }
+
+    /// Has bound sockets listen, and holds them. Where one fails, none of them is held.
+    pub(super) fn add(&mut self, doors: Doors) -> Result<Vec<OpenListener>, ServerStartError> {
+        let mut added = Vec::with_capacity(doors.0.len());
+        for (door, bound) in doors.0 {
+            match bound.listen(self.cores) {
+                Ok((per_core, file)) => {
+                    let held = Held { per_core, file };
+                    self.held.insert(door.clone(), held);
+                    added.push(door);
+                }
+                Err(cause) => {
+                    self.forget(&added);
+                    return Err(door.failed(cause));
+                }
+            }
+        }
+        Ok(added)
+    }
+
+    /// Closes these.
+    pub(super) fn forget(&mut self, listeners: &[OpenListener]) {
+        for listener in listeners {
+            self.held.remove(listener);
+        }
+    }
+
+    /// Descriptors for the threads of one generation, with the sites of its configuration behind them. `tls`: how handshakes are
+    /// answered, if any site has a certificate.
     pub(super) fn open(
-        self,
+        &self,
         config: &Config,
         all: &Arc<Vec<Arc<Site>>>,
         tls: Option<&Acceptor>,
-        cores: usize,
     ) -> Result<OpenListeners, ServerStartError> {
-        let mut rows = rows(config);
+        let rows = rows(config);
         let proxies = Arc::new(config.server.proxies.clone());
         let mut open = OpenListeners {
-            per_core: (0..cores).map(|_| Vec::new()).collect(),
+            per_core: (0..self.cores).map(|_| Vec::new()).collect(),
             reached: Vec::new(),
-            files: Vec::new(),
+            removals: BTreeMap::new(),
         };
-        for (door, bound) in self.0 {
-            let hosts = rows.remove(&door).unwrap_or_default();
-            let all = Arc::clone(all);
-            let sites = Arc::new(Sites::new(hosts.into_iter(), all, Arc::clone(&proxies)));
-            let speaks_proxy = config.server.proxy_protocol.contains(&door.listen);
+        for (door, hosts) in &rows {
+            let Some((_, held)) = self.socket(door, &rows) else {
+                continue;
+            };
+            let hosts = hosts.iter().cloned();
+            let sites = Arc::new(Sites::new(hosts, Arc::clone(all), Arc::clone(&proxies)));
             let tls = tls.filter(|_| door.speaks_tls);
-            let opened = bound.listen(cores);
-            let (sockets, file) = opened.map_err(|cause| door.failed(cause))?;
-            open.files.extend(file);
-            for socket in sockets.first().into_iter().flatten() {
+            for socket in held.per_core.first().into_iter().flatten() {
                 let url = door.url(socket);
                 let url = url.map_err(|cause| door.failed(cause))?;
                 open.reached.push((url, Arc::clone(&sites)));
             }
-            for (core, sockets) in open.per_core.iter_mut().zip(sockets) {
-                core.extend(sockets.into_iter().map(|socket| BoundListener {
-                    socket,
-                    sites: Arc::clone(&sites),
-                    speaks_proxy,
-                    tls: tls.cloned(),
-                }));
+            let is_removed = Arc::new(AtomicBool::new(false));
+            for (core, sockets) in open.per_core.iter_mut().zip(&held.per_core) {
+                for socket in sockets {
+                    core.push(BoundListener {
+                        socket: socket.try_clone().map_err(|cause| door.failed(cause))?,
+                        sites: Arc::clone(&sites),
+                        speaks_proxy: config.server.proxy_protocol.contains(&door.listen),
+                        tls: tls.cloned(),
+                        is_removed: Arc::clone(&is_removed),
+                    });
+                }
             }
+            open.removals.insert(door.clone(), is_removed);
         }
         Ok(open)
+    }
+
+    /// Lets go of what `config` does not name. `removals` are the marks of the generation before, which accepts for the last time
+    /// from what leaves; to be called before it retires.
+    pub(super) fn keep(&mut self, config: &Config, removals: &Removals) {
+        let rows = rows(config);
+        let mut kept = BTreeMap::new();
+        for door in rows.keys() {
+            let name = self.socket(door, &rows).map(|(name, _)| name.clone());
+            if let Some(held) = name.and_then(|name| self.held.remove(&name)) {
+                kept.insert(door.clone(), held);
+            }
+        }
+        let gone = std::mem::replace(&mut self.held, kept);
+        for (name, held) in gone {
+            if matches!(name.listen, Listen::Passed(_)) {
+                // Nobody can open it again, and systemd holds it in any case.
+                self.held.insert(name, held);
+                continue;
+            }
+            if let Some(mark) = removals.get(&name) {
+                mark.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Closes all of them, so that the front threads are the last to accept; the files of sockets leave with what is returned.
+    pub(super) fn close(self) -> Vec<SocketFile> {
+        self.held
+            .into_values()
+            .filter_map(|held| held.file)
+            .collect()
+    }
+
+    /// The socket for a listener: its own, or the one of the same address on which another protocol was spoken and which nothing in
+    /// `rows` names any more.
+    fn socket(&self, door: &OpenListener, rows: &Rows) -> Option<(&OpenListener, &Held)> {
+        let other = OpenListener {
+            speaks_tls: !door.speaks_tls,
+            listen: door.listen.clone(),
+        };
+        let is_any = matches!(&door.listen, Listen::Tcp(address) if address.port() == 0);
+        self.held.get_key_value(door).or_else(|| {
+            let free = !is_any && !rows.contains_key(&other);
+            self.held.get_key_value(&other).filter(|_| free)
+        })
+    }
+
+    /// Whether a socket of ours has this port, on whatever address: then others share it with us alone.
+    fn has_port(&self, port: u16) -> bool {
+        self.held
+            .keys()
+            .any(|door| matches!(&door.listen, Listen::Tcp(address) if address.port() == port))
     }
 }
 
@@ -124,9 +242,11 @@ pub(super) struct OpenListeners {
     pub(super) per_core: Vec<Listeners>,
     /// Where each is reached, and the sites that are reached there.
     pub(super) reached: Vec<(String, Arc<Sites>)>,
-    /// Sockets in the file system, which leave with this.
-    pub(super) files: Vec<SocketFile>,
+    pub(super) removals: Removals,
 }
+
+/// What tells a generation that nobody accepts from a socket after it.
+pub(super) type Removals = BTreeMap<OpenListener, Arc<AtomicBool>>;
 
 /// Hosts with the number of their site, by listener.
 type Rows = BTreeMap<OpenListener, Vec<(HostPattern, usize)>>;

@@ -1,36 +1,97 @@
 //! The access logs of a configuration.
+//!
+//! A log outlives configurations: another one with the same target and format goes on with it. One that nobody names any more
+//! is closed when the last generation that writes to it has ended.
 
-use galley_config::{Config, LogTarget};
+use galley_config::{Config, LogFormat, LogTarget};
 
 use super::ServerStartError;
 use crate::telemetry::access::AccessLog;
 
 /// The access logs: the server's first, then those of sites with one of their own, in the order of the sites.
-pub(super) struct Logs {
-    pub(super) all: Vec<AccessLog>,
+pub(super) struct Logs(Vec<NamedLog>);
+
+struct NamedLog {
+    target: LogTarget,
+    format: LogFormat,
+    log: AccessLog,
+}
+
+/// The logs of another configuration, beside those of this one.
+pub(super) struct LogChange {
+    logs: Logs,
+    /// Whether each of those before goes on.
+    stays: Vec<bool>,
 }
 
 impl Logs {
+    /// Those of the first configuration.
     pub(super) fn open(config: &Config) -> Result<Self, ServerStartError> {
+        Self(Vec::new()).prepare(config).map(|change| change.logs)
+    }
+
+    /// Opens what another configuration names and this one does not.
+    pub(super) fn prepare(&self, config: &Config) -> Result<LogChange, ServerStartError> {
         let own = config.sites.iter().filter_map(|site| site.access.as_ref());
-        let all = std::iter::once(&config.log.access)
-            .chain(own)
-            .map(|target| open_log(target, config))
-            .collect::<Result<_, _>>()?;
-        Ok(Self { all })
+        let format = config.log.format;
+        let mut stays = vec![false; self.0.len()];
+        let mut all = Vec::new();
+        for target in std::iter::once(&config.log.access).chain(own) {
+            let mut open = self.0.iter().zip(&mut stays);
+            let found =
+                open.find(|(log, stays)| !**stays && log.target == *target && log.format == format);
+            let log = match found {
+                Some((known, stays)) => {
+                    *stays = true;
+                    known.log.clone()
+                }
+                None => open_log(target, format)?,
+            };
+            let target = target.clone();
+            all.push(NamedLog {
+                target,
+                format,
+                log,
+            });
+        }
+        Ok(LogChange {
+            logs: Self(all),
+            stays,
+        })
+    }
+
+    /// What is written from now on; returns what is to be closed when nobody writes to it any more.
+    pub(super) fn replace(&mut self, change: LogChange) -> Vec<AccessLog> {
+        let before = std::mem::replace(self, change.logs);
+        let gone = before.0.into_iter().zip(change.stays);
+        gone.filter(|(_, stays)| !stays)
+            .map(|(gone, _)| gone.log)
+            .collect()
+    }
+
+    /// Handles on all of them.
+    pub(super) fn all(&self) -> Vec<AccessLog> {
+        self.0.iter().map(|named| named.log.clone()).collect()
     }
 
     pub(super) fn reopen(&self) {
-        self.all.iter().for_each(AccessLog::reopen);
+        self.0.iter().for_each(|named| named.log.reopen());
     }
 
     pub(super) fn close(self) {
-        self.all.into_iter().for_each(AccessLog::close);
+        self.0.into_iter().for_each(|named| named.log.close());
     }
 }
 
-fn open_log(target: &LogTarget, config: &Config) -> Result<AccessLog, ServerStartError> {
-    AccessLog::open(target, config.log.format).map_err(|cause| ServerStartError::Log {
+impl LogChange {
+    /// Handles on all of them.
+    pub(super) fn all(&self) -> Vec<AccessLog> {
+        self.logs.all()
+    }
+}
+
+fn open_log(target: &LogTarget, format: LogFormat) -> Result<AccessLog, ServerStartError> {
+    AccessLog::open(target, format).map_err(|cause| ServerStartError::Log {
         target: target.clone(),
         cause,
     })

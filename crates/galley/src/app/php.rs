@@ -1,33 +1,67 @@
 //! What Galley runs for its sites: PHP-FPM and other FastCGI programs, started before anything else and ended last. What runs as
 //! other users than a Galley that gives up root is gathered before it does.
+//!
+//! A pool outlives configurations: another one with the same settings for its site goes on with it, with the same processes
+//! and the same opcode cache. Only its share of the memory is that of when it was started.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use galley_config::{Config, Program, SiteConfig, UpstreamConfig};
 use galley_policy::site::Rule;
 
-use super::ServerStartError;
-use crate::php::privileged::{KeeperShutdown, KeeperState, KeptPool, PrivilegeSplit, Privileged};
-use crate::php::{self, MachineMemory, Managed, MemoryDivision, PhpSettings};
+use super::{ServerStartError, site_states};
+use crate::php::privileged::{
+    KeeperChannel, KeeperShutdown, KeeperState, KeptPool, PrivilegeSplit, Privileged,
+};
+use crate::php::{self, MachineMemory, Managed, MemoryDivision, PhpSettings, PoolNumbers};
 use crate::sys;
 
 /// All of it.
 pub(super) struct Php {
-    /// In the order of the sites.
-    pub(super) sites: Vec<SitePhp>,
-    /// Whether a process keeps root for some of it.
-    pub(super) state: KeeperState,
+    running: Vec<RunningPool>,
+    line: Option<KeeperChannel>,
     ending: Option<KeeperShutdown>,
 }
 
+/// A PHP-FPM or another program that runs.
+pub(super) struct RunningPool {
+    /// As [`super::site_states::names`] calls it.
+    site: String,
+    settings: PhpSettings,
+    /// Whether the process that keeps root has started it.
+    is_apart: bool,
+    managed: Managed,
+}
+
+/// A pool, as the sites of a configuration use it.
+#[derive(Clone)]
+pub(super) struct PhpPool {
+    pub(super) socket: PathBuf,
+    pub(super) most_workers: usize,
+    pub(super) numbers: Arc<PoolNumbers>,
+}
+
 /// What runs for one site.
+#[derive(Default)]
 pub(super) struct SitePhp {
-    /// What composes its pages.
-    pub(super) primary: Option<Managed>,
+    /// What generates its pages.
+    pub(super) primary: Option<PhpPool>,
     /// The programs of its rules, in the order of `SiteConfig::further`.
-    pub(super) further: Vec<Option<Managed>>,
+    pub(super) further: Vec<Option<PhpPool>>,
+}
+
+/// Pools for another configuration, beside those that run.
+pub(super) struct PhpChange {
+    /// In the order of the sites.
+    pub(super) sites: Vec<SitePhp>,
+    /// Sites whose pools run as they were, because only a restart can change them.
+    pub(super) restart: Vec<String>,
+    started: Vec<RunningPool>,
+    /// Those that run and stay, by their place.
+    stays: Vec<bool>,
 }
 
 /// What is to run as other users than Galley will be, and who is to start it.
@@ -97,8 +131,10 @@ pub fn sites_apart(config: &Config) -> usize {
 }
 
 /// Starts all of it, in the order of the sites.
-pub(super) async fn start(config: &Config, apart: Option<Apart>) -> Result<Php, ServerStartError> {
-    let budget = budget(config);
+pub(super) async fn start(
+    config: &Config,
+    apart: Option<Apart>,
+) -> Result<(Php, Vec<SitePhp>), ServerStartError> {
     let (mut pools, line, ending) = match apart {
         Some(Apart { privileged, pools }) => {
             tracing::info!(
@@ -111,44 +147,200 @@ pub(super) async fn start(config: &Config, apart: Option<Apart>) -> Result<Php, 
         }
         None => (HashMap::new(), None, None),
     };
-    let mut sites = Vec::with_capacity(config.sites.len());
-    for (number, site) in config.sites.iter().enumerate() {
-        let mut all = Vec::with_capacity(1 + site.further.len());
-        for (index, upstream) in upstreams(site).enumerate() {
-            let started = match (pools.remove(&(number, index)), &line) {
-                (Some(kept), Some(line)) => Managed::start_kept(kept, line).await.map(Some),
-                _ if is_own(index, upstream) => run(site, upstream, budget).await,
-                _ => Ok(None),
+    let mut php = Php {
+        running: Vec::new(),
+        line,
+        ending,
+    };
+    let mut change = PhpChange::beside(&php);
+    for (number, wanted) in wanted(config).into_iter().enumerate() {
+        let mut all = Vec::with_capacity(wanted.pools.len());
+        for (index, settings) in wanted.pools.into_iter().enumerate() {
+            let Some(settings) = settings else {
+                all.push(None);
+                continue;
             };
-            all.push(started.map_err(|cause| at(site, cause))?);
+            let kept = pools.remove(&(number, index)).zip(php.line.as_ref());
+            let is_apart = kept.is_some();
+            let managed = match kept {
+                Some((kept, line)) => Managed::start_kept(kept, line).await,
+                None => Managed::start(settings.clone()).await,
+            };
+            let managed = managed.map_err(|cause| at(wanted.site, cause))?;
+            let site = wanted.name.clone();
+            all.push(Some(change.add(RunningPool {
+                site,
+                settings,
+                is_apart,
+                managed,
+            })));
         }
+        change.sites.push(SitePhp::of(all));
+    }
+    let sites = std::mem::take(&mut change.sites);
+    php.replace(change);
+    Ok((php, sites))
+}
+
+impl Php {
+    /// Whether a process keeps root for some of it.
+    pub(super) fn keeper(&self) -> KeeperState {
+        KeeperState::of(self.line.as_ref())
+    }
+
+    /// Starts what another configuration needs and does not run yet. What runs is not touched.
+    pub(super) async fn prepare(&self, config: &Config) -> Result<PhpChange, ServerStartError> {
+        let mut change = PhpChange::beside(self);
+        for wanted in wanted(config) {
+            let mut all = Vec::with_capacity(wanted.pools.len());
+            for settings in &wanted.pools {
+                let pool = match settings {
+                    Some(settings) => self.pool(&wanted, settings, config, &mut change).await,
+                    None => Ok(None),
+                };
+                match pool {
+                    Ok(pool) => all.push(pool),
+                    Err(cause) => {
+                        change.abandon().await;
+                        return Err(at(wanted.site, cause));
+                    }
+                }
+            }
+            change.sites.push(SitePhp::of(all));
+        }
+        Ok(change)
+    }
+
+    /// The pool for `settings`: the one that runs with the same, or a new one.
+    async fn pool(
+        &self,
+        wanted: &WantedPools<'_>,
+        settings: &PhpSettings,
+        config: &Config,
+        change: &mut PhpChange,
+    ) -> Result<Option<PhpPool>, php::PhpStartError> {
+        let (own, other) = (&config.server.user, &wanted.site.managed.user);
+        let is_apart = own.is_some() && other.is_some() && own != other;
+        let candidates = self.running.iter().zip(&mut change.stays);
+        let mut free = candidates.filter(|(pool, stays)| !**stays && pool.site == wanted.name);
+        let found = if is_apart {
+            // The process that keeps root starts what it was begun with, and nothing else.
+            let is_program = !settings.command.is_empty();
+            let found = free
+                .find(|(pool, _)| pool.is_apart && pool.settings.command.is_empty() != is_program);
+            let (pool, stays) = found.ok_or(php::PhpStartError::Apart)?;
+            if !pool.settings.is_like(settings) {
+                change.restart.push(wanted.site.name.clone());
+            }
+            Some((pool, stays))
+        } else {
+            free.find(|(pool, _)| !pool.is_apart && pool.settings.is_like(settings))
+        };
+        if let Some((pool, stays)) = found {
+            *stays = true;
+            return Ok(Some(pool.shown()));
+        }
+        let managed = Managed::start(settings.clone()).await?;
+        Ok(Some(change.add(RunningPool {
+            site: wanted.name.clone(),
+            settings: settings.clone(),
+            is_apart: false,
+            managed,
+        })))
+    }
+
+    /// What runs from now on; returns what is to be stopped when nobody uses it any more.
+    pub(super) fn replace(&mut self, change: PhpChange) -> Vec<RunningPool> {
+        let (mut stay, mut leave) = (Vec::new(), Vec::new());
+        let running = std::mem::take(&mut self.running);
+        for (pool, stays) in running.into_iter().zip(change.stays) {
+            if stays { &mut stay } else { &mut leave }.push(pool);
+        }
+        stay.extend(change.started);
+        self.running = stay;
+        leave
+    }
+}
+
+impl PhpChange {
+    fn beside(php: &Php) -> Self {
+        Self {
+            sites: Vec::new(),
+            restart: Vec::new(),
+            started: Vec::new(),
+            stays: vec![false; php.running.len()],
+        }
+    }
+
+    fn add(&mut self, pool: RunningPool) -> PhpPool {
+        let shown = pool.shown();
+        self.started.push(pool);
+        shown
+    }
+
+    /// Ends what was started for it.
+    pub(super) async fn abandon(&mut self) {
+        stop_pools(std::mem::take(&mut self.started)).await;
+    }
+}
+
+impl RunningPool {
+    fn shown(&self) -> PhpPool {
+        PhpPool {
+            socket: self.managed.socket().to_path_buf(),
+            most_workers: self.managed.most_workers(),
+            numbers: self.managed.numbers(),
+        }
+    }
+}
+
+impl SitePhp {
+    fn of(all: Vec<Option<PhpPool>>) -> Self {
         let mut all = all.into_iter();
-        sites.push(SitePhp {
+        Self {
             primary: all.next().flatten(),
             further: all.collect(),
-        });
+        }
     }
-    Ok(Php {
-        sites,
-        state: KeeperState::of(line.as_ref()),
-        ending,
-    })
 }
 
 /// Ends all of it.
 pub(super) async fn stop(php: Php) {
-    for site in php.sites {
-        for managed in site
-            .primary
-            .into_iter()
-            .chain(site.further.into_iter().flatten())
-        {
-            managed.stop().await;
-        }
-    }
+    stop_pools(php.running).await;
     if let Some(ending) = php.ending {
         ending.end().await;
     }
+}
+
+/// Ends pools that nobody uses, one after the other.
+pub(super) async fn stop_pools(pools: Vec<RunningPool>) {
+    for pool in pools {
+        pool.managed.stop().await;
+    }
+}
+
+/// What is to run for a site: for each upstream its settings, where Galley runs something for it alone.
+struct WantedPools<'c> {
+    site: &'c SiteConfig,
+    name: String,
+    pools: Vec<Option<PhpSettings>>,
+}
+
+fn wanted(config: &Config) -> Vec<WantedPools<'_>> {
+    let budget = budget(config);
+    let names = site_states::names(&config.sites).into_iter();
+    let all = config.sites.iter().zip(names).map(|(site, name)| {
+        let pools = upstreams(site).enumerate().map(|(index, upstream)| {
+            let settings = settings(site, upstream, budget);
+            settings.filter(|_| is_own(index, upstream))
+        });
+        WantedPools {
+            site,
+            name,
+            pools: pools.collect(),
+        }
+    });
+    all.collect()
 }
 
 fn upstreams(site: &SiteConfig) -> impl Iterator<Item = &UpstreamConfig> {
@@ -175,17 +367,6 @@ fn budget(config: &Config) -> MemoryDivision {
         config.cache.memory,
         pools,
     ))
-}
-
-async fn run(
-    site: &SiteConfig,
-    upstream: &UpstreamConfig,
-    budget: MemoryDivision,
-) -> Result<Option<Managed>, php::PhpStartError> {
-    match settings(site, upstream, budget) {
-        Some(settings) => Managed::start(settings).await.map(Some),
-        None => Ok(None),
-    }
 }
 
 /// `None` for what somebody else runs.

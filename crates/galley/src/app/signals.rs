@@ -1,5 +1,5 @@
-//! Signals: SIGTERM, SIGINT and SIGQUIT drain and end, SIGUSR1 opens the logs anew. SIGHUP and SIGUSR2, by which nginx reloads and
-//! upgrades itself, and SIGWINCH, by which it ends its workers, change nothing; the first two get a line in the log.
+//! Signals: SIGTERM, SIGINT and SIGQUIT drain and end, SIGHUP reads the configuration again, SIGUSR1 opens the logs anew. SIGUSR2, by
+//! which nginx upgrades itself, and SIGWINCH, by which it ends its workers, change nothing; the first gets a line in the log.
 
 use std::io::{self, IsTerminal};
 
@@ -15,6 +15,14 @@ pub(super) struct Signals {
     upgrade: Signal,
 }
 
+/// What a signal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SignalEvent {
+    Stop,
+    ReopenLogs,
+    Reload,
+}
+
 impl Signals {
     /// Takes the signals over; from here on they no longer end the process by themselves.
     pub(super) fn new() -> io::Result<Self> {
@@ -28,25 +36,38 @@ impl Signals {
         })
     }
 
-    /// Returns when the server is to end; calls `reopen` at each SIGUSR1 until then.
-    pub(super) async fn until_stop(mut self, reopen: impl Fn()) {
+    /// The next one. Cancel-safe.
+    pub(super) async fn next(&mut self) -> SignalEvent {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.quit.recv() => return,
-                _ = self.reopen.recv() => reopen(),
+                biased;
+                () = stop(&mut self.terminate, &mut self.interrupt, &mut self.quit) => return SignalEvent::Stop,
+                _ = self.reopen.recv() => return SignalEvent::ReopenLogs,
                 _ = self.upgrade.recv() => {
                     tracing::warn!("SIGUSR2 changes nothing: there is no upgrade of the running program, restart to run a new one");
                 }
-                // On a terminal the signal says that it has been closed; elsewhere it is an operator who expects a reload.
+                // On a terminal the signal says that it has been closed; elsewhere it is an operator who wants a reload.
                 _ = self.hangup.recv() => {
-                    if io::stderr().is_terminal() {
-                        return;
-                    }
-                    tracing::warn!("SIGHUP changes nothing: there is no reload, restart to read the configuration again");
+                    return if io::stderr().is_terminal() {
+                        SignalEvent::Stop
+                    } else {
+                        SignalEvent::Reload
+                    };
                 }
             }
         }
+    }
+
+    /// The next one that ends the server; others wait. Cancel-safe.
+    pub(super) async fn stop(&mut self) {
+        stop(&mut self.terminate, &mut self.interrupt, &mut self.quit).await;
+    }
+}
+
+async fn stop(terminate: &mut Signal, interrupt: &mut Signal, quit: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = quit.recv() => {}
     }
 }

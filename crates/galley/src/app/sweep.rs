@@ -4,7 +4,7 @@
 //! last one, and otherwise now and then for what has outlived all its windows; it pauses as it goes, off every hot thread.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cache::entry::Entry;
@@ -14,42 +14,41 @@ use galley_policy::time::Tick;
 
 use http::header;
 
-use crate::request::{Services, Site, site_mark};
+use super::current::Current;
+use crate::request::{Site, site_mark};
 
 /// Sweeps until the server has dropped its sites.
-pub(super) async fn run(services: Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) {
-    let sites = Arc::downgrade(sites);
+pub(super) async fn run(current: Arc<Current>) {
     let mut seen = Vec::new();
     for round in 1_u32.. {
         tokio::time::sleep(PAUSE).await;
-        services.upstream_warnings.settle();
-        let Some(purges) = purges(&sites) else { return };
+        let Some(purges) = purges(&current) else {
+            return;
+        };
         if purges == seen && round % ROUNDS_FOR_OUTLIVED != 0 {
             continue;
         }
         seen = purges;
-        let (services, sites) = (Arc::clone(&services), Weak::clone(&sites));
+        let current = Arc::clone(&current);
         // On a helper thread: it looks at every entry.
-        let swept = tokio::task::spawn_blocking(move || sweep(&services, &sites)).await;
+        let swept = tokio::task::spawn_blocking(move || sweep(&current)).await;
         if swept.is_err() {
             tracing::error!("sweeping the memory ended in a panic");
         }
     }
 }
 
-/// The purge counters of all sites.
-fn purges(sites: &Weak<Vec<Arc<Site>>>) -> Option<Vec<u64>> {
-    Some(
-        sites
-            .upgrade()?
-            .iter()
-            .map(|site| site.core.epochs.current())
-            .collect(),
-    )
+/// The purge counters of all sites. Tells of the warnings that were held back, too.
+fn purges(current: &Current) -> Option<Vec<u64>> {
+    current.services()?.upstream_warnings.settle();
+    let sites = current.sites()?;
+    Some(sites.iter().map(|site| site.purges.current()).collect())
 }
 
-fn sweep(services: &Services, sites: &Weak<Vec<Arc<Site>>>) {
-    let Some(sites) = sites.upgrade() else { return };
+fn sweep(current: &Current) {
+    let (Some(services), Some(sites)) = (current.services(), current.sites()) else {
+        return;
+    };
     let by_mark: HashMap<u32, &Arc<Site>> = sites.iter().map(|site| (site.mark, site)).collect();
     let now = services.clock.tick();
     let mut looked = 0_u32;
@@ -67,8 +66,7 @@ fn sweep(services: &Services, sites: &Weak<Vec<Arc<Site>>>) {
 pub(super) fn is_dead(site: &Site, entry: &Entry, now: Tick) -> bool {
     let is_kept =
         site.core.rules.storage.validation == ValidationPolicy::Origin && is_of_use(entry, now);
-    site.core.epochs.prove_waiting(entry) == Validity::Purged
-        || (has_outlived(entry, now) && !is_kept)
+    site.purges.prove_waiting(entry) == Validity::Purged || (has_outlived(entry, now) && !is_kept)
 }
 
 /// Without a preset: whether a 304 may still make it young again, or a client may take it stale.

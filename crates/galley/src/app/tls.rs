@@ -1,10 +1,12 @@
-//! Certificates at a start, and looking after them; how upstreams are spoken with over TLS.
+//! The certificates of a configuration, and looking after them; how upstreams are spoken with over TLS.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use galley_certs::CertificateFiles;
 use galley_config::{Config, HttpUpstream, SiteConfig, TlsVersion, UpstreamConfig, UpstreamTls};
 use galley_policy::route::HostPattern;
 use tokio::task::JoinHandle;
@@ -12,24 +14,53 @@ use tokio::task::JoinHandle;
 use super::ServerStartError;
 use crate::clock::Clock;
 use crate::tls::{
-    Acceptor, CertificateWatch, Certificates, H2, Least, UpstreamTlsClient, Watched, acceptor,
+    Acceptor, CertificateWatch, Certificates, H2, Least, Slot, UpstreamTlsClient, Watched, acceptor,
 };
 
 /// The certificates of a configuration.
 pub(super) struct Tls {
     pub(super) certificates: Arc<Certificates>,
+    /// What was read, for a configuration that names the same files and may not read them any more.
+    pub(super) known: KnownCertificates,
+    /// Sites whose certificates could not be read again, and stay as they are.
+    pub(super) out_of_reach: Vec<String>,
     /// How handshakes are answered; `None` where nobody listens for them.
     pub(super) acceptor: Option<Acceptor>,
-    watch: CertificateWatch,
+    pub(super) watch: CertificateWatch,
+}
+
+/// Certificates by their files.
+pub(super) type KnownCertificates = Vec<(Vec<CertificateFiles>, Arc<Slot>)>;
+
+/// What goes on from the configuration before.
+#[derive(Clone, Default)]
+pub(super) struct TlsBefore {
+    pub(super) known: KnownCertificates,
+    pub(super) acceptor: Option<Acceptor>,
 }
 
 /// Reads all certificates.
-pub(super) fn open(config: &Config) -> Result<Tls, ServerStartError> {
+pub(super) fn open(config: &Config, before: &TlsBefore) -> Result<Tls, ServerStartError> {
     let certificates = Arc::new(Certificates::default());
-    let mut watched = Vec::new();
+    let (mut watched, mut known, mut out_of_reach) = (Vec::new(), Vec::new(), Vec::new());
     let mut slots = Vec::new();
     for site in &config.sites {
-        let read = Watched::read(&site.name, &site.certificates);
+        let read = Watched::read(&site.name, &site.certificates).or_else(|trouble| {
+            // Keys are often root's alone, and root was given up since.
+            let files = &site.certificates;
+            let is_out_of_reach =
+                |file: &Path| galley_certs::file::open(file).is_err_and(|error| error.is_denied());
+            let denied = files
+                .iter()
+                .any(|files| is_out_of_reach(&files.cert) || is_out_of_reach(&files.key));
+            let same = before
+                .known
+                .iter()
+                .find(|(known, _)| denied && known == files);
+            let same = same.ok_or(trouble)?;
+            out_of_reach.push(site.name.clone());
+            Ok(Some(Watched::known(&site.name, files, &same.1)))
+        });
         let read = read.map_err(|trouble| ServerStartError::Certificate {
             site: site.name.clone(),
             trouble,
@@ -37,26 +68,36 @@ pub(super) fn open(config: &Config) -> Result<Tls, ServerStartError> {
         if let Some(one) = read {
             let hosts: Vec<String> = site.hosts.iter().map(host_text).collect();
             slots.push((hosts, Arc::clone(&one.slot)));
+            known.push((site.certificates.clone(), Arc::clone(&one.slot)));
             watched.push(one);
         }
     }
     let slots = slots.iter();
     certificates.add(slots.map(|(hosts, slot)| (hosts.as_slice(), Arc::clone(slot))));
-    let listens = config.sites.iter().any(|site| !site.listen_tls.is_empty());
-    let acceptor = if listens {
-        let least = match config.server.tls_min_version {
-            TlsVersion::V12 => Least::Tls12,
-            TlsVersion::V13 => Least::Tls13,
-        };
-        Some(acceptor(&certificates, least, PROTOCOLS).map_err(ServerStartError::Tls)?)
-    } else {
-        None
-    };
     Ok(Tls {
+        acceptor: acceptor_of(config, &certificates, before.acceptor.as_ref())?,
         certificates,
-        acceptor,
+        known,
+        out_of_reach,
         watch: CertificateWatch::new(watched),
     })
+}
+
+/// How handshakes are answered, if anybody listens for them; tickets of the configuration before stay good.
+fn acceptor_of(
+    config: &Config,
+    certificates: &Arc<Certificates>,
+    before: Option<&Acceptor>,
+) -> Result<Option<Acceptor>, ServerStartError> {
+    if config.sites.iter().all(|site| site.listen_tls.is_empty()) {
+        return Ok(None);
+    }
+    let least = match config.server.tls_min_version {
+        TlsVersion::V12 => Least::Tls12,
+        TlsVersion::V13 => Least::Tls13,
+    };
+    let acceptor = acceptor(certificates, least, PROTOCOLS, before);
+    acceptor.map(Some).map_err(ServerStartError::Tls)
 }
 
 impl Tls {
@@ -67,8 +108,8 @@ impl Tls {
 }
 
 /// Looks at the files now and then, until it is dropped.
-pub(super) fn look_after(tls: Tls, clock: Clock) -> Option<Looking> {
-    let mut watch = tls.watch;
+pub(super) fn look_after(watch: CertificateWatch, clock: Clock) -> Option<Looking> {
+    let mut watch = watch;
     if watch.is_empty() {
         return None;
     }

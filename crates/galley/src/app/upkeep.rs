@@ -4,8 +4,8 @@
 //! its space back soon; correctness does not wait for it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use galley_cache::entry::EntryKind;
 use galley_cache::log::Durability;
 
 use super::ServerStartError;
+use super::current::Current;
 use super::sweep;
 use crate::durable::{DiskCache, Durable};
 use crate::request::{Site, site_mark};
@@ -34,10 +35,7 @@ impl Upkeep {
 }
 
 /// Starts looking after the disk.
-pub(super) fn start(
-    durable: Durable,
-    sites: &Arc<Vec<Arc<Site>>>,
-) -> Result<Upkeep, ServerStartError> {
+pub(super) fn start(durable: Durable, current: Arc<Current>) -> Result<Upkeep, ServerStartError> {
     let Some(shelf) = durable.shelf().map(Arc::clone) else {
         return Ok(Upkeep { thread: None });
     };
@@ -45,7 +43,7 @@ pub(super) fn start(
     let round = UpkeepRound {
         durable,
         shelf,
-        sites: Arc::downgrade(sites),
+        current,
         told: LastReport::default(),
         purges: 0,
         is_hurried: false,
@@ -61,7 +59,7 @@ pub(super) fn start(
 struct UpkeepRound {
     durable: Durable,
     shelf: Arc<DiskCache>,
-    sites: Weak<Vec<Arc<Site>>>,
+    current: Arc<Current>,
     told: LastReport,
     /// Orders of all sites when the round began.
     purges: u64,
@@ -74,7 +72,7 @@ impl UpkeepRound {
         let mut is_counted = false;
         loop {
             let pause = if is_counted {
-                let Some(sites) = self.sites.upgrade() else {
+                let Some(sites) = self.current.sites() else {
                     return;
                 };
                 self.sweep(&sites);

@@ -63,13 +63,37 @@ pub(super) fn admin(options: &AdminOptions) -> Result<AdminAddress, AdminError> 
             .as_deref()
             .unwrap_or(Path::new(DEFAULT_CONFIG));
         let config = configuration(path).map_err(AdminError::Config)?;
-        let door = match config.admin.listen {
-            AdminListen::Off => return Err(AdminError::Off(path.to_path_buf())),
-            AdminListen::Tcp(address) => AdminEndpoint::Tcp(address.to_string()),
-            AdminListen::Unix(path) => AdminEndpoint::Unix(path),
-        };
-        (door, config.admin.token_file)
+        (
+            endpoint(config.admin.listen, path)?,
+            config.admin.token_file,
+        )
     };
+    with_token(options, door, configured_token)
+}
+
+/// The same for a configuration that is wrong, and which the running server does not use.
+pub(super) fn admin_despite(options: &AdminOptions) -> Result<AdminAddress, AdminError> {
+    let path = options
+        .config
+        .as_deref()
+        .unwrap_or(Path::new(DEFAULT_CONFIG));
+    let admin = galley_config::load_admin(path);
+    with_token(options, endpoint(admin.listen, path)?, admin.token_file)
+}
+
+fn endpoint(listen: AdminListen, path: &Path) -> Result<AdminEndpoint, AdminError> {
+    match listen {
+        AdminListen::Off => Err(AdminError::Off(path.to_path_buf())),
+        AdminListen::Tcp(address) => Ok(AdminEndpoint::Tcp(address.to_string())),
+        AdminListen::Unix(path) => Ok(AdminEndpoint::Unix(path)),
+    }
+}
+
+fn with_token(
+    options: &AdminOptions,
+    door: AdminEndpoint,
+    configured_token: Option<PathBuf>,
+) -> Result<AdminAddress, AdminError> {
     let token = options
         .token_file
         .clone()
@@ -116,7 +140,27 @@ impl AdminAddress {
         self.ask("POST", path, body.to_string().into())
     }
 
+    /// Gives an order that may take as long as this.
+    pub(super) fn post_within(
+        &self,
+        patience: Duration,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, AdminError> {
+        self.ask_within(patience, "POST", path, body.to_string().into())
+    }
+
     fn ask(&self, method: &str, path: &str, body: Bytes) -> Result<Value, AdminError> {
+        self.ask_within(PATIENCE, method, path, body)
+    }
+
+    fn ask_within(
+        &self,
+        patience: Duration,
+        method: &str,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Value, AdminError> {
         let unreachable = |cause| AdminError::Unreachable {
             address: self.address(),
             cause,
@@ -138,9 +182,9 @@ impl AdminAddress {
                     }
                 }
             };
-            tokio::time::timeout(PATIENCE, exchange)
+            tokio::time::timeout(patience, exchange)
                 .await
-                .map_err(|_| AdminError::Late(PATIENCE))?
+                .map_err(|_| AdminError::Late(patience))?
         })
     }
 

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use galley_config::ConfigSource;
 use serde_json::json;
 
 use super::ask::response;
 use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
 use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, talk};
-use super::{ask, check, doctor, plugin, show, why};
+use super::{ask, check, doctor, plugin, reload, show, why};
 use crate::{app, php};
 
 /// Runs the command that the arguments name.
@@ -17,6 +18,7 @@ pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(options) => run(&options),
         Command::Check(options) => check::check(options.config.as_deref(), options.json),
+        Command::Reload(options) => reload::reload(&options),
         Command::Purge(options) => purge(&options),
         Command::Status(options) => status(&options),
         Command::Why(options) => why::why(&options),
@@ -27,17 +29,17 @@ pub fn main() -> ExitCode {
 }
 
 fn run(options: &RunOptions) -> ExitCode {
-    let config = match (&options.config, &options.root) {
-        (_, Some(root)) => galley_config::for_root(root),
+    let source = match (&options.config, &options.root) {
+        (_, Some(root)) => ConfigSource::root(root),
         (config, None) => {
-            galley_config::load(config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG)))
+            ConfigSource::file(config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG)))
         }
     };
-    let config = match config {
+    let config = match source.load(&[]) {
         Ok(config) => config,
         Err(complaints) => return complain(&complaints),
     };
-    let Err(error) = app::run(&config, &talk) else {
+    let Err(error) = app::run(&config, source, &talk) else {
         return ExitCode::SUCCESS;
     };
     let Some(finding) = error.finding(&config) else {

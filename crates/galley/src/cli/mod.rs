@@ -1,4 +1,4 @@
-//! The command line: `run`, `check`, `purge`, `status`, `why`, `doctor`, `plugin`.
+//! The command line: `run`, `check`, `reload`, `purge`, `status`, `why`, `doctor`, `plugin`.
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
@@ -9,6 +9,7 @@ mod doctor;
 mod options;
 mod outcome;
 mod plugin;
+mod reload;
 mod show;
 mod why;
 

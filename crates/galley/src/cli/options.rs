@@ -18,6 +18,8 @@ pub(super) enum Command {
     Run(RunOptions),
     /// Read the configuration and report every error in it
     Check(CheckOptions),
+    /// Have a running server read its configuration again
+    Reload(ReloadOptions),
     /// Purge pages from the cache of a running server
     Purge(PurgeOptions),
     /// Show the state of a running server
@@ -109,6 +111,15 @@ pub(super) struct AdminOptions {
     /// File with the admin token [default: the configuration's]
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ReloadOptions {
+    #[command(flatten)]
+    pub(super) admin: AdminOptions,
+    /// Print the result as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Args, Debug)]

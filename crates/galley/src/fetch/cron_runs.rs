@@ -125,6 +125,13 @@ impl CronRuns {
         Arc::clone(&self.announced)
     }
 
+    /// Notes that nobody makes runs any more; says whether one was under way, whose end nobody hears of.
+    pub fn gives_up(&self) -> bool {
+        let mut state = self.lock();
+        state.next = None;
+        std::mem::take(&mut state.is_running)
+    }
+
     /// Notes that a run begins.
     pub fn begins(&self) {
         let mut state = self.lock();

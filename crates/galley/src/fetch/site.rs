@@ -1,5 +1,6 @@
 //! What fetching needs to know of a site.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cache::fragment_table::FragmentTable;
@@ -17,22 +18,22 @@ pub struct FetchSite {
     pub name: String,
     /// Its caching rules.
     pub rules: Policy,
-    /// Its purge orders.
-    pub epochs: SitePurges,
+    /// Its purges, which outlive the configuration.
+    pub epochs: Arc<SitePurges>,
     /// Its pages on the disk, where there is one.
     pub shelved: Option<Shelved>,
     /// Its pages in other codings.
     pub compressing: Compressing,
     /// What was composed for it.
-    pub tally: FetchCounters,
+    pub tally: Arc<FetchCounters>,
     /// What its flights may do.
     pub flights: FetchLimits,
     /// The plugin's orders that have arrived.
-    pub heard: AcknowledgedPurges,
+    pub heard: Arc<AcknowledgedPurges>,
     /// What became of its scheduled tasks.
-    pub cron: CronRuns,
+    pub cron: Arc<CronRuns>,
     /// The parts that its pages share.
-    pub fragments: FragmentTable,
+    pub fragments: Arc<FragmentTable>,
 }
 
 /// What a site allows its flights.

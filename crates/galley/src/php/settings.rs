@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::MemoryDivision;
 
 /// What a site wants of its PHP-FPM, or of another FastCGI program.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhpSettings {
     /// PHP-FPM; `None`: the one found in the usual places, see [`PhpStartError::NoBinary`].
     pub binary: Option<PathBuf>,
@@ -34,6 +34,19 @@ pub struct PhpSettings {
     pub request_body: u64,
     /// Root of the site; the working directory of the processes.
     pub root: PathBuf,
+}
+
+impl PhpSettings {
+    /// Whether a pool of these may stand for one of `other`: all is equal but the share of the memory, which changes with the
+    /// number of pools, and where its socket is.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let other = Self {
+            budget: self.budget,
+            runtime_dir: self.runtime_dir.clone(),
+            ..other.clone()
+        };
+        *self == other
+    }
 }
 
 /// Why PHP-FPM is not running.
@@ -70,6 +83,9 @@ pub enum PhpStartError {
         /// Why.
         source: io::Error,
     },
+    /// It is to run as another user, and Galley has given up root.
+    #[error("only a restart of Galley can start PHP as another user than `server.user`")]
+    Apart,
     /// It ended before its socket accepted connections.
     #[error("php-fpm ended at once ({status}): {said}")]
     Exited {

@@ -153,7 +153,7 @@ fn may_have_equivalent(
 
 fn page(site: &Site, facts: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result<Hit, Arc<Entry>> {
     let age = entry.age(now);
-    let validity = site.core.epochs.prove(&entry);
+    let validity = site.purges.prove(&entry);
     let is_hit = entry.status == StatusCode::OK
         && revalidate::stored(&entry, validity, age).is_some_and(|stored| {
             decide::decide(facts, &site.core.rules, Some(&stored)) == Decision::Hit

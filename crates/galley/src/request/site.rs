@@ -27,7 +27,7 @@ use crate::acme::Acme;
 use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compress::Compressor;
-use crate::durable::Durable;
+use crate::durable::{Durable, SitePurges};
 use crate::fault::Fault;
 use crate::fetch;
 use crate::php::PoolNumbers;
@@ -42,6 +42,8 @@ use crate::upstream::switch::Tunnels;
 pub struct Site {
     /// What fetch threads know of it too.
     pub core: Arc<fetch::FetchSite>,
+    /// Its purges: those of `core`, without the way through it, for the fast path.
+    pub purges: Arc<SitePurges>,
     /// The files below its root.
     pub folder: Option<Arc<SiteFiles>>,
     /// Who composes its pages.
@@ -78,8 +80,11 @@ pub struct Site {
     pub hosts: Vec<HostPattern>,
     /// Its place among the sites.
     pub number: u32,
-    /// Part of every key, because two sites may have one host on different listeners. Unlike the number it is the same
-    /// after a restart, wherever in the configuration the site then stands.
+    /// Its row in the counters: the same for its name in every configuration of this process.
+    pub row: u32,
+    /// Part of every key, because two sites may have one host on different listeners, and because what was stored under other
+    /// rules for keys must not be found. Unlike the number it is the same after a restart or a reload, wherever in the
+    /// configuration the site then stands.
     pub mark: u32,
     /// Which access log its requests go to: an index into each core's.
     pub log: usize,

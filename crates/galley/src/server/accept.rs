@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use galley_policy::proxied::{NOBODY, Proxies};
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 use super::ends::Ends;
 use super::proxy_protocol::introduce;
 use super::socket::Socket;
-use super::{BoundListener, Core, handshake, http1};
+use super::{BoundListener, Core, Phase, handshake, http1};
 use crate::access::ConnectionSlot;
 use crate::request::Sites;
 use crate::sys;
@@ -21,8 +22,13 @@ use crate::sys::sockets::Listening;
 use crate::telemetry::counters::Closed;
 use crate::tls::Acceptor;
 
-/// Accepts until the server is to stop; what the kernel has taken in by then is still answered.
-pub(super) async fn run(core: Rc<Core>, listener: BoundListener, mut stop: watch::Receiver<bool>) {
+/// Accepts until the core is to drain. What the kernel has taken in by then is still answered, where nobody else accepts it.
+pub(super) async fn run(
+    core: Rc<Core>,
+    listener: BoundListener,
+    mut phase: watch::Receiver<Phase>,
+) {
+    let is_removed = listener.is_removed;
     let behind = Behind {
         sites: listener.sites,
         speaks_proxy: listener.speaks_proxy,
@@ -37,6 +43,12 @@ pub(super) async fn run(core: Rc<Core>, listener: BoundListener, mut stop: watch
     };
     let mut paused = false;
     loop {
+        if core.phase.get() == Phase::Retiring {
+            if is_removed.load(Ordering::Acquire) {
+                take_last(&core, door, &behind);
+            }
+            return;
+        }
         while core.connections.get() >= core.limits.connections && !core.stopping.get() {
             make_room(&core);
             // One that asks nothing yet may do so in a moment.
@@ -45,7 +57,13 @@ pub(super) async fn run(core: Rc<Core>, listener: BoundListener, mut stop: watch
         let accepted = tokio::select! {
             biased;
             accepted = door.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return take_last(&core, door, &behind),
+            now = is_over(&mut phase) => match now {
+                Phase::Retiring => {
+                    core.phase.set(now);
+                    continue;
+                }
+                Phase::Running | Phase::Stopping => return take_last(&core, door, &behind),
+            },
         };
         match accepted {
             Ok((stream, client)) => {
@@ -64,6 +82,12 @@ pub(super) async fn run(core: Rc<Core>, listener: BoundListener, mut stop: watch
             Err(error) => tracing::debug!(%error, "a connection could not be accepted"),
         }
     }
+}
+
+/// Waits for the end of accepting, and says why; who could say so being gone is an end, too.
+async fn is_over(phase: &mut watch::Receiver<Phase>) -> Phase {
+    let now = phase.wait_for(|phase| *phase != Phase::Running).await;
+    now.map_or(Phase::Stopping, |now| *now)
 }
 
 /// What stands behind a listener.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
 
@@ -11,7 +11,7 @@ use super::buffers::FastPathBuffers;
 use super::io::HttpDate;
 use super::moments::Moments;
 use super::pool::{BufferPool, Spare};
-use super::spec::ClientLimits;
+use super::spec::{ClientLimits, Phase};
 use super::timer::Timers;
 use crate::request::Services;
 use crate::telemetry::access::LogWriter;
@@ -38,7 +38,9 @@ pub(super) struct Core {
     pub(super) ids: RefCell<Ids>,
     pub(super) connections: Cell<usize>,
     pub(super) connection_ended: Notify,
+    /// Whether each response ends its connection: the phase is another than [`Phase::Running`].
     pub(super) stopping: Cell<bool>,
+    pub(super) phase: Cell<Phase>,
     /// Limits what is said of connections that the PROXY protocol shuts out.
     pub(super) strangers: Seldom,
 }
@@ -67,6 +69,16 @@ impl Core {
         self.logs.borrow_mut().iter_mut().for_each(LogWriter::flush);
     }
 
+    /// How long a connection on which nothing was asked yet is waited for: `usual`, unless the core drains.
+    pub(super) fn patience(&self, usual: Duration) -> Duration {
+        match self.phase.get() {
+            Phase::Running => usual,
+            Phase::Retiring => usual.min(RETIRING_IDLE),
+            // What the kernel had taken in gets what it has asked already.
+            Phase::Stopping => Duration::ZERO,
+        }
+    }
+
     pub(super) async fn all_ended(&self) {
         while self.connections.get() > 0 {
             let ended = self.connection_ended.notified();
@@ -77,6 +89,10 @@ impl Core {
         }
     }
 }
+
+/// How long a connection that asks nothing outlives its configuration. Clients that use one again do so sooner, get
+/// `Connection: close` with the response, and so lose no request.
+pub(super) const RETIRING_IDLE: Duration = Duration::from_secs(5);
 
 /// The ids of a core's requests: one start, then a number in hexadecimal, counted up in its text.
 pub(super) struct Ids {

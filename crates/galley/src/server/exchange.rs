@@ -153,7 +153,7 @@ impl Driver<'_> {
         open.request_id.clone_from(&exchange.request_id);
         open.client = exchange.client.ip();
         open.log = exchange.site.log;
-        open.site = Some(exchange.site.number);
+        open.site = Some(exchange.site.row);
         let asked_upgrade = exchange.upgrade.is_some();
         let received = match framing {
             Some(framing) => self.receive_body(protocol, framing, &mut exchange).await,

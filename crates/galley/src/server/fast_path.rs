@@ -252,7 +252,7 @@ impl RequestContext<'_> {
             is_copied,
             connection: request.connection,
             log: site.log,
-            site: site.number,
+            site: site.row,
         };
         Some((ready, length))
     }

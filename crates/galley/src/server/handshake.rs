@@ -5,7 +5,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::HandshakeKind;
 use tokio::net::TcpStream;
@@ -60,11 +59,7 @@ pub(super) async fn connection(
 
 /// Waits for the client to begin; at the end of the server, for what has come already.
 async fn first_byte(core: &Core, stream: &TcpStream, timer: &Timer) -> Option<()> {
-    let limit = if core.stopping.get() {
-        Duration::ZERO
-    } else {
-        core.limits.head_timeout
-    };
+    let limit = core.patience(core.limits.head_timeout);
     timer.idle_within(limit, stream.readable()).await.ok()?.ok()
 }
 

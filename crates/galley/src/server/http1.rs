@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Buf;
 use galley_http::body::BodyReader;
@@ -119,12 +119,7 @@ enum NoHead {
 
 /// Waits for a request to begin.
 async fn first_byte(core: &Core, wire: &mut ClientConnection) -> Result<(), Gone> {
-    // At the end of the server, a connection that the kernel had taken in gets what it has asked already.
-    let limit = if core.stopping.get() {
-        Duration::ZERO
-    } else {
-        core.limits.idle_timeout
-    };
+    let limit = core.patience(core.limits.idle_timeout);
     wire.fill_idle(limit).await
 }
 

@@ -31,6 +31,6 @@ mod tunnel;
 mod write;
 
 use self::core::Core;
-pub use self::spec::{BoundListener, ClientLimits, CoreSpec, Listeners};
+pub use self::spec::{BoundListener, ClientLimits, CoreSpec, Listeners, Phase};
 pub use self::speed::Speed;
 pub use self::start::start;

@@ -18,7 +18,7 @@ pub(super) struct OpenRecord<'h> {
     pub(super) began: Instant,
     /// Which of the core's logs.
     pub(super) log: usize,
-    /// The site's number, once it is found.
+    /// The site's row in the counters, once it is found.
     pub(super) site: Option<u32>,
 }
 

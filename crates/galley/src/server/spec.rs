@@ -1,9 +1,10 @@
 //! What a front core is started with.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::speed::Speed;
 use crate::request::{Services, Sites};
@@ -12,6 +13,18 @@ use crate::sys::sockets::Listening;
 use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
 use crate::tls::Acceptor;
+
+/// How far a front core is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It accepts connections.
+    Running,
+    /// Another configuration has taken its place: it accepts none, and ends those that it has with their next response.
+    /// Connections that ask nothing stay for a moment, because a request may be on its way.
+    Retiring,
+    /// The server ends: connections that ask nothing are ended at once.
+    Stopping,
+}
 
 /// Limits on clients; from `[server]`.
 #[derive(Clone, Debug)]
@@ -46,6 +59,8 @@ pub struct BoundListener {
     pub speaks_proxy: bool,
     /// How handshakes are answered; `None`: clients come in plain.
     pub tls: Option<Acceptor>,
+    /// Whether nobody accepts there after this core.
+    pub is_removed: Arc<AtomicBool>,
 }
 
 /// A core's share of the listeners.
@@ -67,8 +82,10 @@ pub struct CoreSpec {
     pub counters: CoreCounters,
     /// Start of all request ids of this process.
     pub id_prefix: String,
-    /// Becomes `true` when the server is to drain.
-    pub stop: watch::Receiver<bool>,
+    /// Whether it is to drain.
+    pub phase: watch::Receiver<Phase>,
+    /// Dropped when it accepts no more.
+    pub accepting: oneshot::Sender<()>,
     /// What confines its thread.
     pub sandbox: Option<Sandbox>,
 }

@@ -10,21 +10,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::accept;
-use super::core::{Core, Ids};
+use super::core::{Core, Ids, RETIRING_IDLE};
 use super::io::HttpDate;
 use super::moments::Moments;
-use super::spec::CoreSpec;
+use super::spec::{CoreSpec, Phase};
 use super::tick::Beat;
 use super::timer::{SWEEP, Timers};
 use crate::sys;
 use crate::sys::sandbox;
 use crate::telemetry::errors::Seldom;
 
-/// Starts a front core. It ends when told to stop and its connections are done, or when the drain takes too long.
+/// Starts a front core. It ends when its phase says so and its connections are done, or when the drain takes too long.
 ///
 /// Errors: the runtime, its timer or the thread cannot be made.
 pub fn start(spec: CoreSpec) -> io::Result<JoinHandle<()>> {
@@ -68,7 +68,7 @@ fn runtime() -> io::Result<(LocalRuntime, Beat, Moments)> {
 }
 
 async fn run(spec: CoreSpec, beat: Beat, moments: Moments) {
-    let mut stop = spec.stop;
+    let mut phase = spec.phase;
     let clock = spec.services.clock;
     let drain_timeout = spec.limits.drain_timeout;
     let core = Rc::new(Core {
@@ -87,27 +87,56 @@ async fn run(spec: CoreSpec, beat: Beat, moments: Moments) {
         connections: Cell::new(0),
         connection_ended: Notify::new(),
         stopping: Cell::new(false),
+        phase: Cell::new(Phase::Running),
         strangers: Seldom::new(STRANGERS_EVERY_S),
     });
     let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core), beat));
     let mut accepting = JoinSet::new();
     for listener in spec.listeners {
-        accepting.spawn_local(accept::run(Rc::clone(&core), listener, stop.clone()));
+        accepting.spawn_local(accept::run(Rc::clone(&core), listener, phase.clone()));
     }
     // An error means that the sender is gone, and with it whoever could end us properly.
-    let _ = stop.wait_for(|stop| *stop).await;
+    let now = phase.wait_for(|phase| *phase != Phase::Running).await;
+    core.phase.set(now.map_or(Phase::Stopping, |now| *now));
     core.stopping.set(true);
     core.connection_ended.notify_waiters();
     let drained = async {
         while accepting.join_next().await.is_some() {}
-        // What clients have sent by now is heard of before their connections count as idle.
-        tokio::time::sleep(LAST_WORD).await;
-        core.timers.end_idle();
-        core.all_ended().await;
+        drop(spec.accepting);
+        drain(&core, &mut phase).await;
     };
     let _ = tokio::time::timeout(drain_timeout, drained).await;
     sweeping.abort();
     core.flush_logs();
+}
+
+/// Ends the connections: idle ones after a moment, all others after their response.
+async fn drain(core: &Core, phase: &mut watch::Receiver<Phase>) {
+    if core.phase.get() == Phase::Retiring {
+        let stopped = async {
+            phase
+                .wait_for(|phase| *phase == Phase::Stopping)
+                .await
+                .is_err()
+        };
+        tokio::select! {
+            () = retire(core) => return,
+            _ = stopped => core.phase.set(Phase::Stopping),
+        }
+    }
+    // What clients have sent by now is heard of before their connections count as idle.
+    tokio::time::sleep(LAST_WORD).await;
+    core.timers.end_idle();
+    core.all_ended().await;
+}
+
+/// As [`drain`], with time for requests on their way.
+async fn retire(core: &Core) {
+    let idle = RETIRING_IDLE.min(core.limits.drain_timeout / 2);
+    if tokio::time::timeout(idle, core.all_ended()).await.is_err() {
+        core.timers.end_idle();
+        core.all_ended().await;
+    }
 }
 
 async fn sweep(core: Rc<Core>, beat: Beat) {

@@ -87,6 +87,14 @@ impl Bound {
 }
 
 impl Listening {
+    /// Another descriptor of the same socket: one queue, from which each takes.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
+            Self::Unix(listener) => listener.try_clone().map(Self::Unix),
+        }
+    }
+
     /// Where it is reached: `http://192.0.2.1:80`, with its scheme, or `unix:/path`.
     pub fn url(&self, scheme: &str) -> io::Result<String> {
         match self {

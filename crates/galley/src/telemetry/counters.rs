@@ -32,7 +32,7 @@ pub struct CounterReader {
 /// One answer, to be counted.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedResponse {
-    /// The site's number; `None` where the request never found one.
+    /// The site's row; `None` where the request never found one.
     pub site: Option<u32>,
     /// How it came to be.
     pub outcome: Outcome,
@@ -154,6 +154,16 @@ impl CoreCounters {
 }
 
 impl CounterReader {
+    /// A set that nobody writes any more, with the sums of `cores`, whose writers have ended.
+    pub fn sum(cores: &[CounterReader]) -> CounterReader {
+        let rows = cores.iter().map(|core| core.set.rows.len()).max();
+        let (_, reader) = counters(rows.unwrap_or(1).saturating_sub(1));
+        for core in cores {
+            reader.set.add(&core.set);
+        }
+        reader
+    }
+
     /// What HTTP/2 connections came to on all cores.
     pub fn http2(cores: &[CounterReader]) -> http2::Http2Totals {
         let mut totals = http2::Http2Totals::default();
@@ -214,7 +224,7 @@ impl CounterReader {
 
 #[derive(Debug)]
 struct CounterSet {
-    /// One for each site, then that of requests that found none.
+    /// That of requests that found no site, then one for each site: sets of fewer sites have the same rows.
     rows: Box<[CounterRow]>,
     /// Written by the owning core only.
     connections: AtomicU64,
@@ -226,10 +236,25 @@ struct CounterSet {
 }
 
 impl CounterSet {
+    /// Adds what another set has counted. Connections are left out: those of threads that have ended are closed.
+    fn add(&self, other: &Self) {
+        for (row, more) in self.rows.iter().zip(&other.rows) {
+            for (slot, count) in more.now().into_iter().enumerate() {
+                row.add(slot, count);
+            }
+        }
+        let pairs = self.handshakes.iter().zip(&other.handshakes);
+        for (sum, more) in pairs.chain(self.closed.iter().zip(&other.closed)) {
+            sum.fetch_add(more.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.http2.add(&other.http2);
+    }
+
     fn row(&self, site: Option<u32>) -> Option<&CounterRow> {
-        let none = self.rows.len().saturating_sub(1);
-        let index = site.map_or(none, |site| usize::try_from(site).unwrap_or(none));
-        self.rows.get(index)
+        match site {
+            None => self.rows.first(),
+            Some(site) => self.rows.get(usize::try_from(site).ok()?.checked_add(1)?),
+        }
     }
 }
 
@@ -321,6 +346,31 @@ mod tests {
                 [("requests", 1), ("bytes", 7), (outcome.word(), 1)]
             );
         }
+    }
+
+    #[test]
+    fn sums_of_sets_with_other_sites_keep_their_rows() {
+        let ((old, old_reader), (new, new_reader)) = (counters(1), counters(2));
+        for writer in [&old, &new] {
+            writer.count(&answered(None, Outcome::Hit, 1));
+            writer.count(&answered(Some(0), Outcome::Hit, 1));
+            writer.handshake(Handshake::Failed);
+            writer.closed(Closed::TooSlow);
+            writer.connections(3);
+        }
+        new.count(&answered(Some(1), Outcome::Hit, 1));
+        let past = CounterReader::sum(&[old_reader]);
+        let past = CounterReader::sum(&[past, new_reader]);
+        let (_, fresh) = counters(3);
+        let all = [past, fresh];
+        let of = |site| CounterReader::site(&all, site).requests();
+        assert_eq!(
+            [of(None), of(Some(0)), of(Some(1)), of(Some(2))],
+            [2, 2, 1, 0]
+        );
+        assert_eq!(CounterReader::handshakes(&all), [0, 0, 2]);
+        assert_eq!(CounterReader::connections(&all), 0);
+        assert!(CounterReader::closed(&all).any(|(why, count)| why == "too-slow" && count == 2));
     }
 
     #[test]

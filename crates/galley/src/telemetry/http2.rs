@@ -82,6 +82,13 @@ impl Http2Counters {
         }
     }
 
+    /// Adds what another set has counted by now.
+    pub(super) fn add(&self, other: &Self) {
+        for (slot, more) in self.slots.iter().zip(&other.slots) {
+            slot.fetch_add(more.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     /// Adds what is counted by now.
     pub(super) fn add_to(&self, totals: &mut Http2Totals) {
         let [connections, streams, by_client, by_galley, ended @ ..] = self

@@ -31,21 +31,27 @@ pub struct Acceptor {
     pub certificates: Arc<Certificates>,
 }
 
-/// Handshakes with `certificates`, which then speak one of `protocols`, the first that both know.
+/// Handshakes with `certificates`, which then speak one of `protocols`, the first that both know. Sessions of `before` go on.
 ///
 /// Errors: only where the cryptography itself is not usable.
 pub fn acceptor(
     certificates: &Arc<Certificates>,
     least: Least,
     protocols: &[&[u8]],
+    before: Option<&Acceptor>,
 ) -> Result<Acceptor, rustls::Error> {
     let resolver = Arc::clone(certificates);
     let mut config = builder(least)?.with_cert_resolver(resolver);
     config.alpn_protocols = protocols.iter().map(|one| one.to_vec()).collect();
     // Last: it is agreed on only where the client knows nothing else, and then `resolve` knows the challenge or refuses.
     config.alpn_protocols.push(ACME.to_vec());
-    config.ticketer = aws_lc_rs::Ticketer::new()?;
-    config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+    if let Some(Acceptor { config: before, .. }) = before {
+        config.ticketer = Arc::clone(&before.ticketer);
+        config.session_storage = Arc::clone(&before.session_storage);
+    } else {
+        config.ticketer = aws_lc_rs::Ticketer::new()?;
+        config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+    }
     Ok(Acceptor {
         config: Arc::new(config),
         certificates: Arc::clone(certificates),
@@ -76,11 +82,22 @@ mod tests {
     #[test]
     fn keys_of_tickets_are_followed_by_others_and_are_of_one_start() {
         let certificates = Arc::new(Certificates::default());
-        let make = || acceptor(&certificates, Least::Tls12, &[H2]).unwrap();
+        let make = || acceptor(&certificates, Least::Tls12, &[H2], None).unwrap();
         let (one, two) = (make().config, make().config);
         let ticket = one.ticketer.encrypt(b"a session").unwrap();
         assert!(one.ticketer.decrypt(&ticket).is_some());
         assert!(two.ticketer.decrypt(&ticket).is_none());
+        let next = acceptor(
+            &certificates,
+            Least::Tls13,
+            &[H2],
+            Some(&Acceptor {
+                config: Arc::clone(&one),
+                certificates: Arc::clone(&certificates),
+            }),
+        )
+        .unwrap();
+        assert!(next.config.ticketer.decrypt(&ticket).is_some());
         // A key seals for six hours, and opens for six more.
         assert!(one.ticketer.enabled() && one.ticketer.lifetime() <= 12 * 3600);
         let kind = format!("{:?}", one.ticketer);

@@ -43,6 +43,16 @@ impl Watched {
         }))
     }
 
+    /// Those of `files`, which were read before, into `slot`.
+    pub fn known(site: &str, files: &[CertificateFiles], slot: &Arc<Slot>) -> Self {
+        let stamps = files.iter().map(|files| (files.clone(), stamps(files)));
+        Self {
+            site: site.to_owned(),
+            slot: Arc::clone(slot),
+            files: stamps.collect(),
+        }
+    }
+
     /// Renews what has changed.
     fn look(&mut self) {
         let mut has_changed = false;

@@ -139,7 +139,7 @@ fn look(
         encoded: begin..encoded.len(),
         client: by.client.ip(),
         log: site.log,
-        site: site.number,
+        site: site.row,
         urgency,
     }))
 }

@@ -1,0 +1,74 @@
+//! `POST /reload`: the control thread reads the configuration again, and the response says what became of it.
+//!
+//! `{ "compare": true }` changes nothing and says what a reload would change. For the server's token only.
+//!
+//! ```json
+//! { "ok": true, "changes": ["site `b.test`: added"], "restart": ["cache.memory"], "files": ["/etc/galley/galley.toml"] }
+//! { "ok": false, "invalid": true, "error": "..." }
+//! ```
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State as Extract;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use super::AdminState;
+use super::auth::{Asker, TokenReach, reach};
+use super::reload_result::{ReloadAction, ReloadError, ReloadRequest, value};
+use super::target::{JsonReply, refuse, unknown};
+
+/// The body of an order.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReloadOrder {
+    #[serde(default)]
+    compare: bool,
+}
+
+/// Handles `POST /reload`.
+pub(super) async fn reload(
+    Extract(state): Extract<Arc<AdminState>>,
+    asker: Asker,
+    order: Json<ReloadOrder>,
+) -> JsonReply {
+    match reach(&state, &asker) {
+        TokenReach::All => {}
+        TokenReach::Site(_) => {
+            return refuse(
+                StatusCode::FORBIDDEN,
+                "a reload takes the server's token: this one reaches a single site",
+            );
+        }
+        TokenReach::None => return unknown(),
+    }
+    let action = if order.0.compare {
+        ReloadAction::Compare
+    } else {
+        ReloadAction::Apply
+    };
+    let (reply, result) = oneshot::channel();
+    let control = state.lasting.control.clone();
+    // The state of before the reload must not be held until its end.
+    drop(state);
+    let busy = || {
+        refuse(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server is busy with another reload, or is ending: try again",
+        )
+    };
+    if control.try_send(ReloadRequest { action, reply }).is_err() {
+        return busy();
+    }
+    let Ok(result) = result.await else {
+        return busy();
+    };
+    let status = match &result {
+        Ok(_) => StatusCode::OK,
+        Err(ReloadError::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+        Err(ReloadError::Failed(_)) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (status, Json(value(&result)))
+}

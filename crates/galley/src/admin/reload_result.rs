@@ -1,0 +1,84 @@
+//! What the admin interface and the control thread say to each other about reloads.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// What is ordered of the control thread.
+pub struct ReloadRequest {
+    /// What it does.
+    pub action: ReloadAction,
+    /// Gets the result.
+    pub reply: oneshot::Sender<ReloadResult>,
+}
+
+/// What to do with the configuration that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReloadAction {
+    /// Put it into force.
+    Apply,
+    /// Say what would change.
+    Compare,
+}
+
+/// What became of it.
+pub type ReloadResult = Result<ReloadReport, ReloadError>;
+
+/// What a reload has changed, or would change.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadReport {
+    /// One line each.
+    pub changes: Vec<String>,
+    /// Options that only a restart can change, and which stay as they are.
+    pub restart: Vec<String>,
+    /// What the operator should look at.
+    pub warnings: Vec<String>,
+    /// The files that were read.
+    pub files: Vec<String>,
+}
+
+/// Why nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReloadError {
+    /// The configuration is wrong: what, where, and what to do.
+    Invalid(String),
+    /// It cannot be put into force on this machine now.
+    Failed(String),
+}
+
+/// What became of the last reload, for `status`.
+#[derive(Debug, Default)]
+pub struct LastReload(Mutex<Option<(SystemTime, Value)>>);
+
+impl LastReload {
+    /// Notes what became of a reload at `now`.
+    pub fn note(&self, now: SystemTime, result: &ReloadResult) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((now, value(result)));
+    }
+
+    /// `null` before the first.
+    pub(super) fn value(&self) -> Value {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().map_or(Value::Null, |(at, value)| {
+            let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let mut value = value.clone();
+            value["time"] = json!(at);
+            value
+        })
+    }
+}
+
+/// As the admin interface shows it.
+pub(super) fn value(result: &ReloadResult) -> Value {
+    match result {
+        Ok(report) => json!({
+            "ok": true, "changes": report.changes, "restart": report.restart, "warnings": report.warnings,
+            "files": report.files,
+        }),
+        Err(ReloadError::Invalid(error)) => json!({ "ok": false, "invalid": true, "error": error }),
+        Err(ReloadError::Failed(error)) => json!({ "ok": false, "invalid": false, "error": error }),
+    }
+}

@@ -1,0 +1,434 @@
+//! The control thread's part while the server runs: what outlives generations, and the change from one to the next.
+//!
+//! A reload has two steps. [`Control::prepare`] reads the configuration and makes all that may fail; given up there, nothing has
+//! changed. [`Control::switch`] starts the next generation on the same sockets and retires the one in force.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_cluster::RunningCluster;
+use galley_config::{Config, ConfigSource};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::connections::ConnectionShare;
+use super::current::Current;
+use super::generation::{Generation, GenerationParts, Retired};
+use super::lasting::Lasting;
+use super::listeners::{Doors, HeldListeners};
+use super::logs::{LogChange, Logs};
+use super::php::{Php, PhpChange};
+use super::preflight::{RunningGalley, preflight};
+use super::signals::{SignalEvent, Signals};
+use super::tls::{self, Tls};
+use super::upkeep::Upkeep;
+use super::{ServerStartError, build, differences, php, sweep};
+use crate::admin::{
+    self, AdminSpec, AdminThread, LastReload, ReloadAction, ReloadError, ReloadReport,
+    ReloadRequest, ReloadResult,
+};
+use crate::durable::Durable;
+use crate::server::Phase;
+use crate::sys;
+use crate::telemetry::counters::CounterReader;
+use crate::telemetry::errors::ErrorLog;
+
+/// See the module.
+pub(super) struct Control {
+    pub(super) source: ConfigSource,
+    pub(super) lasting: Lasting,
+    pub(super) held: HeldListeners,
+    pub(super) logs: Logs,
+    pub(super) error_log: ErrorLog,
+    pub(super) php: Php,
+    pub(super) generation: Generation,
+    pub(super) current: Arc<Current>,
+    pub(super) admin: AdminThread,
+    pub(super) orders: (mpsc::Sender<ReloadRequest>, mpsc::Receiver<ReloadRequest>),
+    pub(super) last_reload: Arc<LastReload>,
+    pub(super) retired: RetiredGenerations,
+    pub(super) upkeep: Upkeep,
+    /// The threads that read the purges of other nodes; they end when it is dropped.
+    pub(super) node: Option<RunningCluster>,
+}
+
+/// Generations that drain.
+#[derive(Default)]
+pub(super) struct RetiredGenerations {
+    ending: JoinSet<u64>,
+    /// The oldest first.
+    all: Vec<Draining>,
+    /// What those have counted that have ended.
+    past: Option<CounterReader>,
+    next: u64,
+}
+
+struct Draining {
+    number: u64,
+    phase: watch::Sender<Phase>,
+    counters: Vec<CounterReader>,
+}
+
+/// All that another configuration needs and that may fail to be had.
+struct Prepared {
+    config: Config,
+    report: ReloadReport,
+    doors: Doors,
+    tls: Tls,
+    logs: LogChange,
+    php: PhpChange,
+}
+
+impl Control {
+    /// Returns when the server is to end.
+    pub(super) async fn run(&mut self, signals: &mut Signals) {
+        let sweeping = sweep::run(Arc::clone(&self.current));
+        tokio::pin!(sweeping);
+        loop {
+            tokio::select! {
+                event = signals.next() => match event {
+                    SignalEvent::Stop => return,
+                    SignalEvent::ReopenLogs => self.reopen_logs(),
+                    SignalEvent::Reload => {
+                        let reload = self.reload(ReloadAction::Apply, signals).await;
+                        if reload.is_none() {
+                            return;
+                        }
+                    }
+                },
+                Some(order) = self.orders.1.recv() => {
+                    let Some(result) = self.reload(order.action, signals).await else {
+                        return;
+                    };
+                    // Who has asked may be gone.
+                    let _ = order.reply.send(result);
+                }
+                Some(ended) = self.retired.ending.join_next() => {
+                    if let Ok(number) = ended {
+                        self.retired.forget(number);
+                        self.show();
+                    }
+                }
+                () = &mut sweeping => return,
+            }
+        }
+    }
+
+    fn reopen_logs(&self) {
+        self.logs.reopen();
+        self.error_log.reopen();
+    }
+
+    /// Reads the configuration again; `None` where the server is to end instead.
+    async fn reload(
+        &mut self,
+        action: ReloadAction,
+        signals: &mut Signals,
+    ) -> Option<ReloadResult> {
+        let result = match action {
+            ReloadAction::Compare => self.read().map(|(_, report)| report),
+            ReloadAction::Apply => {
+                let prepared = tokio::select! {
+                    prepared = self.prepare() => prepared,
+                    () = signals.stop() => return None,
+                };
+                let result = match prepared {
+                    Ok(prepared) => self.switch(prepared).await,
+                    Err(error) => Err(error),
+                };
+                self.last_reload.note(self.lasting.clock.wall(), &result);
+                tell(&result);
+                result
+            }
+        };
+        Some(result)
+    }
+
+    /// Reads the configuration, with what it would change.
+    fn read(&self) -> Result<(Config, ReloadReport), ReloadError> {
+        let known = self.generation.tls.known.iter();
+        let known: Vec<_> = known.flat_map(|(files, _)| files.clone()).collect();
+        let read = self.source.load(&known);
+        let mut config = read.map_err(|wrong| ReloadError::Invalid(wrong.to_string()))?;
+        let running = &self.generation.config;
+        let restart = differences::keep_fixed(running, &mut config);
+        let report = ReloadReport {
+            changes: differences::changes(running, &config),
+            restart,
+            warnings: config.warnings.iter().map(ToString::to_string).collect(),
+            files: config
+                .files
+                .iter()
+                .map(|file| file.display().to_string())
+                .collect(),
+        };
+        Ok((config, report))
+    }
+
+    async fn prepare(&mut self) -> Result<Prepared, ReloadError> {
+        let (config, mut report) = self.read()?;
+        let urls = self.generation.reached.iter().map(|(url, _)| url.clone());
+        let running = RunningGalley::At(urls.collect());
+        let found = preflight(&config, &running).all();
+        if !found.is_empty() {
+            return Err(ReloadError::Failed(config.complaints(&found).to_string()));
+        }
+        let failed = |error: ServerStartError| failed(&config, &error);
+        let doors = self.held.bind(&config).map_err(failed)?;
+        let tls = tls::open(&config, &self.generation.tls).map_err(failed)?;
+        let logs = self.logs.prepare(&config).map_err(failed)?;
+        let php = self.php.prepare(&config).await.map_err(failed)?;
+        let sites = |names: &[String], what: &str| -> Vec<String> {
+            names
+                .iter()
+                .map(|site| format!("{what} of site `{site}`"))
+                .collect()
+        };
+        report.restart.extend(sites(&php.restart, "PHP settings"));
+        report
+            .restart
+            .extend(sites(&tls.out_of_reach, "the certificate files"));
+        Ok(Prepared {
+            config,
+            report,
+            doors,
+            tls,
+            logs,
+            php,
+        })
+    }
+
+    /// Puts another configuration into force.
+    async fn switch(&mut self, prepared: Prepared) -> ReloadResult {
+        let Prepared {
+            config,
+            report,
+            doors,
+            tls,
+            logs,
+            mut php,
+        } = prepared;
+        let shown = config.clone();
+        let next = match self.next_generation(config, doors, tls, &logs, &php) {
+            Ok(next) => next,
+            Err(error) => {
+                php.abandon().await;
+                return Err(failed(&shown, &error));
+            }
+        };
+        let mut before = std::mem::replace(&mut self.generation, next);
+        let pools = self.php.replace(php);
+        let logs = self.logs.replace(logs);
+        let now = &mut self.generation;
+        self.held.keep(&now.config, &before.removals);
+        self.current.replace(&now.services, &now.sites);
+        before.hand_over();
+        now.take_over(&self.lasting);
+        let mut threads = before.into_threads();
+        let phase = threads.phase();
+        let counters = threads.counters.clone();
+        threads.retire().await;
+        self.retired.add(
+            Retired {
+                threads,
+                pools,
+                logs,
+            },
+            phase,
+            counters,
+        );
+        self.show();
+        Ok(report)
+    }
+
+    fn next_generation(
+        &mut self,
+        config: Config,
+        doors: Doors,
+        tls: Tls,
+        logs: &LogChange,
+        php: &PhpChange,
+    ) -> Result<Generation, ServerStartError> {
+        let token = build::token(config.admin.token_file.as_ref())?;
+        let added = self.held.add(doors)?;
+        let share = ConnectionShare::new(&config, sys::raise_descriptor_limit());
+        let same_directory =
+            format!("{:?}", self.generation.config.acme) == format!("{:?}", config.acme);
+        let logs = logs.all();
+        let parts = GenerationParts {
+            config,
+            php: &php.sites,
+            tls,
+            logs: &logs,
+            token,
+            connections: share.connections,
+            acme: self.generation.acme().filter(|_| same_directory),
+        };
+        let started = Generation::start(parts, &mut self.lasting, &self.held);
+        if started.is_err() {
+            self.held.forget(&added);
+        }
+        started
+    }
+
+    /// Shows the configuration in force to the admin interface.
+    fn show(&self) {
+        let spec = admin_spec(
+            &self.generation,
+            &self.logs,
+            self.retired.counters(&self.generation),
+            &self.orders.0,
+            &self.last_reload,
+        );
+        self.admin.replace(spec);
+    }
+
+    /// Ends everything, after the exchanges under way.
+    pub(super) async fn end(self) {
+        let Self {
+            mut generation,
+            mut retired,
+            admin,
+            php,
+            logs,
+            lasting,
+            upkeep,
+            node,
+            held,
+            ..
+        } = self;
+        generation.hand_over();
+        let threads = generation.into_threads();
+        let phase = threads.phase();
+        let files = held.close();
+        retired.stop();
+        phase.send_replace(Phase::Stopping);
+        let ended = threads.ended(|| admin.end());
+        let all_retired = async { while retired.ending.join_next().await.is_some() {} };
+        tokio::join!(ended, all_retired);
+        drop((files, node));
+        close(upkeep, lasting.durable.clone(), php::stop(php)).await;
+        logs.close();
+    }
+}
+
+impl RetiredGenerations {
+    fn add(&mut self, retired: Retired, phase: watch::Sender<Phase>, counters: Vec<CounterReader>) {
+        let number = self.next;
+        self.next += 1;
+        self.all.push(Draining {
+            number,
+            phase,
+            counters,
+        });
+        // Their threads and connections are bounded, however often somebody reloads.
+        let over = self.all.len().saturating_sub(MOST_DRAINING);
+        for oldest in self.all.iter().take(over) {
+            oldest.phase.send_replace(Phase::Stopping);
+        }
+        self.ending.spawn(async move {
+            retired.ended().await;
+            number
+        });
+    }
+
+    /// A generation has ended: what it has counted stays.
+    fn forget(&mut self, number: u64) {
+        let Some(at) = self.all.iter().position(|one| one.number == number) else {
+            return;
+        };
+        let mut counters = self.all.remove(at).counters;
+        counters.extend(self.past.take());
+        self.past = Some(CounterReader::sum(&counters));
+    }
+
+    fn counters(&self, now: &Generation) -> Vec<CounterReader> {
+        let draining = self.all.iter().flat_map(|one| &one.counters);
+        let all = self.past.iter().chain(draining).chain(now.counters());
+        all.cloned().collect()
+    }
+
+    fn stop(&self) {
+        for one in &self.all {
+            one.phase.send_replace(Phase::Stopping);
+        }
+    }
+}
+
+/// What the admin interface shows of a generation.
+pub(super) fn admin_spec(
+    generation: &Generation,
+    logs: &Logs,
+    counters: Vec<CounterReader>,
+    control: &mpsc::Sender<ReloadRequest>,
+    last_reload: &Arc<LastReload>,
+) -> AdminSpec {
+    admin::AdminSpec {
+        listen: generation.config.admin.listen.clone(),
+        token: generation.token.clone(),
+        sites: Arc::clone(&generation.sites),
+        services: Arc::clone(&generation.services),
+        counters,
+        fetch_threads: generation.fetch_threads.clone(),
+        logs: logs.all(),
+        control: control.clone(),
+        last_reload: Arc::clone(last_reload),
+        listeners: generation.reached.clone(),
+    }
+}
+
+/// An error of the machine, as a finding about the option that is to blame where one is.
+fn failed(config: &Config, error: &ServerStartError) -> ReloadError {
+    let finding = error.finding(config);
+    ReloadError::Failed(finding.map_or_else(
+        || error.to_string(),
+        |finding| config.complaints(&[finding]).to_string(),
+    ))
+}
+
+fn tell(result: &ReloadResult) {
+    match result {
+        Ok(report) => {
+            for warning in &report.warnings {
+                tracing::warn!("{warning}");
+            }
+            if report.changes.is_empty() {
+                tracing::info!(
+                    "reload: the configuration was read again; nothing in it has changed"
+                );
+            }
+            for change in &report.changes {
+                tracing::info!("reload: {change}");
+            }
+            if !report.restart.is_empty() {
+                let restart = report.restart.join(", ");
+                tracing::warn!("reload: these need a restart: {restart}");
+            }
+        }
+        Err(ReloadError::Invalid(why) | ReloadError::Failed(why)) => {
+            tracing::error!("reload: the configuration stays as it was");
+            for line in why.lines().filter(|line| !line.is_empty()) {
+                tracing::error!("reload: {line}");
+            }
+        }
+    }
+}
+
+/// Closes the disk cache while PHP ends.
+async fn close(upkeep: Upkeep, durable: Durable, php_ends: impl Future<Output = ()>) {
+    let closing = tokio::task::spawn_blocking(move || {
+        upkeep.stop();
+        durable.close(DISK_PATIENCE);
+    });
+    php_ends.await;
+    let in_time = tokio::time::timeout(DISK_PATIENCE * 2, closing).await;
+    if in_time.is_err() {
+        tracing::warn!("ended while the disk cache was busy; the next start counts it");
+    }
+}
+
+/// How long what is waiting for the disk may take at the end.
+const DISK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Generations that may drain beside each other; the oldest beyond it have their idle connections ended at once.
+const MOST_DRAINING: usize = 4;

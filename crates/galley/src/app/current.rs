@@ -1,0 +1,47 @@
+//! The sites of the configuration in force, for what runs as long as the process: sweeping the memory, looking after the disk.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::request::{Services, Site};
+
+/// See the module. Written by the control thread at each change of the configuration.
+pub(super) struct Current(Mutex<InForce>);
+
+struct InForce {
+    services: Weak<Services>,
+    sites: Weak<Vec<Arc<Site>>>,
+}
+
+impl Current {
+    /// Those of the first configuration.
+    pub(super) fn new(services: &Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(InForce::of(services, sites))))
+    }
+
+    /// Those of another one from now on.
+    pub(super) fn replace(&self, services: &Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) {
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *now = InForce::of(services, sites);
+    }
+
+    /// All sites; `None` when the server has dropped them.
+    pub(super) fn sites(&self) -> Option<Arc<Vec<Arc<Site>>>> {
+        let now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        now.sites.upgrade()
+    }
+
+    /// What their exchanges share.
+    pub(super) fn services(&self) -> Option<Arc<Services>> {
+        let now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        now.services.upgrade()
+    }
+}
+
+impl InForce {
+    fn of(services: &Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) -> Self {
+        Self {
+            services: Arc::downgrade(services),
+            sites: Arc::downgrade(sites),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What one configuration changes about another, in lines for people; and which options only a restart can change.
+
+use galley_config::{Config, Listen, SiteConfig};
+
+use super::durable::fingerprint;
+use super::site_states::names;
+
+/// Names of fields whose values differ. Both are shown as text: most have no other comparison, and all have this one.
+macro_rules! differing {
+    ($before:expr, $after:expr, $($field:ident => $name:literal),+ $(,)?) => {{
+        let (before, after) = (&$before, &$after);
+        let mut names: Vec<&'static str> = Vec::new();
+        $(if format!("{:?}", before.$field) != format!("{:?}", after.$field) && !names.contains(&$name) {
+            names.push($name);
+        })+
+        names
+    }};
+}
+
+/// Takes over from the configuration in force what was decided at the start; the options among them that differ.
+pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
+    let server = differing!(running.server, new.server,
+        workers => "server.workers",
+        user => "server.user",
+        group => "server.group",
+        spool => "server.spool",
+        spool_size => "server.spool_size",
+        spool_answer => "server.spool_answer",
+        spool_memory => "server.spool_memory",
+        socket_mode => "server.socket_mode",
+    );
+    let cache = differing!(running.cache, new.cache,
+        memory => "cache.memory",
+        max_object => "cache.max_object",
+        max_file => "cache.max_file",
+        disk => "cache.disk",
+    );
+    let admin = differing!(running.admin, new.admin, listen => "admin.listen");
+    let cluster = differing!(running, new, cluster => "[cluster]");
+    let mut fixed = [server, cache, admin, cluster].concat();
+    if fixed.contains(&"cache.memory") {
+        // Their defaults are parts of it.
+        fixed.retain(|name| !matches!(*name, "server.spool_memory" | "cache.max_object"));
+    }
+    let has_root = |config: &Config| config.sites.iter().any(|site| site.root.is_some());
+    // There is memory for small files only if the first configuration had some.
+    if new.cache.max_file > 0
+        && has_root(new)
+        && !has_root(running)
+        && !fixed.contains(&"cache.max_file")
+    {
+        fixed.push("cache.max_file");
+    }
+    let own = &running.server;
+    new.server.workers = own.workers;
+    new.server.user.clone_from(&own.user);
+    new.server.group.clone_from(&own.group);
+    new.server.spool.clone_from(&own.spool);
+    new.server.spool_size = own.spool_size;
+    new.server.spool_answer = own.spool_answer;
+    new.server.spool_memory = own.spool_memory;
+    new.server.socket_mode = own.socket_mode;
+    new.cache = running.cache.clone();
+    new.cluster.clone_from(&running.cluster);
+    new.admin.listen = running.admin.listen.clone();
+    fixed.into_iter().map(str::to_owned).collect()
+}
+
+/// What `after` changes, one line for each site, listener and section.
+pub(super) fn changes(before: &Config, after: &Config) -> Vec<String> {
+    let mut lines = sections(before, after);
+    let (old, new) = (listeners(before), listeners(after));
+    let gone = old.iter().filter(|one| !new.contains(one));
+    lines.extend(gone.map(|one| format!("listener `{one}`: removed")));
+    let added = new.iter().filter(|one| !old.contains(one));
+    lines.extend(added.map(|one| format!("listener `{one}`: added")));
+    let (old, new) = (names(&before.sites), names(&after.sites));
+    let gone = old.iter().filter(|name| !new.contains(name));
+    lines.extend(gone.map(|name| format!("site `{name}`: removed")));
+    for (name, site) in new.iter().zip(&after.sites) {
+        let known = old.iter().zip(&before.sites).find(|(old, _)| *old == name);
+        match known {
+            None => lines.push(format!("site `{name}`: added")),
+            Some((_, known)) => lines.extend(site_change(name, known, site)),
+        }
+    }
+    lines
+}
+
+fn sections(before: &Config, after: &Config) -> Vec<String> {
+    let server = differing!(before.server, after.server,
+        tls_min_version => "tls_min_version",
+        request_body => "request_body",
+        head_size => "head_size",
+        head_timeout => "head_timeout",
+        idle_timeout => "idle_timeout",
+        body_timeout => "body_timeout",
+        write_timeout => "write_timeout",
+        drain_timeout => "drain_timeout",
+        max_connections => "max_connections",
+        lane => "lane",
+        h2c => "h2c",
+        connections_per_address => "connections_per_address",
+        limit_exempt => "limit_exempt",
+        min_rate => "min_rate",
+        proxies => "proxies",
+        proxy_protocol => "proxy_protocol",
+        sandbox => "sandbox",
+        max_upgrades => "max_upgrades",
+        upgrade_timeout => "upgrade_timeout",
+    );
+    let admin = differing!(before.admin, after.admin, token_file => "token_file");
+    let log = differing!(before.log, after.log,
+        access => "access", format => "format", error => "error", level => "level",
+    );
+    let acme = format!("{:?}", before.acme) != format!("{:?}", after.acme);
+    let named = [("server", server), ("admin", admin), ("log", log)];
+    let mut lines: Vec<String> = named
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(section, names)| format!("[{section}]: {} changed", names.join(", ")))
+        .collect();
+    if acme {
+        lines.push("[acme]: changed".to_owned());
+    }
+    lines
+}
+
+fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<String> {
+    let changed = differing!(before, after,
+        hosts => "hosts",
+        listen => "listeners",
+        listen_tls => "listeners",
+        certificates => "certificates",
+        has_auto_tls => "certificates",
+        root => "root",
+        allow_files => "allow_files",
+        multisite => "multisite",
+        upstream => "upstream",
+        further => "upstream",
+        upstream_tls => "upstream",
+        upgrade => "upgrade",
+        error_page => "error pages",
+        error_pages => "error pages",
+        request_body => "request_body",
+        rules => "rules",
+        compress => "compression",
+        token_file => "token_file",
+        purge_allow => "purging",
+        purge_secret_file => "purging",
+        purge_get => "purging",
+        purge_directory => "purging",
+        cron => "cron",
+        limits => "limits",
+        managed => "PHP",
+        access => "access log",
+    );
+    if changed.is_empty() {
+        return None;
+    }
+    let changed = changed.join(", ");
+    let is_new_cache = fingerprint(&before.rules) != fingerprint(&after.rules);
+    let cache = if is_new_cache {
+        "; its stored pages are not used any more, because the rules for keys are others"
+    } else {
+        ""
+    };
+    Some(format!("site `{name}`: {changed} changed{cache}"))
+}
+
+/// Each listener once, with what is spoken there.
+fn listeners(config: &Config) -> Vec<String> {
+    let url = |scheme: &str, listen: &Listen| match listen {
+        Listen::Tcp(address) => format!("{scheme}://{address}"),
+        Listen::Unix(_) | Listen::Passed(_) => listen.to_string(),
+    };
+    let mut all: Vec<String> = Vec::new();
+    for site in &config.sites {
+        let plain = site.listen.iter().map(|listen| url("http", listen));
+        let secure = site.listen_tls.iter().map(|listen| url("https", listen));
+        for one in plain.chain(secure) {
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        galley_config::from_text("test.toml", text).unwrap()
+    }
+
+    #[test]
+    fn each_change_has_its_line() {
+        let before = config(
+            "[server]\nlisten = [\"127.0.0.1:8080\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n\
+             [[site]]\nhosts = [\"b.test\"]\nroot = \"/\"\n",
+        );
+        assert!(changes(&before, &before).is_empty());
+        let after = config(
+            "[server]\nlisten = [\"127.0.0.1:8081\"]\nhead_timeout = \"9s\"\n[[site]]\nhosts = [\"c.test\"]\nroot = \"/\"\n\
+             [[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nqueue = 7\nignore_query = [\"x\"]\n",
+        );
+        assert_eq!(
+            changes(&before, &after),
+            [
+                "[server]: head_timeout changed",
+                "listener `http://127.0.0.1:8080`: removed",
+                "listener `http://127.0.0.1:8081`: added",
+                "site `b.test`: removed",
+                "site `c.test`: added",
+                "site `a.test`: listeners, rules, limits changed; its stored pages are not used any more, because the rules for keys are others",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_only_a_restart_changes_is_named_and_kept() {
+        let site = "[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n";
+        let running = config(site);
+        let mut new = config(&format!(
+            "[server]\nworkers = 7\n[cache]\nmemory = \"99MiB\"\n{site}"
+        ));
+        assert_eq!(
+            keep_fixed(&running, &mut new),
+            ["server.workers", "cache.memory"]
+        );
+        assert_eq!(new.cache.memory, running.cache.memory);
+        assert!(changes(&running, &new).is_empty() && keep_fixed(&running, &mut new).is_empty());
+    }
+}

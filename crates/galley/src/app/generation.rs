@@ -1,0 +1,276 @@
+//! One generation: the threads that serve one configuration, with everything that belongs to this configuration alone.
+//!
+//! A process has one generation in force. A reload starts the next one on the same sockets; then the old one accepts no more, and
+//! ends when its last exchange has. What outlives generations is in [`super::lasting`] and with the control thread.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use galley_config::Config;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::ServerStartError;
+use super::build::{self, Built};
+use super::lasting::Lasting;
+use super::listeners::{HeldListeners, Removals};
+use super::php::{RunningPool, SitePhp, stop_pools};
+use super::tls::{self, Looking, TlsBefore};
+use super::{acme, canary, cron};
+use crate::acme::{Acme, AcmeReady};
+use crate::fetch::Handle;
+use crate::request::{Services, Site, Sites};
+use crate::server::{self, Phase};
+use crate::telemetry::access::AccessLog;
+use crate::telemetry::counters::{self, CounterReader};
+
+/// See the module.
+pub(super) struct Generation {
+    pub(super) config: Config,
+    pub(super) services: Arc<Services>,
+    pub(super) sites: Arc<Vec<Arc<Site>>>,
+    pub(super) fetch_threads: Vec<Handle>,
+    /// Where each listener is reached, and the sites that are reached there.
+    pub(super) reached: Vec<(String, Arc<Sites>)>,
+    pub(super) removals: Removals,
+    pub(super) tls: TlsBefore,
+    /// The token of the admin interface.
+    pub(super) token: Option<String>,
+    acme: Option<Arc<Acme>>,
+    threads: Threads,
+    /// End when they are dropped.
+    tasks: Tasks,
+}
+
+/// What a generation is started with.
+pub(super) struct GenerationParts<'p> {
+    pub(super) config: Config,
+    pub(super) php: &'p [SitePhp],
+    pub(super) tls: tls::Tls,
+    pub(super) logs: &'p [AccessLog],
+    /// Of the admin interface.
+    pub(super) token: Option<String>,
+    /// Connections per core.
+    pub(super) connections: usize,
+    /// Of the generation before.
+    pub(super) acme: Option<&'p Acme>,
+}
+
+/// The threads of a generation.
+pub(super) struct Threads {
+    phase: watch::Sender<Phase>,
+    /// Each closes when its front thread accepts no more.
+    accepting: Vec<oneshot::Receiver<()>>,
+    fronts: Vec<JoinHandle<()>>,
+    fetchers: Vec<JoinHandle<()>>,
+    pub(super) counters: Vec<CounterReader>,
+    drain: Duration,
+}
+
+/// What a generation does beside answering.
+#[derive(Default)]
+struct Tasks {
+    _canaries: JoinSet<()>,
+    schedules: JoinSet<()>,
+    keepers: Option<JoinSet<()>>,
+    certificates: Option<Looking>,
+    /// Until they begin.
+    ready: Option<(Option<AcmeReady>, crate::tls::CertificateWatch)>,
+}
+
+impl Generation {
+    /// Starts its threads on the sockets that `held` has for its configuration. They accept at once.
+    pub(super) fn start(
+        parts: GenerationParts<'_>,
+        lasting: &mut Lasting,
+        held: &HeldListeners,
+    ) -> Result<Self, ServerStartError> {
+        let (config, tls) = (parts.config, parts.tls);
+        let ready = acme::open(&config, &tls.certificates, lasting.clock, parts.acme)?;
+        let acme = ready.as_ref().map(AcmeReady::acme);
+        let certificates = Arc::clone(&tls.certificates);
+        let built = build::build(&config, parts.php, lasting, certificates, acme.clone())?;
+        let open = held.open(&config, &built.sites, tls.acceptor.as_ref())?;
+        let canaries = canary::start(&config, &built.sites)?;
+        let mut threads = Threads::new(config.server.drain_timeout);
+        for (index, listeners) in open.per_core.into_iter().enumerate() {
+            let limits = build::front_limits(&config, parts.connections);
+            let spec = server::CoreSpec {
+                index,
+                listeners,
+                limits,
+                services: Arc::clone(&built.services),
+                logs: parts.logs.iter().map(AccessLog::writer).collect(),
+                counters: threads.add_counters(lasting.states.rows()),
+                id_prefix: build::id_prefix(),
+                phase: threads.phase.subscribe(),
+                accepting: threads.add_accepting(),
+                sandbox: built.sandbox.clone(),
+            };
+            threads.fronts.push(server::start(spec)?);
+        }
+        let Built {
+            services,
+            sites,
+            fetch_threads,
+            threads: fetchers,
+            ..
+        } = built;
+        threads.fetchers = fetchers;
+        Ok(Self {
+            config,
+            services,
+            sites,
+            fetch_threads,
+            reached: open.reached,
+            removals: open.removals,
+            tls: TlsBefore {
+                known: tls.known,
+                acceptor: tls.acceptor,
+            },
+            token: parts.token,
+            acme,
+            threads,
+            tasks: Tasks {
+                _canaries: canaries,
+                ready: Some((ready, tls.watch)),
+                ..Tasks::default()
+            },
+        })
+    }
+
+    /// Begins what one generation alone does: it is the one in force from now on.
+    pub(super) fn take_over(&mut self, lasting: &Lasting) {
+        self.tasks.schedules = cron::start(&self.sites, lasting.clock);
+        // The authority asks the listeners, so they come first; who waits for a certificate holds nobody up.
+        if let Some((acme, watch)) = self.tasks.ready.take() {
+            self.tasks.certificates = tls::look_after(watch, lasting.clock);
+            self.tasks.keepers = acme.map(AcmeReady::start);
+        }
+    }
+
+    /// Ends what one generation alone does.
+    pub(super) fn hand_over(&mut self) {
+        self.tasks = Tasks::default();
+    }
+
+    /// The certificates that it gets by itself.
+    pub(super) fn acme(&self) -> Option<&Acme> {
+        self.acme.as_deref()
+    }
+
+    /// What its front threads have counted.
+    pub(super) fn counters(&self) -> &[CounterReader] {
+        &self.threads.counters
+    }
+
+    /// Drops all but its threads, which end by themselves as soon as nobody else uses what they have.
+    pub(super) fn into_threads(self) -> Threads {
+        self.threads
+    }
+}
+
+impl Threads {
+    fn new(drain: Duration) -> Self {
+        Self {
+            phase: watch::channel(Phase::Running).0,
+            accepting: Vec::new(),
+            fronts: Vec::new(),
+            fetchers: Vec::new(),
+            counters: Vec::new(),
+            drain,
+        }
+    }
+
+    fn add_counters(&mut self, rows: usize) -> counters::CoreCounters {
+        let (writer, reader) = counters::counters(rows);
+        self.counters.push(reader);
+        writer
+    }
+
+    fn add_accepting(&mut self) -> oneshot::Sender<()> {
+        let (accepting, ended) = oneshot::channel();
+        self.accepting.push(ended);
+        accepting
+    }
+
+    /// A handle by which the server's end reaches them while they drain.
+    pub(super) fn phase(&self) -> watch::Sender<Phase> {
+        self.phase.clone()
+    }
+
+    /// Has them accept no more, and returns when they do not.
+    pub(super) async fn retire(&mut self) {
+        self.phase.send_replace(Phase::Retiring);
+        let ends = async {
+            for accepting in &mut self.accepting {
+                // It is never sent.
+                let _ = accepting.await;
+            }
+        };
+        if tokio::time::timeout(LONGEST_ACCEPT, ends).await.is_err() {
+            tracing::warn!("a front thread of the configuration before is slow to retire");
+        }
+    }
+
+    /// Waits for exchanges under way, then for the threads; never longer than the drain allows and a little.
+    /// `between` is called when the front threads have ended.
+    pub(super) async fn ended(self, between: impl FnOnce()) {
+        let Self {
+            fronts,
+            fetchers,
+            drain,
+            ..
+        } = self;
+        let all = async {
+            join(fronts).await;
+            between();
+            join(fetchers).await;
+        };
+        if tokio::time::timeout(drain + DRAIN_SLACK, all)
+            .await
+            .is_err()
+        {
+            tracing::warn!("ended with exchanges still under way: `drain_timeout` was over");
+        }
+    }
+}
+
+/// A generation that accepts no more, with what is to end after it.
+pub(super) struct Retired {
+    pub(super) threads: Threads,
+    pub(super) pools: Vec<RunningPool>,
+    pub(super) logs: Vec<AccessLog>,
+}
+
+impl Retired {
+    /// Returns when all has ended.
+    pub(super) async fn ended(self) {
+        self.threads.ended(|| ()).await;
+        stop_pools(self.pools).await;
+        for log in self.logs {
+            let closed = tokio::task::spawn_blocking(move || log.close()).await;
+            if closed.is_err() {
+                tracing::error!("closing an access log ended in a panic");
+            }
+        }
+    }
+}
+
+async fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        if !matches!(
+            tokio::task::spawn_blocking(move || thread.join()).await,
+            Ok(Ok(()))
+        ) {
+            tracing::error!("a thread ended in a panic");
+        }
+    }
+}
+
+/// What ending may take beyond the drain itself.
+const DRAIN_SLACK: Duration = Duration::from_secs(2);
+
+/// What a front thread may take to hear that it is to accept no more.
+const LONGEST_ACCEPT: Duration = Duration::from_secs(2);

@@ -1,0 +1,145 @@
+//! What outlives every configuration of this process: memory and disk, what sites keep, the threads that compress, the clock.
+//!
+//! Its sizes and folders are those of the first configuration. [`RESTART`] names the options that are read here, and nowhere
+//! else; a reload that changes one of them names it, and keeps what is there.
+
+use std::sync::Arc;
+
+use galley_cache::budget::MemoryBudget;
+use galley_cache::memory::{Memory, MemoryLimits};
+use galley_cluster::ClusterPublisher;
+use galley_config::{Config, SiteConfig};
+
+use super::ServerStartError;
+use super::durable;
+use super::site_states::SiteStates;
+use super::spools;
+use crate::access::ClientState;
+use crate::acme::Acme;
+use crate::body::spools::Spools;
+use crate::clock::Clock;
+use crate::compress::{Compressing, Compressor};
+use crate::durable::Durable;
+use crate::php::privileged::KeeperState;
+use crate::request::{Services, SmallFiles, UpstreamWarnings};
+use crate::sys;
+use crate::sys::sandbox::SandboxLevel;
+use crate::telemetry::errors::Seldom;
+use crate::tls::Certificates;
+use crate::upstream::switch::Tunnels;
+
+/// See the module. Owned by the control thread.
+pub(super) struct Lasting {
+    pub(super) clock: Clock,
+    pub(super) memory: Arc<Memory>,
+    pub(super) small_files: Option<Arc<SmallFiles>>,
+    pub(super) durable: Durable,
+    pub(super) spools: Arc<Spools>,
+    pub(super) states: SiteStates,
+    compressor: Arc<Compressor>,
+    privileged: KeeperState,
+    identity: String,
+    http2_memory: MemoryBudget,
+    cluster: Option<ClusterPublisher>,
+}
+
+impl Lasting {
+    /// As the configuration of the start says.
+    pub(super) fn open(
+        config: &Config,
+        privileged: KeeperState,
+        cluster: Option<ClusterPublisher>,
+        clock: Clock,
+    ) -> Result<Self, ServerStartError> {
+        let (memory, small_files) = memory(config, clock);
+        let durable = durable::open(config, &memory, clock)?.with_cluster(cluster.clone());
+        let streams = (config.cache.memory / SHARE_OF_STREAMS).max(LEAST_FOR_STREAMS);
+        Ok(Self {
+            clock,
+            memory,
+            small_files,
+            spools: spools::open(&config.server)?,
+            states: SiteStates::new(durable.clone()),
+            durable,
+            compressor: Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?,
+            privileged,
+            identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
+            http2_memory: MemoryBudget::new(streams),
+            cluster,
+        })
+    }
+
+    /// What the exchanges of one generation share.
+    pub(super) fn services(
+        &self,
+        config: &Config,
+        sandbox: SandboxLevel,
+        certificates: Arc<Certificates>,
+        acme: Option<Arc<Acme>>,
+    ) -> Arc<Services> {
+        let server = &config.server;
+        Arc::new(Services {
+            memory: Arc::clone(&self.memory),
+            clock: self.clock,
+            identity: self.identity.clone(),
+            clients: ClientState::new(server.connections_per_address, server.limit_exempt.clone()),
+            upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
+            http2_memory: self.http2_memory.clone(),
+            http2_floods: Seldom::new(FLOOD_WARNING_EVERY_S),
+            durable: self.durable.clone(),
+            lease: ClusterPublisher::lease(self.cluster.as_ref()),
+            cluster: self.cluster.clone(),
+            spools: Arc::clone(&self.spools),
+            sandbox,
+            privileged: self.privileged.clone(),
+            tunnels: Tunnels::new(server.max_upgrades, server.upgrade_timeout),
+            compressor: Arc::clone(&self.compressor),
+            acme,
+            small_files: self.small_files.clone(),
+            certificates,
+        })
+    }
+
+    /// What codes the pages or files of a site in `memory`.
+    pub(super) fn compressing(&self, memory: &Arc<Memory>, site: &SiteConfig) -> Compressing {
+        let settings = site.compress.clone();
+        Compressing::new(Arc::clone(&self.compressor), Arc::clone(memory), settings)
+    }
+}
+
+/// The memory of pages, and that of small files where a site may have some.
+fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>>) {
+    let cache = &config.cache;
+    let has_files = cache.max_file > 0 && config.sites.iter().any(|site| site.root.is_some());
+    if !has_files {
+        return (Arc::new(Memory::new(cache.memory, cache.max_object)), None);
+    }
+    let all = MemoryLimits {
+        bytes: cache.memory,
+        object_bytes: cache.max_object,
+    };
+    let share = MemoryLimits {
+        bytes: cache.memory / SHARE_OF_FILES,
+        object_bytes: cache.max_file,
+    };
+    let (pages, files) = Memory::divided(all, share);
+    let files = SmallFiles::new(files, cache.max_file, clock);
+    (Arc::new(pages), Some(Arc::new(files)))
+}
+
+/// What part of the memory small files may have. A page costs a hundred times what a file costs to get again, so that
+/// files must not push pages out, and are worth less room.
+const SHARE_OF_FILES: u64 = 8;
+
+/// The part of the memory for pages that streams of HTTP/2 may hold beside it, and how much it is at least.
+const SHARE_OF_STREAMS: u64 = 8;
+const LEAST_FOR_STREAMS: u64 = 16 * 1024 * 1024;
+
+/// Pages are compressed once, so few threads suffice.
+const CORES_PER_COMPRESSOR: usize = 4;
+
+/// Lines about failing upstreams per second; an outage under load would otherwise fill the disk.
+const UPSTREAM_WARNINGS_PER_S: u32 = 5;
+
+/// One line of those that any client can cause.
+const FLOOD_WARNING_EVERY_S: u32 = 60;

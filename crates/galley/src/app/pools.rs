@@ -1,0 +1,203 @@
+//! The upstream pools of a configuration, and the fetch threads that own them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::JoinHandle;
+
+use galley_config::{
+    Config, HttpUpstream, Pace, PhpAddress, SiteConfig, UpstreamConfig as Configured,
+};
+
+use super::ServerStartError;
+use super::lasting::Lasting;
+use super::php::{PhpPool, SitePhp};
+use super::tls::UpstreamTlsClients;
+use crate::fetch::{self, Handle};
+use crate::sys;
+use crate::sys::sandbox::Sandbox;
+use crate::upstream::{ExchangeEnd, FastCgiAddress, HttpServer, PoolSpec, UpstreamAddress};
+
+/// The pools that the sites need, for each fetch thread, and which of them each site uses.
+pub(super) fn plan(
+    config: &Config,
+    php: &[SitePhp],
+) -> Result<(Vec<Planned>, Vec<Vec<PoolSpec>>), ServerStartError> {
+    let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
+    let mut plan = PoolPlan {
+        pools: vec![Vec::new(); count],
+        idle: HashMap::new(),
+        clients: UpstreamTlsClients::of(&config.sites)?,
+    };
+    let planned = config
+        .sites
+        .iter()
+        .zip(php)
+        .enumerate()
+        .map(|(index, (site, php))| plan.site(index % count, site, php))
+        .collect();
+    Ok((planned, plan.pools))
+}
+
+/// One fetch thread for each list of pools, and its thread.
+pub(super) fn start_fetch_threads(
+    pools: Vec<Vec<PoolSpec>>,
+    lasting: &Lasting,
+    sandbox: Option<&Sandbox>,
+) -> Result<(Vec<Handle>, Vec<JoinHandle<()>>), ServerStartError> {
+    let (mut fetch_threads, mut threads) = (Vec::new(), Vec::new());
+    for (index, pools) in pools.into_iter().enumerate() {
+        let (memory, spools) = (Arc::clone(&lasting.memory), Arc::clone(&lasting.spools));
+        let (handle, thread) = fetch::start(
+            index,
+            pools,
+            memory,
+            spools,
+            lasting.clock,
+            sandbox.cloned(),
+        )?;
+        fetch_threads.push(handle);
+        threads.push(thread);
+    }
+    Ok((fetch_threads, threads))
+}
+
+/// Which pools each fetch thread gets.
+struct PoolPlan {
+    pools: Vec<Vec<PoolSpec>>,
+    /// The kept connections of each HTTP server, by host and port: sites that share one share what may be idle there.
+    idle: HashMap<(String, u16), Arc<AtomicUsize>>,
+    /// How `https` servers are spoken with.
+    clients: UpstreamTlsClients,
+}
+
+/// A site's pools: where they are.
+pub(super) struct Planned {
+    pub(super) fetch_thread: usize,
+    pub(super) primary: BackendKind,
+    pub(super) further: Vec<BackendKind>,
+    /// The pool of its scheduler.
+    pub(super) cron: Option<usize>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum BackendKind {
+    Files,
+    Php(usize),
+    Http(usize),
+}
+
+impl PoolPlan {
+    fn site(&mut self, fetch_thread: usize, site: &SiteConfig, php: &SitePhp) -> Planned {
+        let primary = self.pool(fetch_thread, site, &site.upstream, php.primary.as_ref());
+        let further = site
+            .further
+            .iter()
+            .zip(&php.further)
+            .map(|(upstream, program)| match upstream {
+                // The same PHP, so the same limit.
+                Configured::Managed => primary,
+                other => self.pool(fetch_thread, site, other, program.as_ref()),
+            })
+            .collect();
+        let cron = match site.cron {
+            Pace::Every(_) => self.cron_pool(fetch_thread, primary),
+            Pace::Off => None,
+        };
+        Planned {
+            fetch_thread,
+            primary,
+            further,
+            cron,
+        }
+    }
+
+    /// A pool of its own for the scheduler, to the upstream of `primary`.
+    fn cron_pool(&mut self, fetch_thread: usize, primary: BackendKind) -> Option<usize> {
+        let (BackendKind::Php(index) | BackendKind::Http(index)) = primary else {
+            return None;
+        };
+        let pools = self.pools.get_mut(fetch_thread)?;
+        let spec = pools.get(index)?.for_cron(fetch::cron::LONGEST_RUN);
+        pools.push(spec);
+        Some(pools.len() - 1)
+    }
+
+    fn pool(
+        &mut self,
+        fetch_thread: usize,
+        site: &SiteConfig,
+        upstream: &Configured,
+        php: Option<&PhpPool>,
+    ) -> BackendKind {
+        let limits = &site.limits;
+        let mut places = None;
+        let (target, in_flight) = match upstream {
+            Configured::Files => return BackendKind::Files,
+            Configured::Php(address) => (
+                UpstreamAddress::FastCgi(php_address(address)),
+                limits.in_flight,
+            ),
+            Configured::Managed | Configured::Program(_) => match php {
+                Some(php) => {
+                    places = Some(php.numbers.places());
+                    let most = php.most_workers;
+                    let in_flight = match limits.in_flight {
+                        0 => most,
+                        less => less.min(most),
+                    };
+                    let address = FastCgiAddress::Unix(php.socket.clone());
+                    (UpstreamAddress::FastCgi(address), in_flight)
+                }
+                None => return BackendKind::Files,
+            },
+            Configured::Http(servers) => {
+                let servers = servers.iter().map(|s| self.server(site, s)).collect();
+                (UpstreamAddress::Http(servers), limits.in_flight)
+            }
+        };
+        let kind: fn(usize) -> BackendKind = match target {
+            UpstreamAddress::FastCgi { .. } => BackendKind::Php,
+            UpstreamAddress::Http(_) => BackendKind::Http,
+        };
+        let Some(pools) = self.pools.get_mut(fetch_thread) else {
+            return BackendKind::Files;
+        };
+        pools.push(PoolSpec {
+            site: site.name.clone(),
+            target,
+            in_flight,
+            places,
+            queue: limits.queue,
+            queue_timeout: limits.queue_timeout,
+            connect_timeout: limits.connect_timeout,
+            first_byte_timeout: limits.first_byte_timeout,
+            read_timeout: limits.read_timeout,
+            idle_share: limits.idle_share,
+            idle_age: limits.idle_age,
+            end: ExchangeEnd::Answer,
+        });
+        kind(pools.len() - 1)
+    }
+
+    fn server(&mut self, site: &SiteConfig, server: &HttpUpstream) -> HttpServer {
+        let (host, port) = (server.host.clone(), server.port);
+        let idle = self.idle.entry((host.clone(), port)).or_default();
+        HttpServer {
+            host,
+            port,
+            idle: Arc::clone(idle),
+            tls: self.clients.find(site, server),
+        }
+    }
+}
+
+fn php_address(address: &PhpAddress) -> FastCgiAddress {
+    match address {
+        PhpAddress::Unix(path) => FastCgiAddress::Unix(path.clone()),
+        PhpAddress::Tcp(address) => FastCgiAddress::Tcp(address.clone()),
+    }
+}
+
+/// One fetch thread serves this many cores: it moves PHP's responses, which come a thousand times more slowly than hits are sent.
+const CORES_PER_COMPOSITOR: usize = 4;

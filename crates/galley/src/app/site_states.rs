@@ -1,0 +1,289 @@
+//! What each site keeps from one configuration to the next: its purges, its counters, the runs of its scheduler.
+//!
+//! A site is known by its name, its first host; its place in the file does not matter. What was removed from the
+//! configuration stays here, so that a site that comes back has the purges that its stored pages were compared with: a table
+//! that began anew would call pages valid that were purged. Keys hold a mark of the name and of the rules that shape keys
+//! and scopes, so that a page that was stored under other rules is never found.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use galley_cache::fragment_table::FragmentTable;
+use galley_config::{Pace, SiteConfig};
+use galley_policy::purge::{Purge, Scope, Strength};
+
+use super::durable::{fingerprint, hash};
+use crate::compress::Compressing;
+use crate::durable::{Durable, SitePurges};
+use crate::fetch::acknowledged::AcknowledgedPurges;
+use crate::fetch::counters::FetchCounters;
+use crate::fetch::cron::CronRuns;
+use crate::fetch::{FetchLimits, FetchSite};
+
+/// See the module. Owned by the control thread.
+pub(super) struct SiteStates {
+    durable: Durable,
+    by_name: HashMap<String, SiteState>,
+    /// Names with fingerprints, by mark.
+    marks: HashMap<u32, (String, u64)>,
+    purges: PurgesByName,
+}
+
+/// The purges of all sites that were ever configured, by name, for purges that come from other nodes.
+#[derive(Clone, Default)]
+pub(super) struct PurgesByName(Arc<Mutex<NamedPurges>>);
+
+#[derive(Default)]
+struct NamedPurges {
+    by_name: HashMap<String, Arc<SitePurges>>,
+    /// Whether other nodes' purges are read, so that those of a site that is new here were missed.
+    is_read: bool,
+}
+
+impl PurgesByName {
+    /// Those of a site.
+    pub(super) fn find(&self, name: &str) -> Option<Arc<SitePurges>> {
+        self.lock().by_name.get(name).cloned()
+    }
+
+    /// Those of all sites.
+    pub(super) fn all(&self) -> Vec<Arc<SitePurges>> {
+        self.lock().by_name.values().cloned().collect()
+    }
+
+    /// From here on the purges of other nodes are read.
+    pub(super) fn are_read(&self) {
+        self.lock().is_read = true;
+    }
+
+    fn add(&self, name: &str, purges: &Arc<SitePurges>) {
+        let mut named = self.lock();
+        named.by_name.insert(name.to_owned(), Arc::clone(purges));
+        if named.is_read {
+            // Pages on the disk may be older than what was missed.
+            let all = Purge {
+                scope: Scope::Site,
+                strength: Strength::Hard,
+            };
+            drop(purges.apply(&all));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, NamedPurges> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct SiteState {
+    row: u32,
+    purges: Arc<SitePurges>,
+    counters: Arc<FetchCounters>,
+    acknowledged: Arc<AcknowledgedPurges>,
+    cron: Arc<CronRuns>,
+    /// With the fingerprint of the rules that they were rendered under.
+    fragments: (u64, Arc<FragmentTable>),
+}
+
+/// What a site is called in counters and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SiteIdentity {
+    /// Its row in the counters.
+    pub(super) row: u32,
+    /// Part of the keys of its pages.
+    pub(super) mark: u32,
+    /// Part of the keys of its files.
+    pub(super) file_mark: u32,
+}
+
+impl SiteStates {
+    /// None yet.
+    pub(super) fn new(durable: Durable) -> Self {
+        Self {
+            durable,
+            by_name: HashMap::new(),
+            marks: HashMap::new(),
+            purges: PurgesByName::default(),
+        }
+    }
+
+    /// The purges of all sites, those of later configurations included.
+    pub(super) fn purges(&self) -> PurgesByName {
+        self.purges.clone()
+    }
+
+    /// Rows that the counters need.
+    pub(super) fn rows(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// What fetching needs of the site that is called `name` among all sites.
+    pub(super) fn fetch_site(
+        &mut self,
+        name: &str,
+        site: &SiteConfig,
+        compressing: Compressing,
+    ) -> (FetchSite, SiteIdentity) {
+        let fingerprint = fingerprint(&site.rules);
+        let identity = SiteIdentity {
+            mark: self.mark(name, fingerprint),
+            file_mark: file_mark(name, site),
+            row: self.state(name, fingerprint).row,
+        };
+        let shelved = self.durable.shelved(name, fingerprint);
+        let state = self.state(name, fingerprint);
+        let core = FetchSite {
+            name: site.name.clone(),
+            rules: site.rules.clone(),
+            shelved,
+            compressing,
+            epochs: Arc::clone(&state.purges),
+            tally: Arc::clone(&state.counters),
+            flights: FetchLimits {
+                lock_age: site.limits.lock_age,
+                waiters: site.limits.waiters,
+            },
+            heard: Arc::clone(&state.acknowledged),
+            // Runs that Galley makes no longer are nothing that WordPress may rely on.
+            cron: match site.cron {
+                Pace::Every(_) => Arc::clone(&state.cron),
+                Pace::Off => Arc::default(),
+            },
+            fragments: Arc::clone(&state.fragments.1),
+        };
+        (core, identity)
+    }
+
+    fn state(&mut self, name: &str, fingerprint: u64) -> &mut SiteState {
+        let row = u32::try_from(self.by_name.len()).unwrap_or(u32::MAX);
+        let (durable, purges_by_name) = (&self.durable, &self.purges);
+        let state = self.by_name.entry(name.to_owned()).or_insert_with(|| {
+            let purges = Arc::new(durable.orders(name.to_owned()));
+            purges_by_name.add(name, &purges);
+            SiteState {
+                row,
+                purges,
+                counters: Arc::default(),
+                acknowledged: Arc::default(),
+                cron: Arc::default(),
+                fragments: (fingerprint, Arc::default()),
+            }
+        });
+        if state.fragments.0 != fingerprint {
+            state.fragments = (fingerprint, Arc::default());
+        }
+        state
+    }
+
+    /// The mark of a name and a fingerprint: that of their hash, or the next that nobody else has.
+    fn mark(&mut self, name: &str, fingerprint: u64) -> u32 {
+        let [a, b, c, d, ..] = hash(&format!("{fingerprint:016x} {name}")).to_be_bytes();
+        let mut mark = u32::from_be_bytes([a, b, c, d]);
+        loop {
+            let owner = self
+                .marks
+                .entry(mark)
+                .or_insert_with(|| (name.to_owned(), fingerprint));
+            if owner.0 == name && owner.1 == fingerprint {
+                return mark;
+            }
+            mark = mark.wrapping_add(1);
+        }
+    }
+}
+
+/// What sites are called: two may have one first host on different listeners, and the second is told apart. Which is the second
+/// depends on their listeners, not on their places in the file.
+pub(super) fn names(sites: &[SiteConfig]) -> Vec<String> {
+    let mut order: Vec<usize> = (0..sites.len()).collect();
+    order.sort_by_cached_key(|&index| sites.get(index).map(listeners));
+    let mut taken = HashSet::new();
+    let mut names = vec![String::new(); sites.len()];
+    for index in order {
+        let (Some(site), Some(name)) = (sites.get(index), names.get_mut(index)) else {
+            continue;
+        };
+        name.clone_from(&site.name);
+        for number in 2_u32.. {
+            if taken.insert(name.clone()) {
+                break;
+            }
+            *name = format!("{}#{number}", site.name);
+        }
+    }
+    names
+}
+
+fn listeners(site: &SiteConfig) -> Vec<String> {
+    let all = site.listen.iter().chain(&site.listen_tls);
+    all.map(ToString::to_string).collect()
+}
+
+/// Files are kept under what decides which of them are sent.
+fn file_mark(name: &str, site: &SiteConfig) -> u32 {
+    let (root, allowed, rules) = (&site.root, &site.allow_files, &site.rules.urls);
+    let wordpress = (rules.has_wordpress_paths, site.multisite);
+    let [a, b, c, d, ..] = hash(&format!(
+        "{name} {root:?} {allowed:?} {wordpress:?} {:?}",
+        site.upstream
+    ))
+    .to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    fn states() -> SiteStates {
+        SiteStates::new(Durable::nothing(Clock::start()))
+    }
+
+    fn sites(text: &str) -> Vec<SiteConfig> {
+        galley_config::from_text("test.toml", text).unwrap().sites
+    }
+
+    #[test]
+    fn a_mark_is_that_of_a_name_and_of_its_rules_for_keys() {
+        let mut states = states();
+        let first = states.mark("example.com", 1);
+        assert_eq!(first, states.mark("example.com", 1));
+        assert_ne!(first, states.mark("example.com", 2));
+        assert_ne!(first, states.mark("example.org", 1));
+        // The same in every run.
+        assert_eq!(first, self::states().mark("example.com", 1));
+        states
+            .marks
+            .insert(first.wrapping_add(1), ("other".to_owned(), 7));
+        states.marks.insert(first, ("other".to_owned(), 8));
+        assert_eq!(states.mark("example.com", 1), first.wrapping_add(2));
+    }
+
+    #[test]
+    fn a_site_that_comes_back_has_its_purges_and_its_row() {
+        let mut states = states();
+        let purges = Arc::clone(&states.state("a.test", 1).purges);
+        assert_eq!(states.state("b.test", 1).row, 1);
+        let again = states.state("a.test", 2);
+        assert!(Arc::ptr_eq(&again.purges, &purges) && again.row == 0);
+        assert_eq!(states.rows(), 2);
+    }
+
+    #[test]
+    fn sites_with_one_host_are_told_apart_wherever_they_stand() {
+        let site = |port: u16| {
+            format!(
+                "[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nlisten = [\"127.0.0.1:{port}\"]\n"
+            )
+        };
+        let (one, other) = (site(8001), site(8002));
+        assert_eq!(
+            names(&sites(&format!("{one}{other}"))),
+            ["a.test", "a.test#2"]
+        );
+        assert_eq!(
+            names(&sites(&format!("{other}{one}"))),
+            ["a.test#2", "a.test"]
+        );
+    }
+}

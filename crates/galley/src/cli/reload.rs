@@ -1,0 +1,81 @@
+//! `galley reload`: has the running server read its configuration again, and says what became of it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::ask::{self, AdminAddress, AdminError};
+use super::options::{AdminOptions, ReloadOptions};
+use super::outcome::{EXIT_USAGE, complain, fail, talk};
+use super::show;
+
+/// Runs `galley reload`.
+pub(super) fn reload(options: &ReloadOptions) -> ExitCode {
+    let result = order(&options.admin, &json!({}));
+    match result {
+        Ok(report) => {
+            if options.json {
+                show::data(&report);
+            } else {
+                tell(&report);
+            }
+            ExitCode::SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// Sends an order to the running server; what went wrong has been said.
+pub(super) fn order(options: &AdminOptions, order: &Value) -> Result<Value, ExitCode> {
+    let (admin, wrong) = match ask::admin(options) {
+        Ok(admin) => (Ok(admin), None),
+        // The server says it too, and notes it.
+        Err(AdminError::Config(wrong)) => (ask::admin_despite(options), Some(wrong)),
+        Err(trouble) => (Err(trouble), None),
+    };
+    let send = |admin: AdminAddress| admin.post_within(PATIENCE, "/reload", order);
+    match (admin.and_then(send), wrong) {
+        (Ok(report), _) => Ok(report),
+        (Err(AdminError::Refused { status, error }), _) => {
+            show::talk_lines(&error);
+            let is_invalid = status == INVALID;
+            Err(if is_invalid {
+                ExitCode::from(EXIT_USAGE)
+            } else {
+                ExitCode::FAILURE
+            })
+        }
+        (Err(_), Some(wrong)) => Err(complain(&wrong)),
+        (Err(trouble), None) => Err(fail(&trouble.to_string())),
+    }
+}
+
+fn tell(report: &Value) {
+    for warning in lines(report, "warnings") {
+        show::talk_lines(warning);
+    }
+    for change in lines(report, "changes") {
+        talk(&format!("reload: {change}"));
+    }
+    let restart: Vec<&str> = lines(report, "restart").collect();
+    if !restart.is_empty() {
+        talk(&format!(
+            "reload: these need a restart: {}",
+            restart.join(", ")
+        ));
+    }
+    talk("reload: the configuration is in force");
+}
+
+/// The lines of a list in a report.
+pub(super) fn lines<'r>(report: &'r Value, list: &str) -> impl Iterator<Item = &'r str> {
+    let all = report[list].as_array().map_or(&[][..], Vec::as_slice);
+    all.iter().filter_map(Value::as_str)
+}
+
+/// The status of a configuration that is wrong.
+const INVALID: u16 = 422;
+
+/// PHP of further sites is started meanwhile.
+const PATIENCE: Duration = Duration::from_secs(300);
