@@ -47,6 +47,7 @@ mod process;
 mod program;
 mod proxied;
 mod purge;
+mod reload;
 mod renewal;
 mod revalidation;
 mod secrets;

@@ -15,7 +15,7 @@ fn managed() -> Stage {
 }
 
 /// Processes whose parent is this one, with their command lines.
-fn children(of: u32) -> Vec<(u32, String)> {
+pub fn children(of: u32) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry
@@ -39,14 +39,14 @@ fn children(of: u32) -> Vec<(u32, String)> {
     found
 }
 
-fn master(stage: &Stage) -> Option<u32> {
+pub fn master(stage: &Stage) -> Option<u32> {
     children(stage.galley.pid())
         .into_iter()
         .find(|(_, line)| line.contains("php-fpm"))
         .map(|(pid, _)| pid)
 }
 
-fn lives(pid: u32) -> bool {
+pub fn lives(pid: u32) -> bool {
     // A dead process that nobody has reaped has no command line.
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }

@@ -1,0 +1,163 @@
+//! What a reload changes: rules, listeners, certificates, logs.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use galley_testkit::client::{Connection, Request};
+use galley_testkit::wait_for;
+
+use super::{config, reloaded};
+use crate::support::{HOST, Is, PATIENCE, Plan, hosted};
+use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
+
+/// A port that was free a moment ago.
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+#[test]
+fn pages_of_other_rules_for_keys_are_not_found() {
+    let stage = Plan::php().start();
+    stage.get("/page/?a=1").is(200);
+    assert!(stage.get("/page/?a=1").is_hit());
+    let before = config(&stage);
+    let said = reloaded(&stage, &format!("{before}\nignore_query = [\"a\"]\n"));
+    assert!(
+        said.contains("its stored pages are not used any more"),
+        "{said}"
+    );
+    let first = stage.get("/page/?a=1").expect_status(200);
+    assert!(!first.is_hit(), "{}", first.beginning());
+    assert!(stage.get("/page/?a=2").is_hit(), "the rule is in force");
+    // Back again, with what was stored under these rules.
+    reloaded(&stage, &before);
+    assert!(!stage.get("/page/?a=2").expect_status(200).is_hit());
+}
+
+#[test]
+fn limits_are_changed_and_answers_of_before_stay() {
+    let stage = Plan::php().start();
+    stage.get("/page/").is(200);
+    let changed = config(&stage).replace("[[site]]\n", "[[site]]\nrequest_body = \"1KiB\"\n");
+    let said = reloaded(&stage, &changed);
+    assert!(said.contains("request_body changed"), "{said}");
+    assert!(stage.get("/page/").is_hit());
+    let large = Request::post("/form", "text/plain", vec![b'x'; 4096]);
+    assert_eq!(stage.ask(large).status, 413);
+}
+
+#[test]
+fn listeners_are_added_and_removed() {
+    let (one, other) = (free(), free());
+    let stage = Plan::files()
+        .file("a.txt", "a")
+        .server(&format!("listen = [\"{one}\"]"))
+        .start();
+    let at = |addr: SocketAddr| hosted(Request::get("/a.txt")).send(addr);
+    at(one).unwrap().is(200);
+    let socket = stage.scratch.join("web.sock");
+    let before = config(&stage);
+    let both = before.replace(
+        &format!("listen = [\"{one}\"]"),
+        &format!(
+            "listen = [\"{one}\", \"{other}\", \"unix:{}\"]",
+            socket.display()
+        ),
+    );
+    let said = reloaded(&stage, &both);
+    assert!(
+        said.contains(&format!("listener `http://{other}`: added")),
+        "{said}"
+    );
+    at(one).unwrap().is(200);
+    at(other).unwrap().is(200);
+    assert!(socket.exists());
+    assert!(stage.status().contains(&format!("http://{other}")));
+    let last = before.replace(&one.to_string(), &other.to_string());
+    let mut kept = Connection::within(one, PATIENCE).unwrap();
+    kept.exchange(&hosted(Request::get("/a.txt")))
+        .unwrap()
+        .is(200);
+    reloaded(&stage, &last);
+    kept.exchange(&hosted(Request::get("/a.txt")))
+        .unwrap()
+        .is(200);
+    at(other).unwrap().is(200);
+    wait_for("the listener to be closed", PATIENCE, || {
+        TcpStream::connect(one).is_err()
+    });
+    assert!(!socket.exists());
+    reloaded(&stage, &before);
+    at(one).unwrap().is(200);
+}
+
+#[test]
+fn a_listener_begins_to_speak_tls_on_its_address() {
+    let authority = Authority::new();
+    let address = free();
+    let stage = Plan::files()
+        .file("a.txt", "a")
+        .server(&format!("listen = [\"127.0.0.1:0\", \"{address}\"]"))
+        .start();
+    authority.issue(stage.scratch.path(), "site", &[HOST]);
+    let dir = stage.scratch.path().display();
+    let secure = config(&stage)
+        .replace(
+            &format!("listen = [\"127.0.0.1:0\", \"{address}\"]"),
+            &format!("listen = [\"127.0.0.1:0\"]\nlisten_tls = [\"{address}\"]"),
+        )
+        .replace(
+            "[[site]]\n",
+            &format!("[[site]]\ntls = {{ cert = \"{dir}/site.pem\", key = \"{dir}/site.key\" }}\n"),
+        );
+    reloaded(&stage, &secure);
+    let request = format!("GET /a.txt HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+    let said = Tls::connect(&authority.client(), HOST, address)
+        .unwrap()
+        .all_of(request.as_bytes());
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+}
+
+#[test]
+fn a_replaced_certificate_is_sent_at_once() {
+    let authority = Authority::new();
+    let stage = over_tls(Plan::files().file("a.txt", "a"), &authority).start();
+    let shown = || {
+        let tls = Tls::connect(&authority.client(), HOST, tls_addr(&stage));
+        tls.unwrap().certificate()
+    };
+    let old = shown();
+    let new = authority.issue(stage.scratch.path(), "site", &[HOST]);
+    reloaded(&stage, &config(&stage));
+    assert!(shown() == new && new != old);
+    // Another pair of files.
+    let other = authority.issue(stage.scratch.path(), "other", &[HOST]);
+    let said = reloaded(&stage, &config(&stage).replace("/site.", "/other."));
+    assert!(said.contains("certificates changed"), "{said}");
+    assert_eq!(shown(), other);
+}
+
+#[test]
+fn logs_are_opened_and_closed() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    stage.get("/a.txt?one").is(200);
+    let new = stage.scratch.join("new.log");
+    let old = stage.scratch.join("access.log");
+    let before = config(&stage);
+    let with = before.replace(&old.display().to_string(), &new.display().to_string());
+    reloaded(&stage, &with);
+    stage.get("/a.txt?two").is(200);
+    let read = |file| std::fs::read_to_string(file).unwrap_or_default();
+    wait_for("the line", PATIENCE, || read(&new).contains("?two"));
+    wait_for("the line before", PATIENCE, || read(&old).contains("?one"));
+    assert!(!read(&old).contains("?two") && !read(&new).contains("?one"));
+    let pid = stage.galley.pid();
+    let is_open = || {
+        let all = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .flatten();
+        let mut targets = all.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        targets.any(|target| target == old)
+    };
+    wait_for("the log to be closed", PATIENCE, || !is_open());
+}

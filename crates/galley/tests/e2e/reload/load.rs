@@ -1,0 +1,344 @@
+//! Reloads under load: clients of HTTP/1, TLS and HTTP/2 that keep their connections or open new ones lose no request.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use galley_testkit::client::{Connection, Request};
+use galley_testkit::wait_for;
+
+use super::{config, reloaded};
+use crate::http2::ask::Client;
+use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted};
+use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
+
+/// What the clients of a test came to.
+#[derive(Default)]
+struct Clients {
+    is_over: AtomicBool,
+    answered: AtomicUsize,
+    reconnected: AtomicUsize,
+}
+
+/// Whether the connection may be used again, or why the request failed.
+type Exchanged = Result<bool, String>;
+
+impl Clients {
+    /// Asks until the test is over, on one connection as long as the server keeps it.
+    fn keep_asking<C>(
+        &self,
+        kind: &str,
+        open: impl Fn() -> Result<C, String>,
+        ask: impl Fn(&mut C) -> Exchanged,
+    ) {
+        let mut connection = None;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let mut used = connection.take().unwrap_or_else(|| {
+                self.reconnected.fetch_add(1, Ordering::Relaxed);
+                open().unwrap_or_else(|error| panic!("{kind}: connect: {error}"))
+            });
+            match ask(&mut used) {
+                Ok(is_kept) => connection = is_kept.then_some(used),
+                Err(error) => panic!("{kind}: {error}"),
+            }
+            self.answered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One request over a stream, read by its length.
+fn exchange(stream: &mut (impl Read + Write)) -> Exchanged {
+    let request = format!("GET /kept/ HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+    let text = |error: io::Error| error.to_string();
+    stream.write_all(request.as_bytes()).map_err(text)?;
+    stream.flush().map_err(text)?;
+    let mut input = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let head = input.windows(4).position(|four| four == b"\r\n\r\n");
+        if let Some(end) = head {
+            let head = String::from_utf8_lossy(&input[..end]).to_ascii_lowercase();
+            let length = head.split("content-length: ").nth(1).ok_or(head.clone())?;
+            let length: usize = length.lines().next().unwrap().trim().parse().unwrap();
+            if input.len() >= end + 4 + length {
+                let is_fine = head.starts_with("http/1.1 200 ");
+                let is_last = head.contains("connection: close");
+                return if is_fine { Ok(!is_last) } else { Err(head) };
+            }
+        }
+        match stream.read(&mut piece) {
+            Ok(0) => return Err(format!("closed after {} bytes", input.len())),
+            Ok(count) => input.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Runs `work` while five kinds of clients ask for `/kept/`; none of their requests may fail.
+fn under_load(stage: &Stage, authority: &Authority, work: impl FnOnce()) -> (usize, usize) {
+    let clients = Clients::default();
+    let (plain, secure) = (stage.addr(), tls_addr(stage));
+    let trusted = authority.client();
+    let tls = || Tls::connect(&trusted, HOST, secure).map_err(|error| error.to_string());
+    let tcp = |at: SocketAddr| {
+        let stream = TcpStream::connect(at).map_err(|error| error.to_string())?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Ok(stream)
+    };
+    std::thread::scope(|scope| {
+        // Also where `work` panics.
+        struct Over<'c>(&'c Clients);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.is_over.store(true, Ordering::Relaxed);
+            }
+        }
+        let over = Over(&clients);
+        scope.spawn(|| clients.keep_asking("kept", || tcp(plain), exchange));
+        scope.spawn(|| {
+            clients.keep_asking("new", || tcp(plain), |c| exchange(c).map(|_| false));
+        });
+        scope.spawn(|| clients.keep_asking("kept over TLS", tls, |c| exchange(&mut c.0)));
+        scope.spawn(|| {
+            clients.keep_asking("new over TLS", tls, |c| exchange(&mut c.0).map(|_| false));
+        });
+        scope.spawn(|| {
+            clients.keep_asking(
+                "HTTP/2",
+                || Ok(Client::open(plain)),
+                |client| {
+                    match client.try_ask(&Request::get("/kept/")) {
+                        Ok(response) if response.status == 200 => Ok(true),
+                        Ok(response) => Err(response.beginning()),
+                        // Nothing was asked on a connection that the server is ending.
+                        Err(error)
+                            if error.is_go_away()
+                                && error.reason() == Some(h2::Reason::NO_ERROR) =>
+                        {
+                            Ok(false)
+                        }
+                        Err(error) => Err(error.to_string()),
+                    }
+                },
+            );
+        });
+        work();
+        drop(over);
+    });
+    let answered = clients.answered.load(Ordering::Relaxed);
+    (answered, clients.reconnected.load(Ordering::Relaxed))
+}
+
+fn page() -> Plan {
+    let head = "Content-Type: text/html\nCache-Control: max-age=3600";
+    let plan = Plan::php().server("h2c = true");
+    plan.scratch.write("notes/head_kept_", head).unwrap();
+    plan.file("a.txt", "a")
+}
+
+#[test]
+fn sites_are_added_and_removed_under_load_and_no_request_fails() {
+    reloads_under_load(20);
+}
+
+/// The long form, for the weekly run: `cargo test -p galley --test e2e -- --ignored five_hundred`.
+#[test]
+#[ignore = "takes minutes: the short form runs each time"]
+fn five_hundred_reloads_under_load_fail_no_request() {
+    reloads_under_load(500);
+}
+
+fn reloads_under_load(reloads: usize) {
+    let authority = Authority::new();
+    let stage = over_tls(page(), &authority).start();
+    stage.get("/kept/").is(200);
+    let stored = Instant::now();
+    let before = config(&stage);
+    let root = stage.scratch.join("root");
+    let more = format!(
+        "[[site]]\nhosts = [\"other.test\"]\nroot = \"{}\"\ncron = \"off\"\n",
+        root.display()
+    );
+    let other = Request::get("/a.txt").host("other.test");
+    let (answered, reconnected) = under_load(&stage, &authority, || {
+        for number in 0..reloads {
+            let is_added = number % 2 == 0;
+            // In front of the other site, which so has another place each time.
+            let (head, site) = before.split_once("[[site]]").unwrap();
+            let with = format!("{head}{more}[[site]]{site}");
+            let said = reloaded(&stage, if is_added { &with } else { &before });
+            let done = if is_added { "added" } else { "removed" };
+            assert!(
+                said.contains(&format!("site `other.test`: {done}")),
+                "{said}"
+            );
+            let status = other.clone().send(stage.addr()).unwrap().status;
+            assert_eq!(status == 200, is_added, "{status} after reload {number}");
+        }
+    });
+    assert!(
+        answered > reloads && reconnected > reloads,
+        "{answered} {reconnected}"
+    );
+    let kept = stage.get("/kept/").expect_status(200);
+    assert!(kept.is_hit(), "{}", kept.beginning());
+    let age = Duration::from_secs(kept.age().unwrap() + 2);
+    assert!(age >= stored.elapsed(), "{age:?} of {:?}", stored.elapsed());
+    // Once for each scheme.
+    assert_eq!(stage.runs("/kept/"), 2);
+    // All generations are counted: each answer, and those of this test.
+    let requests = stage.status_number("requests");
+    assert!(requests >= answered as u64, "{requests} of {answered}");
+}
+
+#[test]
+fn connections_of_before_get_their_next_response_and_then_the_end() {
+    let stage = page().start();
+    stage.get("/kept/").is(200);
+    let (mut used, mut silent) = (stage.connect(), stage.connect());
+    used.exchange(&hosted(Request::get("/kept/")))
+        .unwrap()
+        .is(200);
+    stage.hold("/slow/");
+    let mut slow = stage.begin("/slow/");
+    stage.wait_until_held("/slow/");
+    reloaded(&stage, &config(&stage));
+    for connection in [&mut used, &mut silent] {
+        let response = connection
+            .exchange(&hosted(Request::get("/kept/")))
+            .unwrap();
+        assert_eq!(
+            response.expect_status(200).field("connection"),
+            Some("close")
+        );
+    }
+    stage.release("/slow/");
+    slow.receive("GET").unwrap().is(200);
+    let mut new = stage.connect();
+    for _ in 0..2 {
+        new.exchange(&hosted(Request::get("/kept/")))
+            .unwrap()
+            .is(200);
+    }
+}
+
+#[test]
+fn a_purge_that_is_acknowledged_during_a_reload_is_final() {
+    for plan in [page(), page().disk()] {
+        let stage = plan.workers(4).start();
+        // A run that begins before the purge ends after it, in the generation before.
+        stage.hold("/kept/");
+        let mut early = stage.begin("/kept/");
+        stage.wait_until_held("/kept/");
+        reloaded(&stage, &config(&stage));
+        stage.purge(&["--all"]);
+        stage.release("/kept/");
+        early.receive("GET").unwrap().is(200);
+        let now = stage.get("/kept/").expect_status(200);
+        assert!(!now.is_hit(), "{}", now.beginning());
+        assert!(now.text().contains("run=2\n"), "{}", now.text());
+        // One that comes from a connection of the generation before counts for the next.
+        let mut before = stage.connect();
+        before
+            .exchange(&hosted(Request::get("/kept/")))
+            .unwrap()
+            .is(200);
+        reloaded(&stage, &config(&stage));
+        assert!(stage.get("/kept/").is_hit());
+        let purge = hosted(Request::new("PURGE", "/kept/"));
+        before.exchange(&purge).unwrap().is(200);
+        assert!(
+            stage
+                .get("/kept/")
+                .expect_status(200)
+                .text()
+                .contains("run=3\n")
+        );
+    }
+}
+
+#[test]
+fn memory_and_descriptors_are_flat_after_many_reloads() {
+    let stage = page().server("drain_timeout = \"2s\"").start();
+    stage.get("/kept/").is(200);
+    let pid = stage.galley.pid();
+    let descriptors = || fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let threads = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
+    let resident = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .unwrap();
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<usize>()
+            .unwrap()
+    };
+    let rounds = |count: usize| {
+        for _ in 0..count {
+            reloaded(&stage, &config(&stage));
+            stage.get("/kept/").is(200);
+        }
+    };
+    let (first_descriptors, first_threads) = (descriptors(), threads());
+    let settle = || {
+        wait_for("the generations before to end", PATIENCE, || {
+            threads() <= first_threads && descriptors() <= first_descriptors + 4
+        });
+    };
+    rounds(25);
+    settle();
+    let first = resident();
+    rounds(50);
+    settle();
+    let grown = resident().saturating_sub(first);
+    assert!(
+        grown < 8 * 1024,
+        "{grown} KiB after 50 reloads, from {first}"
+    );
+}
+
+#[test]
+fn a_tunnel_outlives_a_reload() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = listener.local_addr().unwrap();
+    let stage = Plan::behind(&format!("upstream = [\"http://{upstream}\"]"))
+        .site("preset = \"none\"\nupgrade = [\"websocket\"]")
+        .start();
+    let echo = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut piece = [0; 4096];
+        let mut input = Vec::new();
+        while !input.ends_with(b"\r\n\r\n") {
+            let count = stream.read(&mut piece).unwrap();
+            input.extend_from_slice(&piece[..count]);
+        }
+        let switch =
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        stream.write_all(switch.as_bytes()).unwrap();
+        while let Ok(count @ 1..) = stream.read(&mut piece) {
+            stream.write_all(&piece[..count]).unwrap();
+        }
+    });
+    let mut connection = Connection::within(stage.addr(), PATIENCE).unwrap();
+    let request = Request::get("/chat")
+        .field("Connection", "Upgrade")
+        .field("Upgrade", "websocket");
+    let switched = connection.exchange(&hosted(request)).unwrap();
+    assert_eq!(switched.status, 101);
+    reloaded(&stage, &config(&stage));
+    let mut stream = connection.stream();
+    for word in [b"one", b"two"] {
+        stream.write_all(word).unwrap();
+        let mut back = [0; 3];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(&back, word);
+    }
+    drop(connection);
+    echo.join().unwrap();
+}

@@ -1,0 +1,86 @@
+//! Reloads that change nothing, and what they say: wrong files, listeners that cannot be had, options that need a restart.
+
+use std::net::TcpListener;
+
+use super::{config, reload_with, reloaded};
+use crate::support::{Is, PATIENCE, Plan, words};
+
+#[test]
+fn an_invalid_file_changes_nothing_and_is_reported_with_file_and_line() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    let good = config(&stage);
+    let wrong = good.replace("[cache]", "[cache]\nmemroy = \"1MiB\"\nmax_object = \"-1\"");
+    let line = wrong
+        .lines()
+        .position(|line| line.starts_with("memroy"))
+        .unwrap()
+        + 1;
+    let output = reload_with(&stage, &wrong);
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+    let said = words(&output);
+    let place = format!("galley.toml:{line}");
+    for word in ["memroy", "memory", "max_object", &place] {
+        assert!(said.contains(word), "`{word}` is not in\n{said}");
+    }
+    stage.galley.wait_for_log("stays as it was", PATIENCE);
+    assert!(stage.galley.log().contains(&place));
+    stage.get("/a.txt").is(200);
+    let status = reload_status(&stage, &good);
+    assert!(
+        status.contains("\"ok\":false") && status.contains("memroy"),
+        "{status}"
+    );
+    reloaded(&stage, &good);
+    let status = reload_status(&stage, &good);
+    assert!(status.contains("\"ok\":true"), "{status}");
+}
+
+/// What the status says of the last reload. The file is put right for that.
+fn reload_status(stage: &crate::support::Stage, good: &str) -> String {
+    std::fs::write(stage.galley.config(), good).unwrap();
+    let status = stage.status();
+    let last = status.split("\"last_reload\":").nth(1).unwrap();
+    last.split('}').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_listener_that_cannot_be_had_changes_nothing() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let good = config(&stage);
+    let wrong = good.replace(
+        "listen = [\"127.0.0.1:0\"]",
+        &format!("listen = [\"127.0.0.1:0\", \"{address}\"]"),
+    );
+    let output = reload_with(&stage, &wrong);
+    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    assert!(words(&output).contains(&address), "{}", words(&output));
+    stage.get("/a.txt").is(200);
+}
+
+#[test]
+fn options_that_need_a_restart_are_named_and_the_rest_is_in_force() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    let changed = config(&stage)
+        .replace("memory = \"64MiB\"", "memory = \"65MiB\"")
+        .replace("[server]\n", "[server]\nworkers = 7\n")
+        .replace("head_timeout = \"10m\"", "head_timeout = \"9s\"");
+    let said = reloaded(&stage, &changed);
+    assert!(
+        said.contains("these need a restart: server.workers, cache.memory"),
+        "{said}"
+    );
+    assert!(said.contains("[server]: head_timeout changed"), "{said}");
+    stage.get("/a.txt").is(200);
+}
+
+#[test]
+fn without_a_server_the_command_says_so() {
+    let mut stage = Plan::files().start();
+    stage.galley.stop();
+    let output = stage.galley.cli(&["reload"]).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    let wrong = config(&stage).replace("[cache]", "[cache]\nmemroy = 1");
+    assert_eq!(reload_with(&stage, &wrong).status.code(), Some(2));
+}
