@@ -31,7 +31,7 @@ use crate::durable::Durable;
 use crate::server::Phase;
 use crate::sys;
 use crate::telemetry::counters::CounterReader;
-use crate::telemetry::errors::ErrorLog;
+use crate::telemetry::errors::{ErrorLog, OpenedTarget};
 
 /// See the module.
 pub(super) struct Control {
@@ -76,6 +76,8 @@ struct Prepared {
     doors: Doors,
     tls: Tls,
     logs: LogChange,
+    /// Of the error log, where it is another.
+    errors: Option<OpenedTarget>,
     php: PhpChange,
 }
 
@@ -177,6 +179,7 @@ impl Control {
         let doors = self.held.bind(&config).map_err(failed)?;
         let tls = tls::open(&config, &self.generation.tls).map_err(failed)?;
         let logs = self.logs.prepare(&config).map_err(failed)?;
+        let errors = self.error_target(&config).map_err(failed)?;
         let php = self.php.prepare(&config).await.map_err(failed)?;
         let sites = |names: &[String], what: &str| -> Vec<String> {
             names
@@ -194,8 +197,22 @@ impl Control {
             doors,
             tls,
             logs,
+            errors,
             php,
         })
+    }
+
+    /// Opens the error log of another configuration, where it is another one.
+    fn error_target(&self, config: &Config) -> Result<Option<OpenedTarget>, ServerStartError> {
+        let target = &config.log.error;
+        if *target == self.generation.config.log.error {
+            return Ok(None);
+        }
+        let opened = ErrorLog::open(target).map_err(|cause| ServerStartError::Log {
+            target: target.clone(),
+            cause,
+        })?;
+        Ok(Some(opened))
     }
 
     /// Puts another configuration into force.
@@ -206,6 +223,7 @@ impl Control {
             doors,
             tls,
             logs,
+            errors,
             mut php,
         } = prepared;
         let shown = config.clone();
@@ -220,6 +238,7 @@ impl Control {
         let pools = self.php.replace(php);
         let logs = self.logs.replace(logs);
         let now = &mut self.generation;
+        self.error_log.replace(errors, now.config.log.level);
         self.held.keep(&now.config, &before.removals);
         self.current.replace(&now.services, &now.sites);
         before.hand_over();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use galley_cache::budget::MemoryBudget;
 use galley_cache::memory::{Memory, MemoryLimits};
 use galley_cluster::ClusterPublisher;
-use galley_config::{Config, SiteConfig};
+use galley_config::{Config, ServerConfig, SiteConfig};
+use ipnet::IpNet;
 
 use super::ServerStartError;
 use super::durable;
@@ -41,6 +42,9 @@ pub(super) struct Lasting {
     identity: String,
     http2_memory: MemoryBudget,
     cluster: Option<ClusterPublisher>,
+    /// With the limits that they were made with.
+    clients: Option<(usize, Vec<IpNet>, Arc<ClientState>)>,
+    tunnels: Tunnels,
 }
 
 impl Lasting {
@@ -66,23 +70,41 @@ impl Lasting {
             identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
             http2_memory: MemoryBudget::new(streams),
             cluster,
+            clients: None,
+            tunnels: Tunnels::new(config.server.max_upgrades, config.server.upgrade_timeout),
         })
+    }
+
+    /// What is counted of clients: what was counted so far, unless the limits are others.
+    fn clients(&mut self, server: &ServerConfig) -> Arc<ClientState> {
+        let (most, exempt) = (server.connections_per_address, &server.limit_exempt);
+        match &self.clients {
+            Some((before, networks, known)) if *before == most && networks == exempt => {
+                Arc::clone(known)
+            }
+            _ => {
+                let new = Arc::new(ClientState::new(most, exempt.clone()));
+                self.clients = Some((most, exempt.clone(), Arc::clone(&new)));
+                new
+            }
+        }
     }
 
     /// What the exchanges of one generation share.
     pub(super) fn services(
-        &self,
+        &mut self,
         config: &Config,
         sandbox: SandboxLevel,
         certificates: Arc<Certificates>,
         acme: Option<Arc<Acme>>,
     ) -> Arc<Services> {
         let server = &config.server;
+        let clients = self.clients(server);
         Arc::new(Services {
             memory: Arc::clone(&self.memory),
             clock: self.clock,
             identity: self.identity.clone(),
-            clients: ClientState::new(server.connections_per_address, server.limit_exempt.clone()),
+            clients,
             upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
             http2_memory: self.http2_memory.clone(),
             http2_floods: Seldom::new(FLOOD_WARNING_EVERY_S),
@@ -92,7 +114,9 @@ impl Lasting {
             spools: Arc::clone(&self.spools),
             sandbox,
             privileged: self.privileged.clone(),
-            tunnels: Tunnels::new(server.max_upgrades, server.upgrade_timeout),
+            tunnels: self
+                .tunnels
+                .with(server.max_upgrades, server.upgrade_timeout),
             compressor: Arc::clone(&self.compressor),
             acme,
             small_files: self.small_files.clone(),

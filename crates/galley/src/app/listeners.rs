@@ -33,8 +33,8 @@ pub(super) struct OpenListener {
 pub(super) struct HeldListeners {
     cores: usize,
     held: BTreeMap<OpenListener, Held>,
-    /// What systemd has handed over, once it was looked at.
-    passed: Option<Passed>,
+    /// What systemd has handed over and nothing has taken.
+    passed: Passed,
 }
 
 struct Held {
@@ -51,12 +51,12 @@ impl Doors {
 }
 
 impl HeldListeners {
-    /// None yet.
+    /// None yet. To be called while there is one thread.
     pub(super) fn new(cores: usize) -> Self {
         Self {
             cores,
             held: BTreeMap::new(),
-            passed: None,
+            passed: Passed::take(),
         }
     }
 
@@ -79,10 +79,7 @@ impl HeldListeners {
             let bound = match &door.listen {
                 Listen::Tcp(address) => Bound::tcp(*address, self.cores),
                 Listen::Unix(path) => Bound::unix(path, config.server.socket_mode, self.cores),
-                Listen::Passed(name) => {
-                    let passed = self.passed.get_or_insert_with(Passed::take);
-                    passed.bound(name, self.cores)
-                }
+                Listen::Passed(name) => self.passed.bound(name, self.cores),
             };
             let bound = bound.map_err(|cause| door.failed(cause))?;
             doors.push((door.clone(), bound));

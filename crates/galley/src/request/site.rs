@@ -322,7 +322,7 @@ pub struct Services {
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
     /// What is counted of clients.
-    pub clients: ClientState,
+    pub clients: Arc<ClientState>,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,
     /// What the streams of all HTTP/2 connections may hold together.

@@ -15,7 +15,9 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Registry, reload};
 
 use super::sink::Sink;
 
@@ -25,6 +27,7 @@ pub use super::rate::{RateLimited, Seldom};
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     output: Output,
+    level: reload::Handle<LevelFilter, Registry>,
 }
 
 /// Opens the error log and sends all messages of the process to it, from `level` up.
@@ -32,12 +35,32 @@ pub struct ErrorLog {
 /// Errors: the file cannot be opened, or the process has an error log already.
 pub fn start(target: &LogTarget, level: LogLevel) -> io::Result<ErrorLog> {
     let output = Output::open(target)?;
-    tracing::subscriber::set_global_default(subscriber(output.clone(), level))
-        .map_err(io::Error::other)?;
-    Ok(ErrorLog { output })
+    let (subscriber, level) = subscriber(output.clone(), level);
+    tracing::subscriber::set_global_default(subscriber).map_err(io::Error::other)?;
+    Ok(ErrorLog { output, level })
 }
 
+/// A target that was opened to take the place of another.
+pub struct OpenedTarget(Sink);
+
 impl ErrorLog {
+    /// Opens another target. Nothing is sent there yet.
+    ///
+    /// Errors: the file cannot be opened.
+    pub fn open(target: &LogTarget) -> io::Result<OpenedTarget> {
+        Sink::open(target).map(|sink| OpenedTarget(sink.unwrap_or(Sink::Stderr)))
+    }
+
+    /// Sends messages to another target from now on, from `level` up.
+    pub fn replace(&self, target: Option<OpenedTarget>, level: LogLevel) {
+        if let Some(OpenedTarget(sink)) = target {
+            *self.output.lock() = sink;
+        }
+        if let Err(cause) = self.level.reload(filter(level)) {
+            tracing::error!(%cause, "the level of the error log stays as it was");
+        }
+    }
+
     /// Opens the file again, after it was moved away. On an error the old file stays in use, and says so.
     pub fn reopen(&self) {
         let reopened = self.output.lock().reopen();
@@ -47,20 +70,30 @@ impl ErrorLog {
     }
 }
 
-fn subscriber(output: Output, level: LogLevel) -> impl Subscriber + Send + Sync {
-    let level = match level {
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
-    };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
+    }
+}
+
+fn subscriber(
+    output: Output,
+    level: LogLevel,
+) -> (
+    impl Subscriber + Send + Sync,
+    reload::Handle<LevelFilter, Registry>,
+) {
+    let (level, handle) = reload::Layer::new(filter(level));
+    let messages = tracing_subscriber::fmt::layer()
         .with_writer(output)
         .log_internal_errors(false)
-        .event_format(MessageFormat)
-        .finish()
+        .event_format(MessageFormat);
+    let subscriber = tracing_subscriber::registry().with(level).with(messages);
+    (subscriber, handle)
 }
 
 /// The shared target. The lock is held for one write.
@@ -186,14 +219,17 @@ mod tests {
     use super::*;
     use std::fs;
 
+    fn log(output: Output, level: LogLevel) -> (ErrorLog, impl Subscriber + Send + Sync) {
+        let (subscriber, level) = subscriber(output.clone(), level);
+        (ErrorLog { output, level }, subscriber)
+    }
+
     fn lines(level: LogLevel, act: impl FnOnce(&ErrorLog)) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("error.log");
         let output = Output::open(&LogTarget::File(path.clone())).unwrap();
-        let log = ErrorLog {
-            output: output.clone(),
-        };
-        tracing::subscriber::with_default(subscriber(output, level), || act(&log));
+        let (log, subscriber) = log(output, level);
+        tracing::subscriber::with_default(subscriber, || act(&log));
         fs::read_to_string(path)
             .unwrap()
             .lines()
@@ -260,10 +296,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, moved) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
         let output = Output::open(&LogTarget::File(path.clone())).unwrap();
-        let log = ErrorLog {
-            output: output.clone(),
-        };
-        tracing::subscriber::with_default(subscriber(output, LogLevel::Info), || {
+        let (log, subscriber) = log(output, LogLevel::Info);
+        tracing::subscriber::with_default(subscriber, || {
             tracing::info!("old");
             fs::rename(&path, &moved).unwrap();
             log.reopen();
@@ -274,17 +308,40 @@ mod tests {
     }
 
     #[test]
+    fn another_target_and_another_level_are_in_force_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = |name: &str| LogTarget::File(dir.path().join(name));
+        let output = Output::open(&target("one.log")).unwrap();
+        let (log, subscriber) = log(output, LogLevel::Warn);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!("quiet");
+            tracing::warn!("first");
+            log.replace(None, LogLevel::Info);
+            tracing::info!("second");
+            let other = ErrorLog::open(&target("other.log")).unwrap();
+            log.replace(Some(other), LogLevel::Error);
+            tracing::warn!("quiet");
+            tracing::error!("third");
+        });
+        let words = |name: &str| {
+            let text = fs::read_to_string(dir.path().join(name)).unwrap();
+            let last = |line: &str| line.rsplit(' ').next().unwrap().to_owned();
+            text.lines().map(last).collect::<Vec<_>>()
+        };
+        assert_eq!(words("one.log"), ["first", "second"]);
+        assert_eq!(words("other.log"), ["third"]);
+    }
+
+    #[test]
     fn a_file_that_cannot_be_opened_again_stays_in_use() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("logs");
         fs::create_dir(&folder).unwrap();
         let path = folder.join("error.log");
         let output = Output::open(&LogTarget::File(path)).unwrap();
-        let log = ErrorLog {
-            output: output.clone(),
-        };
+        let (log, subscriber) = log(output, LogLevel::Info);
         let moved = dir.path().join("moved");
-        tracing::subscriber::with_default(subscriber(output, LogLevel::Info), || {
+        tracing::subscriber::with_default(subscriber, || {
             fs::rename(&folder, &moved).unwrap();
             log.reopen();
         });

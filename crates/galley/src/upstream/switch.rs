@@ -27,6 +27,16 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
+    /// The same connections under other limits.
+    #[must_use]
+    pub fn with(&self, most: usize, silence: Duration) -> Self {
+        Self {
+            open: Arc::clone(&self.open),
+            most,
+            silence,
+        }
+    }
+
     /// At most so many at one time; one that carries nothing for `silence` ends.
     pub fn new(most: usize, silence: Duration) -> Self {
         Self {

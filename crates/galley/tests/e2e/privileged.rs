@@ -17,6 +17,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::pool::GROWS;
 use crate::support::{PATIENCE, Plan, Stage, binary, found, number_in, said, words};
+use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
 const WHO: &str = "<?php echo 'uid=', posix_geteuid(), \"\\ngroups=\", implode(',', posix_getgroups()), \"\\npid=\", getmypid(), \"\\nparent=\", posix_getppid(), \"\\n\";";
 
@@ -508,4 +509,61 @@ fn orders_that_are_none_change_nothing() {
     drop(socket);
     assert!(child.wait().unwrap().success());
     assert!(!lives(process) && !scratch.join("pool").exists());
+}
+
+/// Root was given up since: keys that it alone reads stay in use, and its process starts nothing that it was not begun with.
+#[test]
+fn a_reload_keeps_what_only_root_could_have_made_and_names_it() {
+    let Some(plan) = plan("php = \"managed\"\nphp_workers = 1") else {
+        return;
+    };
+    let authority = Authority::new();
+    let stage = over_tls(plan, &authority).start();
+    let dir = stage.scratch.path().display().to_string();
+    let shown = || {
+        let tls = Tls::connect(&authority.client(), "example.test", tls_addr(&stage));
+        tls.unwrap().certificate()
+    };
+    let certificate = shown();
+    let parents =
+        ["example.test", "second.test", "own.test"].map(|host| of(&stage, host, "parent"));
+    let config = fs::read_to_string(stage.galley.config()).unwrap();
+    let reload = |text: &str| {
+        fs::write(stage.galley.config(), text).unwrap();
+        stage.galley.cli(&["reload"]).unwrap()
+    };
+    let output = reload(&config);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let named = "these need a restart: the certificate files of site `example.test`";
+    assert!(words(&output).contains(named), "{}", words(&output));
+    assert_eq!(shown(), certificate);
+    let output = reload(&config.replace(
+        "php_user = \"news\"",
+        "php_user = \"news\"\nphp_timeout = \"11m\"",
+    ));
+    assert!(
+        words(&output).contains("PHP settings of site `second.test`"),
+        "{}",
+        words(&output)
+    );
+    let output = reload(&config);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let after = ["example.test", "second.test", "own.test"].map(|host| of(&stage, host, "parent"));
+    assert_eq!(after, parents, "the same processes");
+    let more = format!(
+        "{config}\n[[site]]\nhosts = [\"third.test\"]\nroot = \"{dir}/second\"\nphp = \"managed\"\nphp_user = \"news\"\n"
+    );
+    let output = reload(&more);
+    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    assert!(
+        words(&output).contains("only a restart"),
+        "{}",
+        words(&output)
+    );
+    // A key that Galley has never read.
+    authority.issue(stage.scratch.path(), "other", &["example.test"]);
+    let output = reload(&config.replace("/site.", "/other."));
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+    assert!(words(&output).contains("other.key"), "{}", words(&output));
+    assert_eq!(shown(), certificate);
 }

@@ -161,3 +161,27 @@ fn logs_are_opened_and_closed() {
     };
     wait_for("the log to be closed", PATIENCE, || !is_open());
 }
+
+#[test]
+fn the_error_log_goes_to_another_file_with_another_level() {
+    let stage = Plan::files()
+        .file("a.txt", "a")
+        .log("level = \"warn\"")
+        .start();
+    let file = stage.scratch.join("error.log");
+    let changed = config(&stage).replace(
+        "level = \"warn\"",
+        &format!("level = \"info\"\nerror = \"{}\"", file.display()),
+    );
+    reloaded(&stage, &changed);
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        written.contains("info reload: [log]: error, level changed"),
+        "{written}"
+    );
+    assert!(
+        !stage.galley.log().contains("reload:"),
+        "{}",
+        stage.galley.log()
+    );
+}
