@@ -1,17 +1,20 @@
 //! `check`: everything that is wrong with a configuration, and what a start would meet on this machine. Nothing is changed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use galley_config::{Config, UpstreamConfig};
+use serde_json::{Value, json};
 
-use super::options::AdminOptions;
-use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, runtime};
-use super::{ask, show};
+use super::options::{AdminOptions, CheckOptions};
+use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, runtime};
+use super::{ask, reload, show};
 use crate::app::{self, Foretold, RunningGalley};
 use crate::php;
 
-pub(super) fn check(path: Option<&Path>, as_json: bool) -> ExitCode {
+pub(super) fn check(options: &CheckOptions) -> ExitCode {
+    let as_json = options.json;
+    let path = options.config.as_deref();
     let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
     let config = match galley_config::load(path) {
         Ok(config) => config,
@@ -26,7 +29,12 @@ pub(super) fn check(path: Option<&Path>, as_json: bool) -> ExitCode {
     let notes = config.warnings_of(&found.notes);
     let all = found.all();
     if all.is_empty() {
-        show::checked(path, &config, (&lacks, &notes), as_json);
+        let diff = match options.diff.then(|| differences(path, &config)) {
+            Some(Err(code)) => return code,
+            Some(Ok(diff)) => Some(diff),
+            None => None,
+        };
+        show::checked(path, &config, (&lacks, &notes), diff.as_ref(), as_json);
         return ExitCode::SUCCESS;
     }
     let complaints = config.complaints(&all);
@@ -43,14 +51,34 @@ pub(super) fn check(path: Option<&Path>, as_json: bool) -> ExitCode {
     }
 }
 
-/// Asks a Galley of this configuration, where one runs.
-fn running(path: &Path) -> RunningGalley {
-    let options = AdminOptions {
+/// What a reload of the running server would change.
+fn differences(path: &Path, config: &Config) -> Result<Value, ExitCode> {
+    let report = reload::order(&of_file(path), &json!({ "compare": true }))?;
+    // It reads the file that it was started with.
+    let read = reload::lines(&report, "files").next().map(Path::new);
+    let named = config.files.first().map(PathBuf::as_path);
+    if read.map(Path::canonicalize).transpose().ok()
+        != named.map(Path::canonicalize).transpose().ok()
+    {
+        let read = read.unwrap_or(Path::new("")).display();
+        return Err(fail(&format!(
+            "the running server reads `{read}`: name that file with `--config`"
+        )));
+    }
+    Ok(report)
+}
+
+fn of_file(path: &Path) -> AdminOptions {
+    AdminOptions {
         config: Some(path.to_owned()),
         admin: None,
         token_file: None,
-    };
-    let status = ask::admin(&options).and_then(|admin| admin.get("/status"));
+    }
+}
+
+/// Asks a Galley of this configuration, where one runs.
+fn running(path: &Path) -> RunningGalley {
+    let status = ask::admin(&of_file(path)).and_then(|admin| admin.get("/status"));
     match status {
         Ok(status) => match status["listeners"].as_array() {
             Some(urls) => {

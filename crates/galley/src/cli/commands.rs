@@ -17,7 +17,7 @@ use crate::{app, php};
 pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(options) => run(&options),
-        Command::Check(options) => check::check(options.config.as_deref(), options.json),
+        Command::Check(options) => check::check(&options),
         Command::Reload(options) => reload::reload(&options),
         Command::Purge(options) => purge(&options),
         Command::Status(options) => status(&options),

@@ -94,6 +94,9 @@ pub(super) struct CheckOptions {
     /// Configuration file [default: /etc/galley/galley.toml]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+    /// Print what a reload would change about the running server
+    #[arg(long)]
+    pub(super) diff: bool,
     /// Print the findings as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,

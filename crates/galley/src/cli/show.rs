@@ -24,6 +24,7 @@ pub(super) fn checked(
     path: &Path,
     config: &Config,
     (warnings, notes): (&[(String, String)], &[Warning]),
+    diff: Option<&Value>,
     as_json: bool,
 ) {
     if as_json {
@@ -38,9 +39,13 @@ pub(super) fn checked(
         let of_file = config.warnings.iter().map(warning);
         let warnings: Vec<Value> = of_sites.chain(of_file).collect();
         let notes: Vec<Value> = notes.iter().map(warning).collect();
-        return data(&json!({
+        let mut checked = json!({
             "ok": true, "files": config.files.len(), "sites": sites, "warnings": warnings, "notes": notes,
-        }));
+        });
+        if let Some(diff) = diff {
+            checked["diff"] = json!({ "changes": diff["changes"], "restart": diff["restart"] });
+        }
+        return data(&checked);
     }
     for warning in &config.warnings {
         talk_lines(&format!(
@@ -54,6 +59,9 @@ pub(super) fn checked(
     }
     self::notes(notes);
     talk_lines(&format!("galley: `{}` is in order", path.display()));
+    if let Some(diff) = diff {
+        return differences(diff);
+    }
     for site in &config.sites {
         let plain = site.listen.iter().map(ToString::to_string);
         let secure = site.listen_tls.iter();
@@ -65,6 +73,24 @@ pub(super) fn checked(
             upstream(&site.upstream),
             listen.join(",")
         ));
+    }
+}
+
+/// What a reload would change.
+fn differences(diff: &Value) {
+    let lines = |list: &str| {
+        let all = diff[list].as_array().into_iter().flatten();
+        all.map(text).collect::<Vec<_>>()
+    };
+    let (changes, restart) = (lines("changes"), lines("restart"));
+    for change in &changes {
+        line(change);
+    }
+    for option in &restart {
+        line(&format!("{option}: needs a restart"));
+    }
+    if changes.is_empty() && restart.is_empty() {
+        line("no difference");
     }
 }
 
@@ -124,6 +150,11 @@ pub(super) fn status(value: &Value) {
             line(&text);
         }
         line(&format!("clients   {} connections", value["connections"]));
+        if value["last_reload"]["ok"] == json!(false) {
+            line(
+                "reload    the last one failed, so the configuration before it is in force: `galley check` says why",
+            );
+        }
         match value["privileged"].as_str() {
             Some("gone") => line(
                 "root      the process that kept it has ended, and with it the php of other users: restart galley",

@@ -76,6 +76,41 @@ fn options_that_need_a_restart_are_named_and_the_rest_is_in_force() {
 }
 
 #[test]
+fn check_shows_what_a_reload_would_change() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    let good = config(&stage);
+    let diff = |arguments: &[&str]| {
+        let output = stage
+            .galley
+            .cli(&[&["check", "--diff"], arguments].concat());
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(diff(&[]), "no difference\n");
+    let changed = good
+        .replace("memory = \"64MiB\"", "memory = \"65MiB\"")
+        .replace("[[site]]\n", "[[site]]\nqueue = 3\n");
+    std::fs::write(stage.galley.config(), &changed).unwrap();
+    let expected = "site `example.test`: limits changed\ncache.memory: needs a restart\n";
+    assert_eq!(diff(&[]), expected);
+    let json = diff(&["--json"]);
+    assert!(json.contains("\"restart\":[\"cache.memory\"]"), "{json}");
+    // Nothing was changed by asking.
+    assert_eq!(diff(&[]), expected);
+    reloaded(&stage, &changed);
+    assert_eq!(diff(&[]), "cache.memory: needs a restart\n");
+    let other = stage.scratch.write("other.toml", &changed).unwrap();
+    let output = std::process::Command::new(crate::support::binary())
+        .args(["check", "--diff", "--config"])
+        .arg(&other)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    assert!(words(&output).contains("galley.toml"), "{}", words(&output));
+}
+
+#[test]
 fn without_a_server_the_command_says_so() {
     let mut stage = Plan::files().start();
     stage.galley.stop();
