@@ -120,6 +120,22 @@ pub(super) fn complaints(complaints: &Complaints) -> Value {
     json!({ "ok": false, "complaints": all })
 }
 
+/// What is not as it should be.
+fn troubles(value: &Value) -> impl Iterator<Item = &'static str> {
+    let failed = value["last_reload"]["ok"] == json!(false);
+    let reload = failed.then_some(
+        "reload    the last one failed, so the configuration before it is in force: `galley check` says why",
+    );
+    let root = match value["privileged"].as_str() {
+        Some("gone") => Some(
+            "root      the process that kept it has ended, and with it the php of other users: restart galley",
+        ),
+        Some(_) => Some("root      kept by another process, which is running"),
+        None => None,
+    };
+    reload.into_iter().chain(root)
+}
+
 /// The status as a table.
 pub(super) fn status(value: &Value) {
     line(&format!(
@@ -150,19 +166,8 @@ pub(super) fn status(value: &Value) {
             line(&text);
         }
         line(&format!("clients   {} connections", value["connections"]));
-        if value["last_reload"]["ok"] == json!(false) {
-            line(
-                "reload    the last one failed, so the configuration before it is in force: `galley check` says why",
-            );
-        }
-        match value["privileged"].as_str() {
-            Some("gone") => line(
-                "root      the process that kept it has ended, and with it the php of other users: restart galley",
-            ),
-            Some(word) => line(&format!(
-                "root      kept by another process, which is {word}"
-            )),
-            None => {}
+        for text in troubles(value) {
+            line(text);
         }
     }
     for site in value["sites"].as_array().into_iter().flatten() {

@@ -154,7 +154,7 @@ fn ask_server(target: &PluginTarget) -> Result<(), String> {
     match admin.get("/status") {
         Ok(_) => Ok(()),
         Err(ask::AdminError::Refused { status: 401, .. }) => {
-            Err("it does not know the token yet: restart Galley".to_owned())
+            Err("it does not know the token yet: run `galley reload`".to_owned())
         }
         Err(ask::AdminError::Unreachable { address, .. }) => Err(format!(
             "no Galley answers at {address}: it will know the token when it starts"
