@@ -128,6 +128,8 @@ pub struct ServerConfig {
     pub group: Option<String>,
     /// Whether the kernel confines the threads that serve clients.
     pub sandbox: bool,
+    /// Whether a change of a file is a reload.
+    pub watch: bool,
     /// The maximum number of connections that have switched to another protocol.
     pub max_upgrades: usize,
     /// How long such a connection may carry nothing.

@@ -55,6 +55,7 @@ pub(crate) fn server(
         user: given.given("user"),
         group: given.given("group"),
         sandbox: given.value::<String>("sandbox") != "off",
+        watch: given.value("watch"),
         max_upgrades: given.value("max_upgrades"),
         upgrade_timeout: given.value("upgrade_timeout"),
     }

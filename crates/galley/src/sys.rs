@@ -10,6 +10,7 @@ pub mod reach;
 pub mod sandbox;
 mod scheduling;
 pub mod sockets;
+pub mod stamps;
 
 use std::fs::File;
 use std::io;

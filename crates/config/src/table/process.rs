@@ -1,6 +1,6 @@
-//! What the process may do: unix sockets, user, sandbox.
+//! What the process may do: unix sockets, user, sandbox; whether it watches its configuration.
 
-use crate::options::ValueKind::{Text, Word};
+use crate::options::ValueKind::{Flag, Text, Word};
 use crate::options::{OptionRow, OptionSection};
 use crate::table::row::row;
 
@@ -13,4 +13,6 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("the user's own").example(r#""www-data""#),
     row(OptionSection::Server, "sandbox", Word(&["auto", "off"]), "`auto`: if the kernel supports Landlock, Galley confines the threads that handle clients and upstreams to the folders that they need, and they cannot gain privileges.")
         .or(r#""auto""#),
+    row(OptionSection::Server, "watch", Flag, "Whether Galley reloads when a file of the configuration changes. It checks the files every two seconds. A new file in a folder that `include` names is read at the next reload.")
+        .or("false"),
 ];

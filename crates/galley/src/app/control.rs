@@ -22,6 +22,7 @@ use super::preflight::{RunningGalley, preflight};
 use super::signals::{SignalEvent, Signals};
 use super::tls::{self, Tls};
 use super::upkeep::Upkeep;
+use super::watch::ConfigWatch;
 use super::{ServerStartError, build, differences, php, sweep};
 use crate::admin::{
     self, AdminSpec, AdminThread, LastReload, ReloadAction, ReloadError, ReloadReport,
@@ -50,6 +51,7 @@ pub(super) struct Control {
     pub(super) upkeep: Upkeep,
     /// The threads that read the purges of other nodes; they end when it is dropped.
     pub(super) node: Option<RunningCluster>,
+    pub(super) watch: Option<ConfigWatch>,
 }
 
 /// Generations that drain.
@@ -79,6 +81,7 @@ struct Prepared {
     /// Of the error log, where it is another.
     errors: Option<OpenedTarget>,
     php: PhpChange,
+    watch: Option<ConfigWatch>,
 }
 
 impl Control {
@@ -104,6 +107,13 @@ impl Control {
                     };
                     // Who has asked may be gone.
                     let _ = order.reply.send(result);
+                }
+                () = changed(&mut self.watch) => {
+                    tracing::info!("reload: a file of the configuration has changed");
+                    let reload = self.reload(ReloadAction::Apply, signals).await;
+                    if reload.is_none() {
+                        return;
+                    }
                 }
                 Some(ended) = self.retired.ending.join_next() => {
                     if let Ok(number) = ended {
@@ -169,6 +179,8 @@ impl Control {
 
     async fn prepare(&mut self) -> Result<Prepared, ReloadError> {
         let (config, mut report) = self.read()?;
+        // At once: what is written from here on is another change.
+        let watch = ConfigWatch::new(&config);
         let urls = self.generation.reached.iter().map(|(url, _)| url.clone());
         let running = RunningGalley::At(urls.collect());
         let found = preflight(&config, &running).all();
@@ -199,6 +211,7 @@ impl Control {
             logs,
             errors,
             php,
+            watch,
         })
     }
 
@@ -225,6 +238,7 @@ impl Control {
             logs,
             errors,
             mut php,
+            watch,
         } = prepared;
         let shown = config.clone();
         let next = match self.next_generation(config, doors, tls, &logs, &php) {
@@ -238,6 +252,7 @@ impl Control {
         let pools = self.php.replace(php);
         let logs = self.logs.replace(logs);
         let now = &mut self.generation;
+        self.watch = watch;
         self.error_log.replace(errors, now.config.log.level);
         self.held.keep(&now.config, &before.removals);
         self.current.replace(&now.services, &now.sites);
@@ -393,6 +408,14 @@ pub(super) fn admin_spec(
         control: control.clone(),
         last_reload: Arc::clone(last_reload),
         listeners: generation.reached.clone(),
+    }
+}
+
+/// As [`ConfigWatch::changed`]; never, where nothing is watched.
+async fn changed(watch: &mut Option<ConfigWatch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -106,6 +106,7 @@ fn sections(before: &Config, after: &Config) -> Vec<String> {
         proxies => "proxies",
         proxy_protocol => "proxy_protocol",
         sandbox => "sandbox",
+        watch => "watch",
         max_upgrades => "max_upgrades",
         upgrade_timeout => "upgrade_timeout",
     );

@@ -29,6 +29,7 @@ mod spools;
 mod sweep;
 mod tls;
 mod upkeep;
+mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -163,6 +164,7 @@ async fn start(
         cause,
     })?;
     Ok(Control {
+        watch: watch::ConfigWatch::new(&generation.config),
         source: first.source,
         lasting,
         held,

@@ -4,15 +4,13 @@
 //! the second of its files is still to be written) leaves the old one in force until a stamp changes again. Nothing is lost
 //! by looking between two writes.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use galley_certs::{CertificateChain, CertificateFiles, DateValidity};
 
 use super::certificates::{Kinds, Slot};
+use crate::sys::stamps::{FileStamp, stamp};
 
 /// Certificate files with what they were turned into. One thread looks after all of them.
 #[derive(Debug, Default)]
@@ -163,21 +161,6 @@ fn read_all(files: &[CertificateFiles]) -> Result<Vec<Arc<CertificateChain>>, St
 /// What the file system says of both files; `None` of one that is not there.
 type Stamps = [Option<FileStamp>; 2];
 
-/// Device, inode, length, and when content and owner changed last. A link's target counts: `certbot` renews by links.
-type FileStamp = [i128; 5];
-
 fn stamps(files: &CertificateFiles) -> Stamps {
     [stamp(&files.cert), stamp(&files.key)]
-}
-
-fn stamp(path: &Path) -> Option<FileStamp> {
-    let found = fs::metadata(path).ok()?;
-    let at = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-    Some([
-        i128::from(found.dev()),
-        i128::from(found.ino()),
-        i128::from(found.len()),
-        at(found.mtime(), found.mtime_nsec()),
-        at(found.ctime(), found.ctime_nsec()),
-    ])
 }

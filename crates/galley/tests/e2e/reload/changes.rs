@@ -185,3 +185,34 @@ fn the_error_log_goes_to_another_file_with_another_level() {
         stage.galley.log()
     );
 }
+
+#[test]
+fn a_watched_file_that_changes_is_read() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    let root = stage.scratch.join("root");
+    let site = |host: &str| {
+        format!(
+            "[[site]]\nhosts = [\"{host}\"]\nroot = \"{}\"\n",
+            root.display()
+        )
+    };
+    let included = stage.scratch.write("more.toml", site("one.test")).unwrap();
+    let watched = config(&stage).replace("[server]\n", "[server]\nwatch = true\n");
+    reloaded(
+        &stage,
+        &format!("include = [\"{}\"]\n{watched}", included.display()),
+    );
+    let status = |host: &str| {
+        let request = Request::get("/a.txt").host(host);
+        request.send(stage.addr()).unwrap().status
+    };
+    assert_eq!((status("one.test"), status("two.test")), (200, 421));
+    std::fs::write(&included, site("two.test")).unwrap();
+    wait_for("the reload", PATIENCE, || status("two.test") == 200);
+    assert_eq!(status("one.test"), 421);
+    std::fs::write(&included, "nothing = 1\n").unwrap();
+    stage.galley.wait_for_log("stays as it was", PATIENCE);
+    assert_eq!(status("two.test"), 200);
+    std::fs::write(&included, site("one.test")).unwrap();
+    wait_for("the next reload", PATIENCE, || status("one.test") == 200);
+}
