@@ -18,20 +18,18 @@ fn free() -> SocketAddr {
 #[test]
 fn pages_of_other_rules_for_keys_are_not_found() {
     let stage = Plan::php().start();
-    stage.get("/page/?a=1").is(200);
-    assert!(stage.get("/page/?a=1").is_hit());
+    // The key of this page is the same under both rules.
+    stage.get("/page/").is(200);
+    assert!(stage.get("/page/").is_hit());
     let before = config(&stage);
     let said = reloaded(&stage, &format!("{before}\nignore_query = [\"a\"]\n"));
     assert!(
         said.contains("its stored pages are not used any more"),
         "{said}"
     );
-    let first = stage.get("/page/?a=1").expect_status(200);
+    let first = stage.get("/page/").expect_status(200);
     assert!(!first.is_hit(), "{}", first.beginning());
     assert!(stage.get("/page/?a=2").is_hit(), "the rule is in force");
-    // Back again, with what was stored under these rules.
-    reloaded(&stage, &before);
-    assert!(!stage.get("/page/?a=2").expect_status(200).is_hit());
 }
 
 #[test]

@@ -261,6 +261,38 @@ fn a_purge_that_is_acknowledged_during_a_reload_is_final() {
 }
 
 #[test]
+fn pages_after_purges_are_new_while_reloads_go_on() {
+    for plan in [page(), page().disk()] {
+        let stage = plan.workers(4).start();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reloads = scope.spawn(|| {
+                for _ in 0..10 {
+                    reloaded(&stage, &config(&stage));
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            // Both a connection that outlives generations and new ones.
+            let mut kept = stage.connect();
+            while !is_over.load(Ordering::Relaxed) && !reloads.is_finished() {
+                let purge = hosted(Request::new("PURGE", "/kept/"));
+                let purged = kept.exchange(&purge).unwrap().expect_status(200);
+                let before = stage.runs("/kept/");
+                let run = |text: &str| {
+                    let number = text.split("run=").nth(1).unwrap().lines().next().unwrap();
+                    number.parse::<usize>().unwrap()
+                };
+                let new = run(&stage.get("/kept/").expect_status(200).text());
+                assert!(new > before, "run {new} after {before} were purged");
+                if purged.field("connection") == Some("close") {
+                    kept = stage.connect();
+                }
+            }
+        });
+    }
+}
+
+#[test]
 fn memory_and_descriptors_are_flat_after_many_reloads() {
     let stage = page().server("drain_timeout = \"2s\"").start();
     stage.get("/kept/").is(200);
