@@ -214,26 +214,34 @@ impl Threads {
         }
     }
 
-    /// Waits for exchanges under way, then for the threads; never longer than the drain allows and a little.
+    /// Waits for exchanges under way, then for the threads. When the server stops, never longer than the drain allows and a little.
     /// `between` is called when the front threads have ended.
     pub(super) async fn ended(self, between: impl FnOnce()) {
         let Self {
+            phase,
             fronts,
             fetchers,
             drain,
             ..
         } = self;
+        let mut stopping = phase.subscribe();
+        let over = async {
+            // The sender is here.
+            let _ = stopping.wait_for(|phase| *phase == Phase::Stopping).await;
+            tokio::time::sleep(drain + DRAIN_SLACK).await;
+        };
         let all = async {
             join(fronts).await;
             between();
             join(fetchers).await;
         };
-        if tokio::time::timeout(drain + DRAIN_SLACK, all)
-            .await
-            .is_err()
-        {
-            tracing::warn!("ended with exchanges still under way: `drain_timeout` was over");
+        tokio::select! {
+            () = all => {}
+            () = over => {
+                tracing::warn!("ended with exchanges still under way: `drain_timeout` was over");
+            }
         }
+        drop(phase);
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Core {
     /// Whether each response ends its connection: the phase is another than [`Phase::Running`].
     pub(super) stopping: Cell<bool>,
     pub(super) phase: Cell<Phase>,
+    /// Whether connections that have become something else than HTTP are to end.
+    pub(super) ends_tunnels: Cell<bool>,
     /// Limits what is said of connections that the PROXY protocol shuts out.
     pub(super) strangers: Seldom,
 }

@@ -20,9 +20,9 @@ pub enum Phase {
     /// It accepts connections.
     Running,
     /// Another configuration has taken its place: it accepts none, and ends those that it has with their next response.
-    /// Connections that ask nothing stay for a moment, because a request may be on its way.
+    /// Connections that ask nothing stay for a moment, because a request may be on its way; a response takes as long as it takes.
     Retiring,
-    /// The server ends: connections that ask nothing are ended at once.
+    /// The server ends: connections that ask nothing are ended at once, all others within `drain_timeout`.
     Stopping,
 }
 

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::accept;
@@ -88,6 +88,7 @@ async fn run(spec: CoreSpec, beat: Beat, moments: Moments) {
         connection_ended: Notify::new(),
         stopping: Cell::new(false),
         phase: Cell::new(Phase::Running),
+        ends_tunnels: Cell::new(false),
         strangers: Seldom::new(STRANGERS_EVERY_S),
     });
     let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core), beat));
@@ -100,43 +101,53 @@ async fn run(spec: CoreSpec, beat: Beat, moments: Moments) {
     core.phase.set(now.map_or(Phase::Stopping, |now| *now));
     core.stopping.set(true);
     core.connection_ended.notify_waiters();
-    let drained = async {
-        while accepting.join_next().await.is_some() {}
-        drop(spec.accepting);
-        drain(&core, &mut phase).await;
-    };
-    let _ = tokio::time::timeout(drain_timeout, drained).await;
+    while accepting.join_next().await.is_some() {}
+    drop(spec.accepting);
+    if core.phase.get() == Phase::Retiring {
+        let stopped = async {
+            let stopped = phase.wait_for(|phase| *phase == Phase::Stopping);
+            stopped.await.is_err()
+        };
+        tokio::select! {
+            () = retire(&core) => {}
+            _ = stopped => core.phase.set(Phase::Stopping),
+        }
+    }
+    // Nothing is left of a core that has retired.
+    let _ = tokio::time::timeout(drain_timeout, stop(&core)).await;
     sweeping.abort();
     core.flush_logs();
 }
 
-/// Ends the connections: idle ones after a moment, all others after their response.
-async fn drain(core: &Core, phase: &mut watch::Receiver<Phase>) {
-    if core.phase.get() == Phase::Retiring {
-        let stopped = async {
-            phase
-                .wait_for(|phase| *phase == Phase::Stopping)
-                .await
-                .is_err()
-        };
-        tokio::select! {
-            () = retire(core) => return,
-            _ = stopped => core.phase.set(Phase::Stopping),
-        }
+/// Ends the connections: idle ones and tunnels at once, all others after their response.
+async fn stop(core: &Core) {
+    if core.connections.get() == 0 {
+        return;
     }
     // What clients have sent by now is heard of before their connections count as idle.
     tokio::time::sleep(LAST_WORD).await;
+    core.ends_tunnels.set(true);
     core.timers.end_idle();
     core.all_ended().await;
 }
 
-/// As [`drain`], with time for requests on their way.
+/// As [`stop`], with time for requests that are in transit, and with all the time that a response takes: a reload interrupts none.
 async fn retire(core: &Core) {
-    let idle = RETIRING_IDLE.min(core.limits.drain_timeout / 2);
-    if tokio::time::timeout(idle, core.all_ended()).await.is_err() {
-        core.timers.end_idle();
-        core.all_ended().await;
+    let drain = core.limits.drain_timeout;
+    let idle = RETIRING_IDLE.min(drain / 2);
+    if tokio::time::timeout(idle, core.all_ended()).await.is_ok() {
+        return;
     }
+    core.timers.end_idle();
+    if tokio::time::timeout(drain.saturating_sub(idle), core.all_ended())
+        .await
+        .is_ok()
+    {
+        return;
+    }
+    core.ends_tunnels.set(true);
+    core.timers.end_idle();
+    core.all_ended().await;
 }
 
 async fn sweep(core: Rc<Core>, beat: Beat) {

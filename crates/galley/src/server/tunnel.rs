@@ -10,8 +10,8 @@ use std::pin::pin;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::Core;
 use super::io::ClientConnection;
-use super::{Core, Phase};
 use crate::upstream::switch::Tunnel;
 
 /// Carries what comes until both sides have ended, or for too long nothing came: how many bytes the client got.
@@ -32,9 +32,7 @@ pub(super) async fn carry(core: &Core, wire: &mut ClientConnection, mut tunnel: 
     });
     let mut both = pin!(async { tokio::try_join!(up, back) });
     let (mut before, mut silent) = (moved.get(), 0);
-    while core.phase.get() != Phase::Stopping
-        && timer.idle_within(step, both.as_mut()).await.is_err()
-    {
+    while !core.ends_tunnels.get() && timer.idle_within(step, both.as_mut()).await.is_err() {
         silent = if moved.get() == before { silent + 1 } else { 0 };
         before = moved.get();
         if silent == STEPS {

@@ -336,6 +336,39 @@ fn memory_and_descriptors_are_flat_after_many_reloads() {
 }
 
 #[test]
+fn a_response_takes_as_long_as_it_takes_whatever_is_reloaded() {
+    let drain = Duration::from_millis(400);
+    let plan = page().server("drain_timeout = \"400ms\"");
+    let stage = plan.workers(10).start();
+    let begin = |target: &str| {
+        stage.pause(target);
+        let connection = stage.begin(target);
+        stage.wait_until_paused(target);
+        connection
+    };
+    let mut long = begin("/long/");
+    let mut idle = stage.connect();
+    let began = Instant::now();
+    reloaded(&stage, &config(&stage));
+    assert!(idle.is_closed_within(PATIENCE));
+    wait_for("the drain time-out", PATIENCE, || {
+        began.elapsed() > 4 * drain
+    });
+    stage.resume("/long/");
+    let whole = long.receive("GET").unwrap().expect_status(200);
+    assert!(whole.text().ends_with("</html>\n"), "{}", whole.text());
+    // Where so many generations have something to do, the oldest gets no more than `drain_timeout`.
+    let mut all: Vec<Connection> = Vec::new();
+    for number in 0..6 {
+        all.push(begin(&format!("/long{number}/")));
+        reloaded(&stage, &config(&stage));
+    }
+    assert!(all[0].receive("GET").is_err(), "it was cut off");
+    stage.resume("/long5/");
+    all[5].receive("GET").unwrap().is(200);
+}
+
+#[test]
 fn a_tunnel_outlives_a_reload() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = listener.local_addr().unwrap();
