@@ -136,6 +136,40 @@ fn a_purge_on_one_node_is_final_on_all() {
 }
 
 #[test]
+fn purges_of_other_nodes_reach_the_sites_of_a_reloaded_configuration() {
+    let cluster = Cluster::start(2, "");
+    let reload = |node: &Galley| {
+        let output = node.cli(&["reload"]).unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    for node in &cluster.nodes {
+        let config = std::fs::read_to_string(node.config()).unwrap();
+        let origin = cluster.origin.url();
+        let more = format!("[[site]]\nhosts = [\"b.test\"]\nupstream = [\"{origin}\"]\n");
+        std::fs::write(node.config(), config + &more).unwrap();
+        reload(node);
+    }
+    let second = |node: usize| {
+        let request = Request::get("/").host("b.test");
+        request.send(cluster.addr(node)).unwrap()
+    };
+    for round in 0..4 {
+        for node in 0..2 {
+            cluster.wait_for_hits(node);
+            wait_for("hits of the new site", PATIENCE, || second(node).is_hit());
+        }
+        cluster.edit_until_final(round % 2);
+        let wanted = format!("/ version {}.", cluster.version.load(Ordering::SeqCst));
+        for node in 0..2 {
+            cluster.assert_newest(node, "/");
+            let page = second(node);
+            assert_eq!(page.text(), wanted, "node {node}: {}", page.cache_status());
+        }
+        reload(&cluster.nodes[1]);
+    }
+}
+
+#[test]
 fn without_the_engine_no_stored_page_is_sent_and_no_purge_is_lost() {
     let mut cluster = Cluster::start(2, "");
     cluster.wait_for_hits(0);
