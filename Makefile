@@ -56,7 +56,7 @@ lint:
 check: lint
 	cargo test --quiet --workspace --lib --bins
 	cargo test --quiet --package galley-config --package galley-policy --package galley-http --tests
-	cargo test --quiet --package galley --test layers --test docs
+	cargo test --quiet --package galley --test layers --test docs --test manual
 
 minimum-rust:
 	@scripts/minimum-rust

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use galley_config::ConfigSource;
 use serde_json::json;
 
@@ -26,6 +26,11 @@ pub fn main() -> ExitCode {
         Command::Plugin(command) => plugin::plugin(&command),
         Command::Privileged(options) => privileged(&options),
     }
+}
+
+/// What the command line accepts, for manual pages and shell completions.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 fn run(options: &RunOptions) -> ExitCode {

@@ -13,4 +13,4 @@ mod reload;
 mod show;
 mod why;
 
-pub use commands::main;
+pub use commands::{command, main};

@@ -1,0 +1,82 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_galley_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_galley_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_galley_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_galley_using_subcommand
+    set -l cmd (__fish_galley_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c galley -n "__fish_galley_needs_command" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_needs_command" -s V -l version -d 'Print version'
+complete -c galley -n "__fish_galley_needs_command" -f -a "run" -d 'Start the server'
+complete -c galley -n "__fish_galley_needs_command" -f -a "check" -d 'Read the configuration and report every error in it'
+complete -c galley -n "__fish_galley_needs_command" -f -a "purge" -d 'Purge pages from the cache of a running server'
+complete -c galley -n "__fish_galley_needs_command" -f -a "status" -d 'Show the state of a running server'
+complete -c galley -n "__fish_galley_needs_command" -f -a "why" -d 'Explain how a running server would handle a request, without sending it to PHP'
+complete -c galley -n "__fish_galley_needs_command" -f -a "doctor" -d 'Find problems of the machine, of PHP and of WordPress'
+complete -c galley -n "__fish_galley_needs_command" -f -a "plugin" -d 'Install the WordPress plugin, or remove it'
+complete -c galley -n "__fish_galley_using_subcommand run" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand run" -l root -d 'Serve this WordPress folder on port 8080 without a configuration file; Galley runs PHP' -r -F
+complete -c galley -n "__fish_galley_using_subcommand run" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand check" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand check" -l json -d 'Print the findings as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand check" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand purge" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand purge" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
+complete -c galley -n "__fish_galley_using_subcommand purge" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand purge" -l site -d 'Only this site, named by one of its hosts [default: the URL\'s site, else all]' -r
+complete -c galley -n "__fish_galley_using_subcommand purge" -l url -d 'One page, by its URL' -r
+complete -c galley -n "__fish_galley_using_subcommand purge" -l tag -d 'Every page with this tag' -r
+complete -c galley -n "__fish_galley_using_subcommand purge" -l prefix -d 'Every page at this path and below it' -r
+complete -c galley -n "__fish_galley_using_subcommand purge" -l pattern -d 'Every page whose path and query match this regular expression' -r
+complete -c galley -n "__fish_galley_using_subcommand purge" -l all -d 'Every page'
+complete -c galley -n "__fish_galley_using_subcommand purge" -l soft -d 'Serve the old page while PHP generates the new one'
+complete -c galley -n "__fish_galley_using_subcommand purge" -l json -d 'Print the response as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand purge" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand status" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand status" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
+complete -c galley -n "__fish_galley_using_subcommand status" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand status" -l json -d 'Print the result as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand status" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand why" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand why" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
+complete -c galley -n "__fish_galley_using_subcommand why" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand why" -s H -l header -d 'A header of the request; repeatable' -r
+complete -c galley -n "__fish_galley_using_subcommand why" -l site -d 'The site, named by one of its hosts or its listener (`192.0.2.1:8080`), if several sites have the URL\'s host' -r
+complete -c galley -n "__fish_galley_using_subcommand why" -l method -d 'The request method' -r
+complete -c galley -n "__fish_galley_using_subcommand why" -l from -d 'The client\'s address [default: this machine\'s]' -r
+complete -c galley -n "__fish_galley_using_subcommand why" -l json -d 'Print the result as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand why" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand doctor" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand doctor" -l machine -d 'Where the machine\'s `/proc` and `/run` lie' -r -F
+complete -c galley -n "__fish_galley_using_subcommand doctor" -l json -d 'Print the findings as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -f -a "install" -d 'Install or update the plugin in a WordPress, connect it with Galley and activate it'
+complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -f -a "remove" -d 'Remove the plugin from a WordPress, with all its data'
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l site -d 'The configured site of this WordPress, named by one of its hosts [default: the site with this root]' -r
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -l json -d 'Print the actions as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from remove" -l json -d 'Print the actions as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand plugin; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
