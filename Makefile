@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live plugin-style build packages lint check minimum-rust setup-build setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live plugin-style build packages packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -26,17 +26,21 @@ help:
 	@echo 'make fuzz             every parser of foreign bytes, ten minutes each, two at a time (SECONDS=60 TARGET=query: less)'
 	@echo 'make slow             4,000 clients from 200 addresses that are slow on purpose, and slowhttptest (CLIENTS=400: fewer)'
 	@echo 'make build            the release binary, target/release/galley'
-	@echo 'make packages         the Debian packages, stripped, with their checksums, in target/packages/out'
+	@echo 'make packages         packages for Debian and Fedora with their checksums, in target/packages/out'
+	@echo 'make packages-test    installs, upgrades and removes them in a clean Debian with systemd, as root: two minutes'
 
 # A static pattern: make does not look for implicit rules for phony targets.
-setup-build setup-demo setup-test setup-bench setup-conformance setup-faults setup-exactness setup-plugin-versions: setup-%:
+setup-build setup-packages setup-demo setup-test setup-bench setup-conformance setup-faults setup-exactness setup-plugin-versions: setup-%:
 	@scripts/setup $*
 
 build: setup-build
 	cargo build --release --bin galley
 
-packages: setup-build
+packages: setup-packages
 	@packaging/build
+
+packages-test: setup-packages
+	@packaging/test/run
 
 demo:
 	@scripts/demo $(DEMO_ARGS)
