@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live plugin-style build packages packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -27,6 +27,8 @@ help:
 	@echo 'make slow             4,000 clients from 200 addresses that are slow on purpose, and slowhttptest (CLIENTS=400: fewer)'
 	@echo 'make build            the release binary, target/release/galley'
 	@echo 'make packages         packages for Debian and Fedora with their checksums, in target/packages/out'
+	@echo 'make packages-static  a binary that needs no library (musl), in an archive, in the same folder'
+	@echo 'make packages-oci     an image for containers with that binary, as an OCI archive, made without a daemon'
 	@echo 'make packages-test    installs, upgrades and removes them in a clean Debian with systemd, as root: two minutes'
 
 # A static pattern: make does not look for implicit rules for phony targets.
@@ -38,6 +40,12 @@ build: setup-build
 
 packages: setup-packages
 	@packaging/build
+
+packages-static: setup-packages
+	@packaging/static
+
+packages-oci: packages-static
+	@packaging/oci/build
 
 packages-test: setup-packages
 	@packaging/test/run
