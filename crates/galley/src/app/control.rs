@@ -183,7 +183,10 @@ impl Control {
         let watch = ConfigWatch::new(&config);
         let urls = self.generation.reached.iter().map(|(url, _)| url.clone());
         let running = RunningGalley::At(urls.collect());
-        let found = preflight(&config, &running).all();
+        // On a helper thread: it asks the disk, and the engine of a cluster.
+        let tried = config.clone();
+        let found = tokio::task::spawn_blocking(move || preflight(&tried, &running).all()).await;
+        let found = found.map_err(|error| ReloadError::Failed(error.to_string()))?;
         if !found.is_empty() {
             return Err(ReloadError::Failed(config.complaints(&found).to_string()));
         }
