@@ -28,6 +28,7 @@ complete -c galley -n "__fish_galley_needs_command" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_needs_command" -s V -l version -d 'Print version'
 complete -c galley -n "__fish_galley_needs_command" -f -a "run" -d 'Start the server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "check" -d 'Read the configuration and report every error in it'
+complete -c galley -n "__fish_galley_needs_command" -f -a "reload" -d 'Have a running server read its configuration again'
 complete -c galley -n "__fish_galley_needs_command" -f -a "purge" -d 'Purge pages from the cache of a running server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "status" -d 'Show the state of a running server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "why" -d 'Explain how a running server would handle a request, without sending it to PHP'
@@ -37,8 +38,14 @@ complete -c galley -n "__fish_galley_using_subcommand run" -l config -d 'Configu
 complete -c galley -n "__fish_galley_using_subcommand run" -l root -d 'Serve this WordPress folder on port 8080 without a configuration file; Galley runs PHP' -r -F
 complete -c galley -n "__fish_galley_using_subcommand run" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand check" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand check" -l diff -d 'Print what a reload would change about the running server'
 complete -c galley -n "__fish_galley_using_subcommand check" -l json -d 'Print the findings as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand check" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand reload" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand reload" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
+complete -c galley -n "__fish_galley_using_subcommand reload" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand reload" -l json -d 'Print the result as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand reload" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand purge" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand purge" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand purge" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
