@@ -24,7 +24,7 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "bytes": entry.length(),
         "tags": entry.tags,
         "hits": entry.hits(),
-        "standing": standing(site.core.epochs.prove_waiting(entry)),
+        "standing": standing(site.core.purges.prove_waiting(entry)),
     })
 }
 
@@ -33,7 +33,7 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let mut value = brief(clock, site, entry);
     let touching = site
         .core
-        .epochs
+        .purges
         .newest_touching(entry.born, &entry.scopes.touch());
     let fields: Vec<Value> = TELLING
         .iter()

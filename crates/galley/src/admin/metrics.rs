@@ -74,9 +74,9 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
             site: name(site),
             totals: CounterReader::site(&state.counters, Some(site.row)),
             own: Some(ProcessCounters {
-                purges: site.core.epochs.given(),
+                purges: site.core.purges.given(),
                 healed: site.healing.healed(),
-                fills: site.core.tally.fills(),
+                fills: site.core.counters.fills(),
                 upstreams: site.gauges(),
                 cron: site.cron.as_ref().map(|_| site.core.cron.state()),
             }),

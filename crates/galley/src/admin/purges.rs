@@ -61,17 +61,17 @@ pub(super) async fn purge(
     };
     let mut newest = Receipt::default();
     for (site, order) in &orders {
-        newest = site.core.epochs.publish(order);
+        newest = site.core.purges.publish(order);
         tracing::info!(site = site.core.name, scope = %order.scope, strength = ?order.strength, "purged");
     }
     // One log for all sites: when the last is on the disk, all are.
-    let told = newest.told().await;
+    let receipt = newest.acknowledged().await;
     let mut answer = json!({ "ok": true, "orders": orders.len() });
-    if let Some(reach) = told.reach_word() {
+    if let Some(reach) = receipt.reach_word() {
         answer["reach"] = json!(reach);
     }
-    if let Some(warning) = told.warning {
-        told.log(orders.last().map_or("", |(site, _)| &site.core.name));
+    if let Some(warning) = receipt.warning {
+        receipt.log(orders.last().map_or("", |(site, _)| &site.core.name));
         answer["warning"] = json!(warning);
     }
     (StatusCode::OK, Json(answer))

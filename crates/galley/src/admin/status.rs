@@ -134,7 +134,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         },
         "php": site.php.as_deref().map(php),
         "upstreams": site.gauges().iter().map(|gauge| upstream(gauge)).collect::<Vec<_>>(),
-        "purges": site.core.epochs.given(),
+        "purges": site.core.purges.given(),
         "requests": totals.requests(),
         "answers": words(&totals),
         "hit_ratio": Minute::all(&totals).hit_ratio(),

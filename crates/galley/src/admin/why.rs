@@ -186,7 +186,7 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         "not_stored": explanation.reason.as_ref().map(show::reason),
         "not_stored_lately": lately,
         "purges": {
-            "counter": exchange.site.core.epochs.current(),
+            "counter": exchange.site.core.purges.current(),
             "touching": explanation.touching.map(entry::order),
         },
     })

@@ -109,7 +109,7 @@ fn build_site(
         (BackendKind::Files, _) | (_, None) => Upstream::Files,
     };
     Ok(Site {
-        purges: Arc::clone(&core.epochs),
+        purges: Arc::clone(&core.purges),
         core: Arc::new(core),
         folder: own.folder,
         upstream: upstream(planned.primary),

@@ -77,9 +77,9 @@ async fn purge(site: &Site, path: &Path) {
         scope: Scope::Site,
         strength: Strength::Hard,
     };
-    let receipt = site.core.epochs.publish(&order);
+    let receipt = site.core.purges.publish(&order);
     tracing::info!(site = site.core.name, path = %path.display(), "purged, because the purge folder was emptied");
-    receipt.told().await.log(&site.core.name);
+    receipt.acknowledged().await.log(&site.core.name);
 }
 
 /// A folder that is watched.

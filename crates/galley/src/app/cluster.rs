@@ -102,7 +102,9 @@ impl SitesSink {
     /// One log for all sites: when the last purge is on the disk, all are.
     fn settle(&self, newest: Option<Receipt>) {
         if let Some(receipt) = newest {
-            self.runtime.block_on(receipt.told()).log("(cluster)");
+            self.runtime
+                .block_on(receipt.acknowledged())
+                .log("(cluster)");
         }
     }
 }

@@ -136,13 +136,13 @@ impl SiteStates {
             rules: site.rules.clone(),
             shelved,
             compressing,
-            epochs: Arc::clone(&state.purges),
-            tally: Arc::clone(&state.counters),
-            flights: FetchLimits {
+            purges: Arc::clone(&state.purges),
+            counters: Arc::clone(&state.counters),
+            limits: FetchLimits {
                 lock_age: site.limits.lock_age,
                 waiters: site.limits.waiters,
             },
-            heard: Arc::clone(&state.acknowledged),
+            acknowledged: Arc::clone(&state.acknowledged),
             // Runs that Galley makes no longer are nothing that WordPress may rely on.
             cron: match site.cron {
                 Pace::Every(_) => Arc::clone(&state.cron),
@@ -157,7 +157,7 @@ impl SiteStates {
         let row = u32::try_from(self.by_name.len()).unwrap_or(u32::MAX);
         let (durable, purges_by_name) = (&self.durable, &self.purges);
         let state = self.by_name.entry(name.to_owned()).or_insert_with(|| {
-            let purges = Arc::new(durable.orders(name.to_owned()));
+            let purges = Arc::new(durable.site_purges(name.to_owned()));
             purges_by_name.add(name, &purges);
             SiteState {
                 row,

@@ -114,7 +114,7 @@ impl UpkeepRound {
             .collect();
         let swept = self.shelf.sweep_step(|view| is_dead(&owners, view));
         if swept.ends_round {
-            let purges = sites.iter().map(|site| site.core.epochs.given()).sum();
+            let purges = sites.iter().map(|site| site.core.purges.given()).sum();
             self.is_hurried = purges != self.purges;
             self.purges = purges;
         }

@@ -208,12 +208,12 @@ pub struct Shelved {
 impl Shelved {
     /// The page of a key, proved, and in memory if its body fits there. `None` also when the disk takes too long: the
     /// page is then composed as if it were not there.
-    pub async fn find(&self, key: &[u8], epochs: &PurgeTable) -> Option<Arc<Entry>> {
+    pub async fn find(&self, key: &[u8], table: &PurgeTable) -> Option<Arc<Entry>> {
         let shelf = &self.shelf;
         if !shelf.disk.may_hold(self.site, key) || shelf.rests() {
             return None;
         }
-        let Ok(found) = timeout(PATIENCE, self.read(Key::new(key), epochs)).await else {
+        let Ok(found) = timeout(PATIENCE, self.read(Key::new(key), table)).await else {
             shelf.counts.late.fetch_add(1, Ordering::Relaxed);
             shelf.rest();
             return None;
@@ -221,7 +221,7 @@ impl Shelved {
         found
     }
 
-    async fn read(&self, key: Key, epochs: &PurgeTable) -> Option<Arc<Entry>> {
+    async fn read(&self, key: Key, table: &PurgeTable) -> Option<Arc<Entry>> {
         let shelf = &self.shelf;
         let _turn = shelf.turn(&key).lock().await;
         if let Some(entry) = shelf.memory.get(key.bytes()) {
@@ -240,7 +240,7 @@ impl Shelved {
             }
         });
         let entry = found.await.ok().flatten()?;
-        if epochs.prove_waiting(&entry) == Validity::Purged {
+        if table.prove_waiting(&entry) == Validity::Purged {
             shelf.queue.forget(self.site, key, entry.born);
             return None;
         }

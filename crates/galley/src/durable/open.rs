@@ -128,14 +128,14 @@ impl Durable {
     }
 
     /// The orders of a site, those of earlier runs included. `site` is its own among all sites; once for each.
-    pub fn orders(&self, site: String) -> SitePurges {
+    pub fn site_purges(&self, site: String) -> SitePurges {
         let Some(open) = &self.open else {
             return SitePurges::in_memory(site, self.clock, self.unusable.clone())
                 .with_cluster(self.cluster.clone());
         };
-        let epochs = PurgeTable::new();
-        open.past.replay(&site, &epochs);
-        SitePurges::logged(site, epochs, Arc::clone(&open.past), self.clock)
+        let table = PurgeTable::new();
+        open.past.replay(&site, &table);
+        SitePurges::logged(site, table, Arc::clone(&open.past), self.clock)
             .with_cluster(self.cluster.clone())
     }
 

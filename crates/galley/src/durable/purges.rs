@@ -44,14 +44,14 @@ impl SitePurges {
     /// Orders of a log; `epochs` have been replayed.
     pub(super) fn logged(
         site: String,
-        epochs: PurgeTable,
+        table: PurgeTable,
         log: Arc<OpenedLog>,
         clock: Clock,
     ) -> Self {
-        let first = epochs.current();
+        let first = table.current();
         Self {
             site,
-            table: PurgeTarget::Logged(epochs, log),
+            table: PurgeTarget::Logged(table, log),
             clock,
             first,
             cluster: None,
@@ -81,14 +81,14 @@ impl SitePurges {
             PurgeTarget::Unlogged(table, unusable) => {
                 table.publish(purge);
                 match unusable {
-                    None => Acknowledgment::Done,
-                    Some(reason) => Acknowledgment::Lost(forgetful(reason)),
+                    None => PendingReceipt::Done,
+                    Some(reason) => PendingReceipt::Lost(forgetful(reason)),
                 }
             }
             PurgeTarget::Logged(table, log) => {
                 let now = self.clock.wall();
                 let published = log.log.publish(&self.site, table, purge, now);
-                Acknowledgment::Waits(published.ticket)
+                PendingReceipt::Waits(published.ticket)
             }
         };
         Receipt {
@@ -145,12 +145,12 @@ impl SitePurges {
 #[must_use = "an order may be acknowledged only when its receipt says so"]
 #[derive(Debug, Default)]
 pub struct Receipt {
-    here: Acknowledgment,
+    here: PendingReceipt,
     cluster: Option<oneshot::Receiver<PurgeReach>>,
 }
 
 #[derive(Debug, Default)]
-enum Acknowledgment {
+enum PendingReceipt {
     /// There is nothing to wait for.
     #[default]
     Done,
@@ -161,8 +161,8 @@ enum Acknowledgment {
 
 impl Receipt {
     /// Waits for the disk and the other nodes; returns at once where there are none.
-    pub async fn told(self) -> PurgeReceipt {
-        let receipt = self.here.told().await;
+    pub async fn acknowledged(self) -> PurgeReceipt {
+        let receipt = self.here.acknowledged().await;
         let Some(cluster) = self.cluster else {
             return receipt;
         };
@@ -175,8 +175,8 @@ impl Receipt {
     }
 }
 
-impl Acknowledgment {
-    async fn told(self) -> PurgeReceipt {
+impl PendingReceipt {
+    async fn acknowledged(self) -> PurgeReceipt {
         match self {
             Self::Done => PurgeReceipt::default(),
             Self::Waits(ticket) => PurgeReceipt::from(ticket.await),

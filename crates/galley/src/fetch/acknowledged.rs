@@ -1,8 +1,8 @@
-//! Which of the plugin's orders have arrived, so that it can send again what was lost.
+//! Which of the plugin's purges are acknowledged, so that it can send the lost ones again.
 //!
-//! An answer that carries orders may name them (`id=`). The name is noted when the orders hold and are on the disk, and goes
-//! along with later requests of the same site. Newer names push out older ones, and a restart forgets them all: then the
-//! plugin sends once more what it has heard nothing of, which does no harm. Nothing is ever noted that has not arrived.
+//! A response that carries purges may name them (`id=`). The name is noted when the purges are in force and on the disk, and is
+//! sent with later requests to the same site. Newer names push out older ones, and a restart forgets all of them: the plugin then
+//! sends again what was not acknowledged, which is harmless. A purge that was not received is never noted.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use galley_policy::purge;
 use http::HeaderMap;
 
-/// The names that an answer gives its orders.
+/// The names that a response gives its purges.
 pub(super) fn names(fields: &HeaderMap) -> Vec<String> {
     purge::receipts(fields).map(str::to_owned).collect()
 }
@@ -20,7 +20,7 @@ pub(super) fn names(fields: &HeaderMap) -> Vec<String> {
 pub struct AcknowledgedPurges(Mutex<VecDeque<String>>);
 
 impl AcknowledgedPurges {
-    /// Notes the names of orders that were acknowledged.
+    /// Notes the names of acknowledged purges.
     pub(super) fn note(&self, arrived: Vec<String>) {
         for name in arrived {
             let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,17 +63,17 @@ mod tests {
 
     #[test]
     fn names_come_once_and_the_oldest_go() {
-        let heard = AcknowledgedPurges::default();
-        assert_eq!(heard.line(), "");
-        heard.note(answer("p1"));
-        heard.note(answer("id=a1,p1"));
-        heard.note(answer("id=b2,p1"));
-        heard.note(answer("id=a1"));
-        assert_eq!(heard.line(), "a1 b2");
+        let acknowledged = AcknowledgedPurges::default();
+        assert_eq!(acknowledged.line(), "");
+        acknowledged.note(answer("p1"));
+        acknowledged.note(answer("id=a1,p1"));
+        acknowledged.note(answer("id=b2,p1"));
+        acknowledged.note(answer("id=a1"));
+        assert_eq!(acknowledged.line(), "a1 b2");
         for n in 0..MOST_NAMES {
-            heard.note(answer(&format!("id=n{n}")));
+            acknowledged.note(answer(&format!("id=n{n}")));
         }
-        let line = heard.line();
+        let line = acknowledged.line();
         assert_eq!(line.split(' ').count(), MOST_NAMES);
         assert!(line.starts_with("n0 ") && line.ends_with(&format!(" n{}", MOST_NAMES - 1)));
     }

@@ -1,6 +1,6 @@
 //! Answers that are coded on their way to clients.
 //!
-//! What passes is coded for its one client. A page that is shared while it is composed is coded once for each coding that
+//! What passes is coded for its one client. A page that is shared while it is generated is coded once for each coding that
 //! anybody wants, beside its fill, by the first request that wants it: the fill itself stays plain, to be stored. It is done
 //! here and not on the front cores, whose hits would wait, in pieces with others' turns in between. A client sees what PHP
 //! flushed as soon as PHP pauses; flushing each piece instead would make pages larger. Without memory for a coder the plain
@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use super::in_progress::{InProgressFetch, Wait};
 use super::spool::{AHEAD, ResponseSpool};
 use super::store::WINDOW;
-use super::{FetchSite, FetchWorker, PassOrder};
+use super::{FetchSite, FetchWorker, PassJob};
 use crate::codec::encode::{AT_ONCE, EncoderStream};
 use crate::sys::let_others_go;
 use crate::upstream::IncomingResponse;
@@ -29,7 +29,7 @@ use crate::upstream::IncomingResponse;
 /// The way to the readers of a fill, through a coder where there is one.
 pub(super) struct Outlet<'w> {
     writer: &'w mut FillWriter,
-    passage: ResponseSpool,
+    spool: ResponseSpool,
     stream: Option<EncoderStream>,
     /// Nobody reads any more.
     is_lost: bool,
@@ -38,18 +38,18 @@ pub(super) struct Outlet<'w> {
 impl<'w> Outlet<'w> {
     pub(super) fn new(
         writer: &'w mut FillWriter,
-        passage: ResponseSpool,
+        spool: ResponseSpool,
         stream: Option<EncoderStream>,
     ) -> Self {
         Self {
             writer,
-            passage,
+            spool,
             stream,
             is_lost: false,
         }
     }
 
-    /// Sends an answer on to its end, or until its client has gone.
+    /// Sends a response on to its end, or until its client has gone.
     pub(super) async fn relay(&mut self, incoming: &mut IncomingResponse) -> Result<(), FillError> {
         loop {
             let Some(chunk) = self.wait_while_read(incoming.chunk()).await else {
@@ -82,7 +82,7 @@ impl<'w> Outlet<'w> {
             tokio::select! {
                 biased;
                 came = next.as_mut() => return Some(came),
-                _lost = self.passage.attend(self.writer) => self.is_lost = true,
+                _lost = self.spool.attend(self.writer) => self.is_lost = true,
                 () = sleep(PAUSE), if is_dirty => drop(self.flush().await),
             }
         }
@@ -121,7 +121,7 @@ impl<'w> Outlet<'w> {
             let rest = stream.finish().map_err(|_| FillError::Aborted)?;
             self.send(rest).await?;
         }
-        self.passage.drain(self.writer).await
+        self.spool.drain(self.writer).await
     }
 
     async fn flush(&mut self) -> Result<(), FillError> {
@@ -133,19 +133,19 @@ impl<'w> Outlet<'w> {
     }
 
     async fn send(&mut self, bytes: Bytes) -> Result<(), FillError> {
-        let given = self.passage.give(self.writer, bytes).await;
+        let given = self.spool.give(self.writer, bytes).await;
         self.is_lost |= given.is_err();
         given
     }
 }
 
-/// Codes a page that is being composed, for all who want this coding.
+/// Codes a page that is being generated, for all who want this coding.
 pub(super) struct Coder {
-    flight: Rc<InProgressFetch>,
+    in_progress: Rc<InProgressFetch>,
     coding: Coding,
     source: FillReader,
     stream: EncoderStream,
-    passage: ResponseSpool,
+    spool: ResponseSpool,
     writer: FillWriter,
 }
 
@@ -153,20 +153,20 @@ impl Coder {
     /// Runs to the end of the page, or until nobody reads it in this coding.
     pub(super) async fn run(self) {
         let Self {
-            flight,
+            in_progress,
             coding,
             mut source,
             stream,
-            passage,
+            spool,
             mut writer,
         } = self;
-        match code(&mut source, Outlet::new(&mut writer, passage, Some(stream))).await {
+        match code(&mut source, Outlet::new(&mut writer, spool, Some(stream))).await {
             Ok(()) => {
                 writer.finish();
             }
             Err(failure) => {
                 // Before anything else happens on this thread, so that nobody joins what has failed.
-                flight.crowd.forget_coded(coding);
+                in_progress.waiters.forget_coded(coding);
                 writer.fail(failure);
             }
         }
@@ -200,32 +200,32 @@ impl FetchWorker {
     pub(super) fn code_for(
         &self,
         site: &FetchSite,
-        facts: &RequestInfo,
+        info: &RequestInfo,
         wait: &mut Wait,
         (index, head): (usize, &FillHead),
     ) -> EncodedBody {
-        self.begin_coding(site, facts, wait, (index, head))
+        self.begin_coding(site, info, wait, (index, head))
             .unwrap_or_default()
     }
 
     fn begin_coding(
         &self,
         site: &FetchSite,
-        facts: &RequestInfo,
+        info: &RequestInfo,
         wait: &mut Wait,
         (index, head): (usize, &FillHead),
     ) -> Option<EncodedBody> {
         let compressing = &site.compressing;
-        let flight = Rc::clone(&wait.seat(index)?.flight);
+        let in_progress = Rc::clone(&wait.slot(index)?.in_progress);
         // PHP names no length, but a short page is there at once.
-        let length = head.length.or_else(|| flight.fill.whole_length());
-        let coding = compressing.live(facts, head.status, &head.fields, length)?;
+        let length = head.length.or_else(|| in_progress.fill.whole_length());
+        let coding = compressing.live(info, head.status, &head.fields, length)?;
         let is_shared = match head.share {
             FillSharing::Shared { .. } => true,
             FillSharing::Private if compressing.is_for_passed() => false,
             FillSharing::Private => return None,
         };
-        if let Some(reader) = flight.crowd.coded(coding).filter(|_| is_shared) {
+        if let Some(reader) = in_progress.waiters.coded(coding).filter(|_| is_shared) {
             return Some(EncodedBody {
                 reader: Some(reader),
                 coder: None,
@@ -247,18 +247,18 @@ impl FetchWorker {
         });
         let reader = fill.reader()?;
         let (source, reader) = if is_shared {
-            let source = flight.fill.reader()?;
-            flight.crowd.add_coded(coding, fill);
+            let source = in_progress.fill.reader()?;
+            in_progress.waiters.add_coded(coding, fill);
             (source, Some(reader))
         } else {
             (wait.exchange_reader(index, reader)?, None)
         };
         let coder = Coder {
-            flight,
+            in_progress,
             coding,
             source,
             stream,
-            passage: ResponseSpool::new(&self.spools, AHEAD),
+            spool: ResponseSpool::new(&self.spools, AHEAD),
             writer,
         };
         Some(EncodedBody {
@@ -267,16 +267,16 @@ impl FetchWorker {
         })
     }
 
-    /// The head of an answer for one client as it gets it, and what codes the body.
+    /// The head of a response for one client as it gets it, and what codes the body.
     pub(super) fn passed(
         &self,
-        order: &PassOrder,
+        job: &PassJob,
         incoming: &IncomingResponse,
     ) -> (FillHead, Option<EncoderStream>) {
-        let compressing = &order.site.compressing;
+        let compressing = &job.site.compressing;
         let mut head = FillHead {
             status: incoming.status,
-            fields: self.passed_head(order, incoming),
+            fields: self.passed_head(job, incoming),
             share: FillSharing::Private,
             length: incoming.length(),
         };
@@ -284,15 +284,15 @@ impl FetchWorker {
             return (head, None);
         }
         if head.status == StatusCode::NOT_MODIFIED {
-            keep_known_tag(&order.facts, &mut head);
+            keep_known_tag(&job.info, &mut head);
             return (head, None);
         }
         let length = incoming.announced();
         compressing.announce(head.status, &mut head.fields, length);
-        let Some(coding) = compressing.live(&order.facts, head.status, &head.fields, length) else {
+        let Some(coding) = compressing.live(&job.info, head.status, &head.fields, length) else {
             return (head, None);
         };
-        let is_head = order.facts.method() == Method::Head;
+        let is_head = job.info.method() == Method::Head;
         let stream = EncoderStream::new(coding, compressing.settings(), self.memory.budget());
         if stream.is_some() || is_head {
             head.fields = live::passed_fields(&head.fields, coding);
@@ -303,11 +303,11 @@ impl FetchWorker {
 }
 
 /// The client has a coded copy, and goes on knowing it by the tag that came with it.
-fn keep_known_tag(facts: &RequestInfo, head: &mut FillHead) {
+fn keep_known_tag(info: &RequestInfo, head: &mut FillHead) {
     let known = head
         .fields
         .get(header::ETAG)
-        .zip(facts.if_none_match())
+        .zip(info.if_none_match())
         .and_then(|(etag, sent)| live::known_tag(etag, sent));
     if let Some(known) = known {
         head.fields.insert(header::ETAG, known);

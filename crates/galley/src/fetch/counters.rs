@@ -1,8 +1,7 @@
-//! What a fetch thread did for one site: counts for metrics, and why pages were lately not kept.
+//! What a fetch thread did for one site: counts for metrics, and why pages were not stored lately.
 //!
-//! Written where a page has been composed, which is a thousand times rarer than a hit; read by the admin thread. What
-//! leaves a marker in the store is not repeated here: this is for answers after which the next visitor's request is made
-//! like the first one.
+//! Written once per fetch, which is a thousand times rarer than a hit; read by the admin thread. Responses that leave a hit-for-pass
+//! entry are not repeated here: this is for responses after which the next request for the page is sent to the upstream as well.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +23,7 @@ pub struct FetchCounters {
     lately: Mutex<VecDeque<(Key, Lately)>>,
 }
 
-/// A page that was composed and not kept.
+/// A page that was generated and not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lately {
     /// Why.
@@ -60,7 +59,7 @@ impl FetchCounters {
         }
     }
 
-    /// Why the page of `key` was not kept the last time, as far as that is remembered.
+    /// Why the page of `key` was not stored the last time, as far as that is remembered.
     pub fn lately(&self, key: &[u8]) -> Option<Lately> {
         let lately = self.lock();
         let found = lately.iter().rev().find(|(known, _)| known.bytes() == key);
@@ -87,7 +86,7 @@ impl FetchCounters {
         self.patch_failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn not_kept(&self, key: &Key, why: NotStored, at: Tick) {
+    pub(super) fn not_stored(&self, key: &Key, why: NotStored, at: Tick) {
         let mut lately = self.lock();
         lately.retain(|(known, _)| known != key);
         if lately.len() >= MOST_LATELY {
@@ -110,16 +109,16 @@ mod tests {
 
     #[test]
     fn the_newest_reason_of_each_page_is_remembered_within_bounds() {
-        let tally = FetchCounters::default();
+        let counters = FetchCounters::default();
         let key = |number: usize| Key::new(number.to_string().as_bytes());
         for number in 0..200 {
-            tally.not_kept(&key(number), NotStored::Empty, Tick(number as u64));
-            tally.not_kept(&key(199), NotStored::Memory, Tick(number as u64));
+            counters.not_stored(&key(number), NotStored::Empty, Tick(number as u64));
+            counters.not_stored(&key(199), NotStored::Memory, Tick(number as u64));
         }
-        assert_eq!(tally.lock().len(), MOST_LATELY);
-        assert_eq!(tally.lately(b"0"), None);
-        let newest = tally.lately(b"199").unwrap();
+        assert_eq!(counters.lock().len(), MOST_LATELY);
+        assert_eq!(counters.lately(b"0"), None);
+        let newest = counters.lately(b"199").unwrap();
         assert_eq!((newest.why, newest.at), (NotStored::Memory, Tick(199)));
-        assert_eq!(tally.lately(b"198").unwrap().why, NotStored::Empty);
+        assert_eq!(counters.lately(b"198").unwrap().why, NotStored::Empty);
     }
 }

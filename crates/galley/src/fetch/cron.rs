@@ -1,8 +1,8 @@
 //! Runs of WordPress's scheduler: the exchange with the upstream, and what became of the runs of one site.
 //!
-//! A run has a pool of its own with one place, so that it neither waits behind visitors nor takes a place of theirs, and two
-//! never run at once for a site. What it orders is obeyed as that of any answer, when its head comes and when it has ended.
-//! PHP-FPM ends the answer before the work begins; the pool then waits until the worker is free (see `upstream::fcgi`).
+//! A run has a pool of its own with one slot, so that it neither waits behind visitors nor takes a slot of theirs, and two
+//! never run at once for a site. Its purges are published like those of any response, when its head comes and when it has ended.
+//! PHP-FPM ends the response before the work begins; the pool then waits until the worker is free (see `upstream::fcgi`).
 //! When runs are due is decided in `app::cron`.
 
 use std::time::Duration;
@@ -12,39 +12,41 @@ use galley_policy::purge;
 use tokio::sync::oneshot;
 
 pub use super::cron_runs::{CronRuns, CronState, CronTransition, CronTrouble, LastRun};
-pub use super::order::CronOrder;
+pub use super::jobs::CronJob;
 use super::{FetchWorker, acknowledged, publish};
 use crate::upstream::{self, IncomingResponse};
 
 impl FetchWorker {
     pub(super) async fn cron(
         &self,
-        order: CronOrder,
+        job: CronJob,
         mut reply: oneshot::Sender<Result<(), CronTrouble>>,
     ) {
         let ended = tokio::select! {
-            ended = tokio::time::timeout(LONGEST_RUN, self.run_scheduler(&order)) => ended,
+            ended = tokio::time::timeout(LONGEST_RUN, self.run_scheduler(&job)) => ended,
             () = reply.closed() => return,
         };
         let late = CronTrouble::Upstream(FillError::Timeout);
         let _ = reply.send(ended.unwrap_or(Err(late)));
     }
 
-    async fn run_scheduler(&self, order: &CronOrder) -> Result<(), CronTrouble> {
+    async fn run_scheduler(&self, job: &CronJob) -> Result<(), CronTrouble> {
         let sent_up = async {
-            let pool = self.pool(order.pool)?;
+            let pool = self.pool(job.pool)?;
             let turn = upstream::QueueTurn::default();
-            let place = pool.enter(order.ask.who(), &turn).await?;
-            pool.send(place, &order.ask, &|| {}).await
+            let slot = pool.enter(job.call.who(), &turn).await?;
+            pool.send(slot, &job.call, &|| {}).await
         };
         let mut incoming = sent_up.await.map_err(CronTrouble::Upstream)?;
-        order.site.cron.read_appointments(&incoming.fields);
-        let orders = purge::from_response(&incoming.fields, &order.site.rules);
-        publish(&order.site, &orders).given(&order.site).await;
+        job.site.cron.read_appointments(&incoming.fields);
+        let purges = purge::from_response(&incoming.fields, &job.site.rules);
+        publish(&job.site, &purges).given(&job.site).await;
         let ended = read_to_end(&mut incoming).await;
         // Once more at the end: PHP may commit what it announced only then.
-        if publish(&order.site, &orders).given(&order.site).await {
-            order.site.heard.note(acknowledged::names(&incoming.fields));
+        if publish(&job.site, &purges).given(&job.site).await {
+            job.site
+                .acknowledged
+                .note(acknowledged::names(&incoming.fields));
         }
         ended.map_err(CronTrouble::Upstream)?;
         if incoming.status.is_success() {

@@ -5,12 +5,12 @@ use galley_policy::request_info::RequestInfo;
 use http::header::HeaderValue;
 
 /// What purges reach a response by.
-pub(super) fn scopes(facts: &RequestInfo, tags: Vec<u64>) -> Scopes {
+pub(super) fn scopes(info: &RequestInfo, tags: Vec<u64>) -> Scopes {
     let mut path_query = Vec::new();
-    facts.path_query(&mut path_query);
+    info.path_query(&mut path_query);
     Scopes {
-        host: facts.host_id(),
-        url: facts.url_id(),
+        host: info.host_id(),
+        url: info.url_id(),
         path_query: path_query.into(),
         tags: tags.into(),
     }

@@ -12,8 +12,8 @@ use galley_policy::time::Tick;
 use tokio::sync::{mpsc, oneshot};
 
 use super::cron_runs::CronTrouble;
-use super::order::{Composed, CronOrder, PageOrder, PassOrder, When};
-use super::registry::UnderWay;
+use super::jobs::{CronJob, Fetched, PageJob, PassJob, When};
+use super::registry::FetchRegistry;
 use super::site::FetchSite;
 use super::waiters::WaitResult;
 use crate::upstream::{Gauge, QueueIdentity};
@@ -21,76 +21,76 @@ use crate::upstream::{Gauge, QueueIdentity};
 pub(super) enum FetchCommand {
     /// With when the request for a page was sent that has fallen silent since, where this one has waited for that.
     Page(
-        Box<PageOrder>,
+        Box<PageJob>,
         Option<Tick>,
-        oneshot::Sender<Result<Composed, FillError>>,
+        oneshot::Sender<Result<Fetched, FillError>>,
     ),
-    Pass(Box<PassOrder>, oneshot::Sender<FillReader>),
-    Refresh(Box<PageOrder>, When),
+    Pass(Box<PassJob>, oneshot::Sender<FillReader>),
+    Refresh(Box<PageJob>, When),
     /// With the stored page whose fragments were purged.
     Patch(
-        Box<PageOrder>,
+        Box<PageJob>,
         Arc<Entry>,
         oneshot::Sender<Option<Arc<Entry>>>,
     ),
-    Cron(Box<CronOrder>, oneshot::Sender<Result<(), CronTrouble>>),
+    Cron(Box<CronJob>, oneshot::Sender<Result<(), CronTrouble>>),
 }
 
-/// Sends orders to one fetch thread. Cheap to clone.
+/// Sends jobs to one fetch thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    pub(super) orders: mpsc::Sender<FetchCommand>,
+    pub(super) commands: mpsc::Sender<FetchCommand>,
     pub(super) gauges: Arc<[Arc<Gauge>]>,
-    pub(super) under_way: Arc<UnderWay>,
+    pub(super) registry: Arc<FetchRegistry>,
 }
 
 impl Handle {
     /// Whether `who` is turned away here and now: the queue of the pool number `pool` has no room for its requests, and nobody
-    /// composes the page `key`, which it could join. The fetch thread would say the same; under a crawl it would do so a thousand
-    /// times a second, and wake who asked each time. `key`: none for what travels whole. Where it is so, that is counted.
+    /// generates the page `key`, which it could join. The fetch thread would say the same; under a crawl it would do so a thousand
+    /// times a second, and wake who asked each time. `key`: none for requests that bypass the cache. Where it is so, that is counted.
     pub fn turns_away(&self, pool: usize, who: QueueIdentity, key: Option<&[u8]>) -> bool {
         let Some(gauge) = self.gauges.get(pool) else {
             return false;
         };
         let is_turned_away = gauge.is_shut_for(who)
-            && !key.is_some_and(|key| self.under_way.may_have(&Key::new(key)));
+            && !key.is_some_and(|key| self.registry.may_have(&Key::new(key)));
         if is_turned_away {
             gauge.turned_away(who.class);
         }
         is_turned_away
     }
 
-    /// Orders a page and returns how to read it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill goes on without this reader.
-    async fn order(&self, order: PageOrder, since: Option<Tick>) -> Result<Composed, FillError> {
-        let (reply, answer) = oneshot::channel();
-        self.orders
-            .try_send(FetchCommand::Page(Box::new(order), since, reply))
+    /// Sends the job for a page and returns how to read it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill goes on without this reader.
+    async fn send(&self, job: PageJob, since: Option<Tick>) -> Result<Fetched, FillError> {
+        let (reply, response) = oneshot::channel();
+        self.commands
+            .try_send(FetchCommand::Page(Box::new(job), since, reply))
             .map_err(|_| FillError::Overload)?;
-        answer.await.map_err(|_| FillError::Aborted)?
+        response.await.map_err(|_| FillError::Aborted)?
     }
 
     /// Sends a request through, whole.
-    pub async fn pass(&self, order: PassOrder) -> Result<FillReader, FillError> {
-        let (reply, answer) = oneshot::channel();
-        self.orders
-            .try_send(FetchCommand::Pass(Box::new(order), reply))
+    pub async fn pass(&self, job: PassJob) -> Result<FillReader, FillError> {
+        let (reply, response) = oneshot::channel();
+        self.commands
+            .try_send(FetchCommand::Pass(Box::new(job), reply))
             .map_err(|_| FillError::Overload)?;
-        answer.await.map_err(|_| FillError::Aborted)
+        response.await.map_err(|_| FillError::Aborted)
     }
 
-    /// Asks for a page to be composed anew in the background; nothing happens when it is under way or nobody has room.
-    pub fn refresh(&self, order: PageOrder, when: When) {
+    /// Asks for a page to be generated anew in the background; nothing happens when it is under way or nobody has room.
+    pub fn refresh(&self, job: PageJob, when: When) {
         let _ = self
-            .orders
-            .try_send(FetchCommand::Refresh(Box::new(order), when));
+            .commands
+            .try_send(FetchCommand::Refresh(Box::new(job), when));
     }
 
     /// Has the purged fragments of a stored page replaced. Nothing: the page has to be fetched. Cancel-safe.
-    pub async fn patch(&self, page: PageOrder, held: Arc<Entry>) -> Option<Arc<Entry>> {
-        let (reply, answer) = oneshot::channel();
+    pub async fn patch(&self, page: PageJob, held: Arc<Entry>) -> Option<Arc<Entry>> {
+        let (reply, response) = oneshot::channel();
         let command = FetchCommand::Patch(Box::new(page), held, reply);
-        self.orders.try_send(command).ok()?;
-        answer.await.ok()?
+        self.commands.try_send(command).ok()?;
+        response.await.ok()?
     }
 
     /// What each of its pools is busy with.
@@ -98,63 +98,63 @@ impl Handle {
         &self.gauges
     }
 
-    /// The page of `key` for a request with these facts: waits for it where somebody else has it composed and that is possible
-    /// here, else has it ordered. Cancel-safe: the fill goes on without this reader.
+    /// The page of `key` for a request like this: waits for it where somebody else has it generated and that is possible
+    /// here, else sends a job. Cancel-safe: the fill goes on without this reader.
     pub async fn page(
         &self,
         site: &FetchSite,
-        facts: &RequestInfo,
+        info: &RequestInfo,
         key: &[u8],
-        order: impl FnOnce() -> PageOrder,
-    ) -> Result<Composed, FillError> {
+        job: impl FnOnce() -> PageJob,
+    ) -> Result<Fetched, FillError> {
         // By RFC 9111 the fetch that is in progress for a key may be for another variant.
-        let crowd = match site.rules.storage.vary {
-            VaryPolicy::CoveredByKey => self.under_way.crowd(&Key::new(key)),
+        let waiters = match site.rules.storage.vary {
+            VaryPolicy::CoveredByKey => self.registry.waiters(&Key::new(key)),
             VaryPolicy::Variants => None,
         };
-        let Some(waiter) = crowd.and_then(|crowd| crowd.join(site.epochs.current())) else {
-            return self.order(order(), None).await;
+        let Some(waiter) = waiters.and_then(|waiters| waiters.join(site.purges.current())) else {
+            return self.send(job(), None).await;
         };
-        let silent = match waiter.wait(site, facts).await {
-            WaitResult::Composed(composed) => return Ok(composed),
+        let silent = match waiter.wait(site, info).await {
+            WaitResult::Fetched(fetched) => return Ok(fetched),
             WaitResult::Nothing(silent) => silent,
         };
-        let ordered = self.order(order(), silent.as_ref().map(|silent| silent.sent_at));
-        let composed = match silent {
+        let ordered = self.send(job(), silent.as_ref().map(|silent| silent.sent_at));
+        let fetched = match silent {
             Some(silent) => either(silent.reader, ordered).await,
             None => ordered.await,
         };
-        composed.map(Composed::after_a_wait)
+        fetched.map(Fetched::after_a_wait)
     }
 
     /// Has the scheduler run and returns when that has ended. Dropping it gives the run up.
-    pub async fn cron(&self, order: CronOrder) -> Result<(), CronTrouble> {
-        let (reply, answer) = oneshot::channel();
-        self.orders
-            .try_send(FetchCommand::Cron(Box::new(order), reply))
+    pub async fn cron(&self, job: CronJob) -> Result<(), CronTrouble> {
+        let (reply, response) = oneshot::channel();
+        self.commands
+            .try_send(FetchCommand::Cron(Box::new(job), reply))
             .map_err(|_| CronTrouble::Upstream(FillError::Overload))?;
         let gone = CronTrouble::Upstream(FillError::Aborted);
-        answer.await.unwrap_or(Err(gone))
+        response.await.unwrap_or(Err(gone))
     }
 }
 
-/// What comes first: the head of a page that has fallen silent, or what was ordered since. Where both fail, what failed last.
+/// What comes first: the head of a page that has fallen silent, or what was fetched since. Where both fail, what failed last.
 pub(super) async fn either(
     mut silent: FillReader,
-    ordered: impl Future<Output = Result<Composed, FillError>>,
-) -> Result<Composed, FillError> {
+    ordered: impl Future<Output = Result<Fetched, FillError>>,
+) -> Result<Fetched, FillError> {
     let mut ordered = pin!(ordered);
     tokio::select! {
         biased;
-        composed = &mut ordered => match composed {
-            Ok(composed) => return Ok(composed),
+        fetched = &mut ordered => match fetched {
+            Ok(fetched) => return Ok(fetched),
             Err(_) => silent.head().await.map(drop)?,
         },
         head = silent.head() => if head.is_err() {
             return ordered.await;
         },
     }
-    Ok(Composed::Fill {
+    Ok(Fetched::Fill {
         reader: silent,
         coded: None,
         collapsed: true,

@@ -1,8 +1,7 @@
-//! What is remembered of an answer that could not be kept.
+//! What is remembered of a response that could not be stored.
 //!
-//! A marker takes the place of the page for a while, so that requests for it bypass the cache at once. It holds the reason and
-//! what of the answer's head shows it, for people who ask why; of cookies the names only. Nothing reads it on a
-//! request's way.
+//! A hit-for-pass entry replaces the page for a while, so that requests for it bypass the cache at once. It holds the reason and
+//! the fields of the response that show it, for `galley why`; of cookies only the names. Requests do not read it.
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
@@ -14,7 +13,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 
 use super::entry_parts::scopes;
 use super::in_progress::InProgressFetch;
-use super::{FetchWorker, PageOrder};
+use super::{FetchWorker, PageJob};
 
 /// Why an address bypasses the cache.
 pub struct PassReason {
@@ -28,7 +27,7 @@ pub struct PassReason {
     pub fields: Vec<(String, String)>,
 }
 
-/// What a marker remembers; `None` of an entry that is none.
+/// What a hit-for-pass entry remembers; `None` of an entry that is none.
 pub fn reason(entry: &Entry) -> Option<PassReason> {
     if entry.kind != EntryKind::HitForPass {
         return None;
@@ -52,8 +51,8 @@ pub fn reason(entry: &Entry) -> Option<PassReason> {
     })
 }
 
-/// An answer that could not be kept.
-pub(super) struct Unkept<'a> {
+/// A response that could not be stored.
+pub(super) struct Uncacheable<'a> {
     pub(super) why: NotStored,
     pub(super) status: StatusCode,
     pub(super) fields: &'a HeaderMap,
@@ -61,47 +60,47 @@ pub(super) struct Unkept<'a> {
 
 impl FetchWorker {
     /// Notes that the page may not be stored, so that the next request for it bypasses the cache at once.
-    pub(super) fn remember_whole(
+    pub(super) fn store_hit_for_pass(
         &self,
-        order: &PageOrder,
-        flight: &InProgressFetch,
-        unkept: &Unkept<'_>,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
+        uncacheable: &Uncacheable<'_>,
     ) {
-        let remembered = order.storage().hit_for_pass;
+        let remembered = job.storage().hit_for_pass;
         self.store(
-            order,
-            flight,
+            job,
+            in_progress,
             EntryParts {
-                key: self.place(order),
+                key: self.fetch_key(job),
                 kind: EntryKind::HitForPass,
-                status: unkept.status,
-                fields: evidence(unkept.why, unkept.fields, &order.site.rules),
+                status: uncacheable.status,
+                fields: evidence(uncacheable.why, uncacheable.fields, &job.site.rules),
                 body: StoredBody::default(),
                 stored_at: self.clock.tick(),
                 life: Lifetime {
                     fresh: remembered,
                     ..Lifetime::default()
                 },
-                scopes: scopes(&order.facts, Vec::new()),
+                scopes: scopes(&job.info, Vec::new()),
                 tags: Vec::new(),
-                born: flight.born.get(),
+                born: in_progress.born.get(),
             },
         );
     }
 }
 
-/// The reason as fields of the marker: bounded, whatever the answer held.
-fn evidence(why: NotStored, answer: &HeaderMap, site: &Policy) -> HeaderMap {
+/// The reason as fields of the entry: bounded, whatever the response held.
+fn evidence(why: NotStored, response: &HeaderMap, site: &Policy) -> HeaderMap {
     let mut fields = HeaderMap::new();
     fields.insert(WHY, HeaderValue::from_static(why.word()));
     for name in TELLING {
-        if let Some(value) = answer.get(*name).and_then(|value| cut(value.as_bytes())) {
+        if let Some(value) = response.get(*name).and_then(|value| cut(value.as_bytes())) {
             fields.insert(HeaderName::from_static(name), value);
         }
     }
     let names = COOKIES
         .iter()
-        .flat_map(|name| answer.get_all(*name))
+        .flat_map(|name| response.get_all(*name))
         .map(|value| cookie_name(value.as_bytes()));
     let telling = names.filter(|name| !site.harmless_cookies.iter().any(|p| p.matches(name)));
     for name in telling.take(MOST_COOKIES) {
@@ -128,7 +127,7 @@ fn cut(value: &[u8]) -> Option<HeaderValue> {
     HeaderValue::from_bytes(value.get(..MOST_BYTES).unwrap_or(value)).ok()
 }
 
-/// In the marker only; never sent.
+/// In the entry only; never sent.
 const WHY: HeaderName = HeaderName::from_static("galley-not-stored");
 
 /// Fields that may be the reason.
@@ -165,23 +164,23 @@ mod tests {
 
     #[test]
     fn of_cookies_only_names_are_kept() {
-        let mut answer = HeaderMap::new();
+        let mut response = HeaderMap::new();
         for line in ["PHPSESSID=secret; path=/", "theme=dark", "PHPSESSID=other"] {
-            answer.append(SET_COOKIE, HeaderValue::from_static(line));
+            response.append(SET_COOKIE, HeaderValue::from_static(line));
         }
-        answer.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
-        answer.insert(SERVER, HeaderValue::from_static("x"));
+        response.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
+        response.insert(SERVER, HeaderValue::from_static("x"));
         let site = Policy {
             harmless_cookies: vec![NamePattern::parse("theme")],
             ..Policy::default()
         };
-        let fields = evidence(NotStored::SetCookie, &answer, &site);
-        let kept: Vec<(&str, &str)> = fields
+        let fields = evidence(NotStored::SetCookie, &response, &site);
+        let to_store: Vec<(&str, &str)> = fields
             .iter()
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
             .collect();
         assert_eq!(
-            kept,
+            to_store,
             [
                 ("galley-not-stored", "set-cookie"),
                 ("cache-control", "private"),
@@ -191,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_is_small_whatever_came() {
-        let mut answer = HeaderMap::new();
+    fn a_hit_for_pass_entry_is_small_whatever_came() {
+        let mut response = HeaderMap::new();
         for number in 0..100 {
             let line = format!("{}{number}=x", "n".repeat(400));
-            answer.append(SET_COOKIE, line.parse().unwrap());
+            response.append(SET_COOKIE, line.parse().unwrap());
         }
-        answer.insert(VARY, "v".repeat(5_000).parse().unwrap());
-        let fields = evidence(NotStored::Vary, &answer, &Policy::default());
+        response.insert(VARY, "v".repeat(5_000).parse().unwrap());
+        let fields = evidence(NotStored::Vary, &response, &Policy::default());
         assert!(fields.len() <= MOST_COOKIES + TELLING.len() + 1);
         assert!(fields.values().all(|value| value.len() <= MOST_BYTES));
     }

@@ -21,7 +21,7 @@ use galley_policy::time::Tick;
 use galley_policy::wordpress;
 use http::header;
 
-use super::{FetchSite, PassOrder, publish};
+use super::{FetchSite, PassJob, publish};
 use crate::access::Buckets;
 use crate::upstream::IncomingResponse;
 
@@ -51,21 +51,16 @@ pub(super) struct Invalidation {
 }
 
 impl Invalidations {
-    /// What the request of `order` purges, now that its response has begun to arrive.
-    pub(super) fn of(
-        &self,
-        order: &PassOrder,
-        incoming: &IncomingResponse,
-        now: Tick,
-    ) -> Invalidation {
+    /// What the request of `job` purges, now that its response has begun to arrive.
+    pub(super) fn of(&self, job: &PassJob, incoming: &IncomingResponse, now: Tick) -> Invalidation {
         let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
-        let rules = &order.site.rules;
-        let strength = purge::invalidation(&order.facts, &incoming.fields, rules);
+        let rules = &job.site.rules;
+        let strength = purge::invalidation(&job.info, &incoming.fields, rules);
         let (true, Some(strength)) = (succeeded, strength) else {
             return Invalidation::default();
         };
-        let name = order.site.name.as_str();
-        let purges = scopes(order, incoming)
+        let name = job.site.name.as_str();
+        let purges = scopes(job, incoming)
             .into_iter()
             .map(|scope| Purge { scope, strength });
         // What is delayed already costs nothing more.
@@ -74,7 +69,7 @@ impl Invalidations {
         if found.now.is_empty() {
             return found;
         }
-        if !self.has_token(order, now) {
+        if !self.has_token(job, now) {
             found.now.clear();
             return found;
         }
@@ -138,10 +133,10 @@ impl Invalidations {
     }
 
     /// Whether the client may purge once more. Its token is taken.
-    fn has_token(&self, order: &PassOrder, now: Tick) -> bool {
-        let name = order.site.name.as_str();
-        let client = Network::of(order.ask.client_address);
-        let limit = client_limit(order.site.rules.unsafe_methods);
+    fn has_token(&self, job: &PassJob, now: Tick) -> bool {
+        let name = job.site.name.as_str();
+        let client = Network::of(job.call.client_address);
+        let limit = client_limit(job.site.rules.unsafe_methods);
         let may = self.take(&("client", name, client), limit, now);
         if !may {
             tracing::debug!(site = name, "not purged: its client purges too often");
@@ -156,28 +151,28 @@ impl Invalidations {
 }
 
 /// The pages that a successful unsafe request has changed for certain: its own, and those that its response names.
-fn scopes(order: &PassOrder, incoming: &IncomingResponse) -> Vec<Scope> {
-    let rules = &order.site.rules;
+fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
+    let rules = &job.site.rules;
     let own = |path, query| Scope::Url {
-        host: Some(order.facts.host().to_owned()),
+        host: Some(job.info.host().to_owned()),
         path,
         query,
     };
-    // Nothing is ever stored there, and an order would cost the disk a write for each of the editor's heartbeats.
+    // Nothing is ever stored there, and a purge would cost the disk a write for each of the editor's heartbeats.
     let is_stored_never =
         |path: &[u8]| rules.urls.has_wordpress_paths && wordpress::is_bypass_path(path);
     let mut scopes = Vec::new();
-    if !is_stored_never(order.facts.decoded_path()) {
-        let query = order.facts.query().map(<[u8]>::to_vec);
-        scopes.push(own(order.facts.path().to_vec(), query));
+    if !is_stored_never(job.info.decoded_path()) {
+        let query = job.info.query().map(<[u8]>::to_vec);
+        scopes.push(own(job.info.path().to_vec(), query));
     }
     for name in [header::LOCATION, header::CONTENT_LOCATION] {
         let address = incoming
             .fields
             .get(name)
-            .and_then(|value| storable::resolve(&order.facts, value.as_bytes(), rules));
+            .and_then(|value| storable::resolve(&job.info, value.as_bytes(), rules));
         // Another host's pages are not this site's to purge (RFC 9111 section 4.4).
-        let Some(address) = address.filter(|address| address.is_on_host_of(&order.facts)) else {
+        let Some(address) = address.filter(|address| address.is_on_host_of(&job.info)) else {
             continue;
         };
         let scope = own(address.path, address.query);

@@ -29,96 +29,96 @@ use super::revalidate::{self, When};
 use super::rfc9111::variants;
 use super::store::WINDOW;
 use super::waiters::NOT_SENT;
-use super::{Composed, FetchWorker, PageOrder};
+use super::{FetchWorker, Fetched, PageJob};
 
 /// A request that is to start a fetch: under which key, and the silent one whose place its own takes.
 struct ToLead {
     wait: Wait,
-    place: Key,
+    key: Key,
     overtaken: Option<Rc<InProgressFetch>>,
 }
 
 impl FetchWorker {
     pub(super) async fn page(
         self: Rc<Self>,
-        order: Box<PageOrder>,
+        job: Box<PageJob>,
         since: Option<Tick>,
-        reply: oneshot::Sender<Result<Composed, FillError>>,
+        reply: oneshot::Sender<Result<Fetched, FillError>>,
     ) {
         let mut wait = Wait::new(reply);
-        if since.is_some_and(|since| self.has_failed_since(&order, since)) {
+        if since.is_some_and(|since| self.has_failed_since(&job, since)) {
             wait.saw_failure();
         }
         let Some(ToLead {
             wait,
-            place,
+            key,
             overtaken,
-        }) = self.attend(&order, wait).await
+        }) = self.attend(&job, wait).await
         else {
             return;
         };
-        let (flight, writer) = self.take_off(&order, place, overtaken.as_deref());
-        let wait = wait.leading(&flight);
+        let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());
+        let wait = wait.leading(&in_progress);
         if let Some(overtaken) = overtaken {
-            overtaken.give_way(&order.site.name);
+            overtaken.give_way(&job.site.name);
         }
         // The fetch outlives the wait: what was requested is kept also when its client has gone.
-        let composing = async {
+        let fetching = async {
             tokio::join!(
-                Box::pin(self.lead(&order, &flight, writer, For::Visitors)),
-                self.attend(&order, wait)
+                Box::pin(self.lead(&job, &in_progress, writer, For::Visitors)),
+                self.attend(&job, wait)
             )
         };
-        flight.gather(composing).await;
+        in_progress.gather(fetching).await;
     }
 
     /// Fetches a response again in the background, where nobody does so already.
-    pub(super) async fn refresh(self: Rc<Self>, order: PageOrder, when: When) {
-        let place = self.place(&order);
-        let under_way = self.flights.borrow().get(&place).map(Rc::clone);
-        let overtaken = under_way.filter(|flight| !flight.fill.has_ended());
+    pub(super) async fn refresh(self: Rc<Self>, job: PageJob, when: When) {
+        let key = self.fetch_key(&job);
+        let current = self.in_progress.borrow().get(&key).map(Rc::clone);
+        let overtaken = current.filter(|in_progress| !in_progress.fill.has_ended());
         // One that a purge has doomed does not hold up the next.
-        let is_busy = overtaken.as_ref().is_some_and(|flight| {
-            !flight.is_silent() && touched(flight, &order, None) != Touched::Yes
+        let is_busy = overtaken.as_ref().is_some_and(|in_progress| {
+            !in_progress.is_silent() && touched(in_progress, &job, None) != Touched::Yes
         });
         let is_wanted = match when {
-            When::Stale => self.usable(&order).is_none(),
-            When::Early => self.has_room(order.pool) && self.is_ending(&place),
+            When::Stale => self.usable(&job).is_none(),
+            When::Early => self.has_room(job.pool) && self.is_ending(&key),
         };
-        if is_busy || !is_wanted || self.failed_lately(&order) {
+        if is_busy || !is_wanted || self.failed_lately(&job) {
             return;
         }
-        let (flight, writer) = self.take_off(&order, place, overtaken.as_deref());
+        let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());
         if let Some(overtaken) = overtaken {
-            overtaken.give_way(&order.site.name);
+            overtaken.give_way(&job.site.name);
         }
-        let composing = Box::pin(self.lead(&order, &flight, writer, For::Later));
-        flight.gather(composing).await;
+        let fetching = Box::pin(self.lead(&job, &in_progress, writer, For::Later));
+        in_progress.gather(fetching).await;
     }
 
     /// The key under which requests like this one are fetched, as far as is known now.
-    pub(super) fn place(&self, order: &PageOrder) -> Key {
-        match order.storage().vary {
-            VaryPolicy::CoveredByKey => order.key.clone(),
+    pub(super) fn fetch_key(&self, job: &PageJob) -> Key {
+        match job.storage().vary {
+            VaryPolicy::CoveredByKey => job.key.clone(),
             VaryPolicy::Variants => {
-                variants::place(&self.memory, &order.key, &order.ask.request.fields)
+                variants::fetch_key(&self.memory, &job.key, &job.call.request.fields)
             }
         }
     }
 
-    /// An entry that was stored since the order was sent and settles it.
-    fn usable(&self, order: &PageOrder) -> Option<Arc<Entry>> {
-        let mut entry = self.memory.get(order.key.bytes())?;
+    /// An entry that was stored since the job was sent and settles it.
+    fn usable(&self, job: &PageJob) -> Option<Arc<Entry>> {
+        let mut entry = self.memory.get(job.key.bytes())?;
         if entry.kind == EntryKind::Varies {
-            entry = variants::find(&self.memory, &entry, &order.ask.request.fields)?;
+            entry = variants::find(&self.memory, &entry, &job.call.request.fields)?;
         }
-        let is_held = order
+        let is_held = job
             .held
             .as_ref()
             .is_some_and(|held| Arc::ptr_eq(held, &entry));
-        let validity = order.site.epochs.prove_waiting(&entry);
+        let validity = job.site.purges.prove_waiting(&entry);
         let stored = revalidate::stored(&entry, validity, entry.age(self.clock.tick()));
-        let decision = decide(&order.facts, &order.site.rules, stored.as_ref());
+        let decision = decide(&job.info, &job.site.rules, stored.as_ref());
         let settles = matches!(
             decision,
             Decision::Hit | Decision::HitAndRefresh | Decision::Pass(PassWhy::Remembered)
@@ -127,49 +127,49 @@ impl FetchWorker {
     }
 
     /// Waits until a fetch has a head to give, and joins those that appear meanwhile. What it gives back is to start one.
-    async fn attend(&self, order: &PageOrder, mut wait: Wait) -> Option<ToLead> {
+    async fn attend(&self, job: &PageJob, mut wait: Wait) -> Option<ToLead> {
         loop {
-            if let Some(entry) = self.usable(order) {
-                wait.answer(Ok(match entry.kind {
-                    EntryKind::Page => Composed::Entry(entry),
-                    EntryKind::HitForPass | EntryKind::Varies => Composed::HitForPass,
+            if let Some(entry) = self.usable(job) {
+                wait.finish(Ok(match entry.kind {
+                    EntryKind::Page => Fetched::Entry(entry),
+                    EntryKind::HitForPass | EntryKind::Varies => Fetched::HitForPass,
                 }));
                 return None;
             }
-            let place = self.place(order);
-            match self.approach(order, &place, &mut wait) {
+            let key = self.fetch_key(job);
+            match self.approach(job, &key, &mut wait) {
                 Approach::Lead(overtaken) if wait.may_lead() => {
                     return Some(ToLead {
                         wait,
-                        place,
+                        key,
                         overtaken,
                     });
                 }
                 // What it waited for elsewhere may still answer.
                 Approach::Lead(_) if wait.is_new() => {
-                    wait.answer(Err(FillError::Aborted));
+                    wait.finish(Err(FillError::Aborted));
                     return None;
                 }
                 Approach::Refused => {
-                    wait.answer(Err(FillError::Overload));
+                    wait.finish(Err(FillError::Overload));
                     return None;
                 }
                 Approach::Wait | Approach::Lead(_) => {}
             }
             let (index, head) = match wait.event().await {
-                WaiterEvent::Came(index, head) => (index, head),
+                WaiterEvent::Head(index, head) => (index, head),
                 WaiterEvent::Changed => continue,
                 WaiterEvent::Left => {
                     wait.leave();
                     return None;
                 }
             };
-            let judged = wait.seat(index).map_or(HeadVerdict::Refuse, |seat| {
-                self.judge(seat, order, &place, &head)
+            let judged = wait.slot(index).map_or(HeadVerdict::Refuse, |slot| {
+                self.judge(slot, job, &key, &head)
             });
             let coded = match (&judged, &head) {
                 (HeadVerdict::Give, Ok(head)) => {
-                    self.code_for(&order.site, &order.facts, &mut wait, (index, head))
+                    self.code_for(&job.site, &job.info, &mut wait, (index, head))
                 }
                 _ => EncodedBody::default(),
             };
@@ -183,149 +183,151 @@ impl FetchWorker {
         }
     }
 
-    /// Looks at the fetch in progress, and takes a seat where there is one.
-    fn approach(&self, order: &PageOrder, place: &Key, wait: &mut Wait) -> Approach {
-        let under_way = self.flights.borrow().get(place).map(Rc::clone);
+    /// Looks at the fetch in progress, and waits where there is one.
+    fn approach(&self, job: &PageJob, key: &Key, wait: &mut Wait) -> Approach {
+        let current = self.in_progress.borrow().get(key).map(Rc::clone);
         // It is removed in the same breath in which it ends; one that was not was given up in a panic.
-        let Some(flight) = under_way
-            .filter(|flight| !order.facts.directives().no_cache && !flight.fill.has_ended())
+        let Some(in_progress) = current
+            .filter(|in_progress| !job.info.directives().no_cache && !in_progress.fill.has_ended())
         else {
             return Approach::Lead(None);
         };
-        if wait.has_refused(&flight) {
+        if wait.has_refused(&in_progress) {
             return Approach::Lead(None);
         }
-        let is_silent = flight.is_silent();
-        let may_come = !(is_silent && flight.fill.has_head());
-        if may_come && !wait.is_at(&flight) {
-            let ticket = match touched(&flight, order, None) {
+        let is_silent = in_progress.is_silent();
+        let may_come = !(is_silent && in_progress.fill.has_head());
+        if may_come && !wait.is_at(&in_progress) {
+            let terms = match touched(&in_progress, job, None) {
                 Touched::No => WaitTerms::Joined,
-                Touched::OnlyTags => WaitTerms::ToProve,
+                Touched::OnlyTags => WaitTerms::ToCheck,
                 Touched::Yes => return Approach::Lead(None),
             };
-            if !is_silent && wait.is_new() && flight.crowd.readers() >= order.site.flights.waiters {
+            if !is_silent
+                && wait.is_new()
+                && in_progress.waiters.readers() >= job.site.limits.waiters
+            {
                 return Approach::Refused;
             }
-            if !wait.sit(&flight, ticket) {
+            if !wait.join(&in_progress, terms) {
                 return Approach::Lead(None);
             }
-            self.hurry(order, &flight);
+            self.hurry(job, &in_progress);
         }
         if is_silent {
-            Approach::Lead(Some(flight))
+            Approach::Lead(Some(in_progress))
         } else {
             Approach::Wait
         }
     }
 
-    /// What the head of a seat's fetch is to the request that waits.
+    /// What the head of a slot's fetch is to the request that waits.
     fn judge(
         &self,
-        seat: &WaiterSlot,
-        order: &PageOrder,
-        place: &Key,
+        slot: &WaiterSlot,
+        job: &PageJob,
+        key: &Key,
         head: &Result<Arc<FillHead>, FillError>,
     ) -> HeadVerdict {
-        let head = match (head, seat.ticket) {
+        let head = match (head, slot.terms) {
             // The reader of one that may not be stored tells why, and the request is forwarded as it is.
-            (Ok(_), WaitTerms::Own)
-            | (Err(FillError::Unstorable(_)), WaitTerms::Own | WaitTerms::Joined) => {
+            (Ok(_), WaitTerms::Leads)
+            | (Err(FillError::Unstorable(_)), WaitTerms::Leads | WaitTerms::Joined) => {
                 return HeadVerdict::Give;
             }
             // What it was for is looked for again.
-            (Err(_), WaitTerms::ToProve) => return HeadVerdict::Refuse,
+            (Err(_), WaitTerms::ToCheck) => return HeadVerdict::Refuse,
             (Err(failure), _) => return HeadVerdict::Failed(*failure),
             (Ok(head), _) => head,
         };
         let FillSharing::Shared { life, tags } = &head.share else {
-            return HeadVerdict::Whole;
+            return HeadVerdict::HitForPass;
         };
-        let is_purged = seat.ticket == WaitTerms::ToProve
-            && touched(&seat.flight, order, Some(tags)) != Touched::No;
+        let is_purged = slot.terms == WaitTerms::ToCheck
+            && touched(&slot.in_progress, job, Some(tags)) != Touched::No;
         if is_purged {
             return HeadVerdict::Refuse;
         }
-        if order.storage().vary == VaryPolicy::CoveredByKey {
+        if job.storage().vary == VaryPolicy::CoveredByKey {
             return HeadVerdict::Give;
         }
         let names = variants::names(&head.fields);
         let selecting = Selecting::new(&names);
-        let ours = selecting.of(variants::lines(&order.ask.request.fields));
-        if ours.is_none() || ours != selecting.of(variants::lines(&seat.flight.sent)) {
-            return if self.place(order) == *place {
-                HeadVerdict::Whole
+        let ours = selecting.of(variants::lines(&job.call.request.fields));
+        if ours.is_none() || ours != selecting.of(variants::lines(&slot.in_progress.sent)) {
+            return if self.fetch_key(job) == *key {
+                HeadVerdict::HitForPass
             } else {
                 HeadVerdict::Refuse
             };
         }
-        let is_for_all = !seat.flight.is_confined.get()
+        let is_for_all = !slot.in_progress.is_confined.get()
             && life.fresh > life.initial_age
-            && may_have(order, &head.fields);
+            && may_have(job, &head.fields);
         if is_for_all {
             HeadVerdict::Give
         } else {
-            HeadVerdict::Whole
+            HeadVerdict::HitForPass
         }
     }
 
     /// Enters a fetch into the table. No await may lie between the look at the table and this.
-    fn take_off(
+    fn start_fetch(
         &self,
-        order: &PageOrder,
-        place: Key,
+        job: &PageJob,
+        key: Key,
         overtaken: Option<&InProgressFetch>,
     ) -> (Rc<InProgressFetch>, FillWriter) {
         let (writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
-        let sent = match order.storage().vary {
+        let sent = match job.storage().vary {
             VaryPolicy::CoveredByKey => Vec::new(),
-            VaryPolicy::Variants => order.ask.request.fields.clone(),
+            VaryPolicy::Variants => job.call.request.fields.clone(),
         };
-        let limits = &order.site.flights;
-        let flight = Rc::new(InProgressFetch::new(fill, sent, limits, overtaken));
-        self.enter(place, &flight);
-        (flight, writer)
+        let limits = &job.site.limits;
+        let in_progress = Rc::new(InProgressFetch::new(fill, sent, limits, overtaken));
+        self.enter(key, &in_progress);
+        (in_progress, writer)
     }
 
     /// Lets requests for a key find a fetch.
-    pub(super) fn enter(&self, place: Key, flight: &Rc<InProgressFetch>) {
-        let mut flights = self.flights.borrow_mut();
-        if flights.insert(place.clone(), Rc::clone(flight)).is_none() {
-            self.under_way.begins(&place);
+    pub(super) fn enter(&self, key: Key, in_progress: &Rc<InProgressFetch>) {
+        let mut table = self.in_progress.borrow_mut();
+        if table.insert(key.clone(), Rc::clone(in_progress)).is_none() {
+            self.registry.add(&key);
         }
-        self.under_way.gathers(&place, &flight.crowd);
-        flight.places.borrow_mut().push(place);
+        self.registry.set_waiters(&key, &in_progress.waiters);
+        in_progress.keys.borrow_mut().push(key);
     }
 
     /// Takes a fetch that has ended out of the table.
-    pub(super) fn land(&self, flight: &Rc<InProgressFetch>) {
-        let mut flights = self.flights.borrow_mut();
-        for place in flight.places.take() {
-            if flights
-                .get(&place)
-                .is_some_and(|now| Rc::ptr_eq(now, flight))
+    pub(super) fn finish_fetch(&self, in_progress: &Rc<InProgressFetch>) {
+        let mut table = self.in_progress.borrow_mut();
+        for key in in_progress.keys.take() {
+            if table
+                .get(&key)
+                .is_some_and(|now| Rc::ptr_eq(now, in_progress))
             {
-                flights.remove(&place);
-                self.under_way.lands(&place);
+                table.remove(&key);
+                self.registry.remove(&key);
             }
         }
     }
 }
 
 /// Whether a response with these fields may answer a request that carries credentials.
-fn may_have(order: &PageOrder, fields: &HeaderMap) -> bool {
-    !order.facts.has_authorization()
-        || SharedWith::of(fields, &order.site.rules) == SharedWith::Everyone
+fn may_have(job: &PageJob, fields: &HeaderMap) -> bool {
+    !job.info.has_authorization() || SharedWith::of(fields, &job.site.rules) == SharedWith::Everyone
 }
 
-fn touched(flight: &InProgressFetch, order: &PageOrder, tags: Option<&[u64]>) -> Touched {
-    let born = flight.born.get();
+fn touched(in_progress: &InProgressFetch, job: &PageJob, tags: Option<&[u64]>) -> Touched {
+    let born = in_progress.born.get();
     if born == NOT_SENT {
         return Touched::No;
     }
-    let scopes = scopes(&order.facts, Vec::new());
+    let scopes = scopes(&job.info, Vec::new());
     let touch = Touch {
         tags,
         ..scopes.touch()
     };
-    order.site.epochs.newer_than(born, touch)
+    job.site.purges.newer_than(born, touch)
 }

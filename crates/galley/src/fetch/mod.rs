@@ -1,11 +1,11 @@
 //! Fetch threads: the threads that own the upstream side.
 //!
 //! One thread per few cores, each with its own runtime, owns whole sites: their pools, the limit that fits PHP's workers, the
-//! fills under way. Front cores send an order and get a reader of the fill. Because one thread owns a key, one
-//! composition per page needs no lock: the table of flights is plain memory of this thread.
+//! fills in progress. Front cores send a job and get a reader of the fill. Because one thread owns a key, one fetch per page needs
+//! no lock: the table of fetches in progress is plain memory of this thread.
 //!
-//! An exchange with the upstream belongs to the fetch thread, not to the client: unsafe methods run to their end, so that
-//! what they change is heard of also when the client has gone.
+//! An exchange with the upstream belongs to the fetch thread, not to the client: unsafe methods run to their end, so that the
+//! purges they cause are published even when the client has disconnected.
 
 pub mod acknowledged;
 mod compress;
@@ -17,9 +17,9 @@ mod handle;
 pub mod hit_for_pass;
 mod in_progress;
 mod invalidation;
+mod jobs;
 mod join;
 mod lead;
-mod order;
 mod pass;
 mod patch;
 mod publish;
@@ -36,7 +36,7 @@ mod waiters;
 mod worker;
 
 pub use handle::Handle;
-pub use order::{Composed, PageOrder, PassOrder, WantedFragment};
+pub use jobs::{Fetched, PageJob, PassJob, WantedFragment};
 use publish::{Acknowledgement, publish, shelve};
 use relay::{relay, way};
 pub use site::{FetchLimits, FetchSite};

@@ -17,18 +17,18 @@ use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
 use super::compress::Outlet;
-use super::rfc9111::{Pupil, publish_own};
+use super::rfc9111::{Pupil, publish_purges};
 use super::spool::{AHEAD, ResponseSpool};
-use super::{FetchWorker, PassOrder, acknowledged, way};
+use super::{FetchWorker, PassJob, acknowledged, way};
 use crate::upstream::{IncomingResponse, QueueTurn};
 
 impl FetchWorker {
-    pub(super) async fn pass(self: Rc<Self>, order: PassOrder, reply: oneshot::Sender<FillReader>) {
+    pub(super) async fn pass(self: Rc<Self>, job: PassJob, reply: oneshot::Sender<FillReader>) {
         let (mut writer, fill) = fill::fill(AHEAD, None);
         let Some(reader) = fill.reader() else { return };
         drop(fill);
         let _ = reply.send(reader);
-        match self.exchange(&order, &mut writer).await {
+        match self.exchange(&job, &mut writer).await {
             Ok(()) => {
                 writer.finish();
             }
@@ -36,18 +36,18 @@ impl FetchWorker {
         }
     }
 
-    async fn exchange(&self, order: &PassOrder, writer: &mut FillWriter) -> Result<(), FillError> {
-        let pool = self.pool(order.pool)?;
-        let began = Cell::new((order.site.epochs.current(), self.clock.tick()));
-        let sending = || began.set((order.site.epochs.current(), self.clock.tick()));
+    async fn exchange(&self, job: &PassJob, writer: &mut FillWriter) -> Result<(), FillError> {
+        let pool = self.pool(job.pool)?;
+        let began = Cell::new((job.site.purges.current(), self.clock.tick()));
+        let sending = || began.set((job.site.purges.current(), self.clock.tick()));
         let turn = QueueTurn::default();
         let sent_up = async {
-            let place = pool.enter(order.ask.who(), &turn).await?;
-            pool.send(place, &order.ask, &sending).await
+            let slot = pool.enter(job.call.who(), &turn).await?;
+            pool.send(slot, &job.call, &sending).await
         };
         // An unsafe one does not leave the queue with its client either: WordPress starts its own scheduler by a request that
         // it does not wait for.
-        let mut incoming = if order.ask.is_safe() {
+        let mut incoming = if job.call.is_safe() {
             tokio::select! {
                 incoming = sent_up => incoming?,
                 () = writer.readers_gone() => return Err(FillError::Aborted),
@@ -57,61 +57,63 @@ impl FetchWorker {
         };
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);
-        order.site.cron.read_appointments(&incoming.fields);
-        let mut ordered = carried(order, &incoming);
-        let invalidation = self.invalidations.of(order, &incoming, self.clock.tick());
-        ordered.extend(invalidation.now);
-        let (calm, obeyed) = publish_own(order, &incoming, &ordered, Some(born));
-        obeyed.given(&order.site).await;
-        let mut pupil = self.begin_lesson(order, &incoming, born, delay);
-        let (head, stream) = self.passed(order, &incoming);
+        job.site.cron.read_appointments(&incoming.fields);
+        let mut purges = carried(job, &incoming);
+        let invalidation = self.invalidations.of(job, &incoming, self.clock.tick());
+        purges.extend(invalidation.now);
+        let (calm, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
+        acknowledgement.given(&job.site).await;
+        let mut pupil = self.begin_lesson(job, &incoming, born, delay);
+        let (head, stream) = self.passed(job, &incoming);
         writer.head(head);
-        let mut passage = ResponseSpool::new(&self.spools, AHEAD);
-        passage.goes(way(&order.site, &order.facts, &incoming.fields));
-        let mut outlet = Outlet::new(writer, passage, stream);
-        if order.ask.is_safe() && pupil.is_none() && ordered.is_empty() {
+        let mut spool = ResponseSpool::new(&self.spools, AHEAD);
+        spool.goes(way(&job.site, &job.info, &incoming.fields));
+        let mut outlet = Outlet::new(writer, spool, stream);
+        if job.call.is_safe() && pupil.is_none() && purges.is_empty() {
             return outlet.relay(&mut incoming).await;
         }
-        let received = receive(&mut incoming, &mut outlet, pupil.as_mut(), &ordered).await;
-        let (calm, obeyed) = publish_own(order, &incoming, &ordered, calm);
-        self.invalidations.delay(&order.site, invalidation.later);
-        if obeyed.given(&order.site).await {
-            order.site.heard.note(acknowledged::names(&incoming.fields));
+        let received = receive(&mut incoming, &mut outlet, pupil.as_mut(), &purges).await;
+        let (calm, acknowledgement) = publish_purges(job, &incoming, &purges, calm);
+        self.invalidations.delay(&job.site, invalidation.later);
+        if acknowledgement.given(&job.site).await {
+            job.site
+                .acknowledged
+                .note(acknowledged::names(&incoming.fields));
         }
         if let Some(last) = received? {
             let _ = outlet.push(last).await;
         }
         let _ = outlet.finish().await;
-        self.end_lesson(order, &incoming, pupil, calm.unwrap_or(born));
+        self.end_lesson(job, &incoming, pupil, calm.unwrap_or(born));
         Ok(())
     }
 
-    /// The head of an answer as its client gets it, but for its coding.
-    pub(super) fn passed_head(&self, order: &PassOrder, incoming: &IncomingResponse) -> HeaderMap {
-        match order.site.rules.storage.fields {
+    /// The head of a response as its client gets it, but for its coding.
+    pub(super) fn passed_head(&self, job: &PassJob, incoming: &IncomingResponse) -> HeaderMap {
+        match job.site.rules.storage.fields {
             AddressedFields::Standard => self.private_head(&incoming.fields),
             AddressedFields::OfPlugins => {
-                storable::passed_fields(&incoming.fields, &order.site.rules)
+                storable::passed_fields(&incoming.fields, &job.site.rules)
             }
         }
     }
 }
 
-/// Takes an answer to its end also when its client has left: it is unsafe, or something is learnt from it, which is short.
-/// Where it carries orders its last piece is given back instead of sent, so that who has all of it has also the orders
+/// Takes a response to its end also when its client has left: it is unsafe, or something is learnt from it, which is short.
+/// Where it carries purges its last piece is given back instead of sent, so that who has all of it has also the purges
 /// that are published when it ends.
 async fn receive(
     incoming: &mut IncomingResponse,
     outlet: &mut Outlet<'_>,
     mut pupil: Option<&mut Pupil>,
-    ordered: &[Purge],
+    purges: &[Purge],
 ) -> Result<Option<Bytes>, FillError> {
     let mut held = None;
     while let Some(chunk) = outlet.wait(incoming.chunk()).await? {
         if let Some(pupil) = &mut pupil {
             pupil.push(&chunk);
         }
-        let ready = if ordered.is_empty() {
+        let ready = if purges.is_empty() {
             Some(chunk)
         } else {
             held.replace(chunk)
@@ -123,17 +125,17 @@ async fn receive(
     Ok(held)
 }
 
-/// The orders that a response carries: for this site, and the groups that a successful unsafe request invalidates
+/// The purges that a response carries: for this site, and the groups that a successful unsafe request invalidates
 /// (RFC 9875 section 2.2).
-fn carried(order: &PassOrder, incoming: &IncomingResponse) -> Vec<Purge> {
-    let mut orders = purge::from_response(&incoming.fields, &order.site.rules);
+fn carried(job: &PassJob, incoming: &IncomingResponse) -> Vec<Purge> {
+    let mut purges = purge::from_response(&incoming.fields, &job.site.rules);
     let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
-    if !order.ask.is_safe() && succeeded {
+    if !job.call.is_safe() && succeeded {
         let groups = tags::invalidated_groups(&incoming.fields).into_iter();
-        orders.extend(groups.map(|group| Purge {
+        purges.extend(groups.map(|group| Purge {
             scope: Scope::Tag(group),
             strength: Strength::Hard,
         }));
     }
-    orders
+    purges
 }

@@ -24,28 +24,28 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::entry_parts::strong_etag;
-use super::order::{WantedFragment, When};
-use super::{Composed, FetchSite, FetchWorker, PageOrder, shelve};
+use super::jobs::{WantedFragment, When};
+use super::{FetchSite, FetchWorker, Fetched, PageJob, shelve};
 
 impl FetchWorker {
     /// Patches `held`, and answers with the page as it is now. Nothing: it has to be fetched.
     pub(super) async fn patch(
         self: Rc<Self>,
-        order: PageOrder,
+        job: PageJob,
         held: Arc<Entry>,
         reply: oneshot::Sender<Option<Arc<Entry>>>,
     ) {
-        let patched = Box::pin(self.patched(&order, &held)).await;
+        let patched = Box::pin(self.patched(&job, &held)).await;
         if patched.is_none() {
-            order.site.tally.patch_failed();
+            job.site.counters.patch_failed();
         }
         let _ = reply.send(patched);
     }
 
-    async fn patched(self: Rc<Self>, order: &PageOrder, held: &Arc<Entry>) -> Option<Arc<Entry>> {
-        let purges = &order.site.epochs;
+    async fn patched(self: Rc<Self>, job: &PageJob, held: &Arc<Entry>) -> Option<Arc<Entry>> {
+        let purges = &job.site.purges;
         let newer = || {
-            let stored = self.memory.peek(order.key.bytes());
+            let stored = self.memory.peek(job.key.bytes());
             stored.filter(|entry| {
                 !Arc::ptr_eq(entry, held) && purges.prove_waiting(entry) == Validity::Valid
             })
@@ -57,60 +57,60 @@ impl FetchWorker {
         let mut renderings = Vec::new();
         for number in purged {
             let version = &held.fragments().get(number)?.version;
-            renderings.push((number, self.begin_rendering(order, version)));
+            renderings.push((number, self.begin_rendering(job, version)));
         }
         let mut fragments = Vec::new();
         for (number, rendering) in renderings {
-            let rendered = self.rendering(order, rendering).await?;
+            let rendered = self.rendering(job, rendering).await?;
             fragments.push((number, rendered));
         }
         // All who waited for the same rendering continue at the same moment: one of them patches the page.
         if let Some(entry) = newer() {
             return Some(entry);
         }
-        let entry = Arc::new(self.with_rendered(&order.site, held, &fragments)?);
+        let entry = Arc::new(self.with_rendered(&job.site, held, &fragments)?);
         if purges.prove_waiting(&entry) != Validity::Valid {
             return None;
         }
         let outcome = self.memory.put_if_same(held, Arc::clone(&entry));
         if outcome.is_ok() {
-            shelve(&order.site, &entry, outcome);
+            shelve(&job.site, &entry, outcome);
         }
-        order.site.tally.patched();
+        job.site.counters.patched();
         Some(entry)
     }
 
     /// Begins to render a fragment, for all who wait for it, unless its last rendering is still right.
-    fn begin_rendering(self: &Rc<Self>, order: &PageOrder, version: &FragmentVersion) -> Rendering {
-        if let Some(rendered) = self.valid_rendering(&order.site, version.id) {
+    fn begin_rendering(self: &Rc<Self>, job: &PageJob, version: &FragmentVersion) -> Rendering {
+        if let Some(rendered) = self.valid_rendering(&job.site, version.id) {
             return Rendering::Known(rendered);
         }
-        let table = &order.site.fragments;
+        let table = &job.site.fragments;
         table.recall(version.id);
-        let wanted = fragment_order(order, version.id, &version.definition);
-        let (reply, answer) = oneshot::channel();
+        let wanted = fragment_order(job, version.id, &version.definition);
+        let (reply, response) = oneshot::channel();
         tokio::task::spawn_local(Rc::clone(self).page(Box::new(wanted), None, reply));
-        Rendering::Ordered(version.id, answer)
+        Rendering::Ordered(version.id, response)
     }
 
-    async fn rendering(&self, order: &PageOrder, rendering: Rendering) -> Option<RenderedFragment> {
-        let (id, answer) = match rendering {
+    async fn rendering(&self, job: &PageJob, rendering: Rendering) -> Option<RenderedFragment> {
+        let (id, response) = match rendering {
             Rendering::Known(rendered) => return Some(rendered),
-            Rendering::Ordered(id, answer) => (id, answer),
+            Rendering::Ordered(id, response) => (id, response),
         };
-        match answer.await.ok()?.ok()? {
-            Composed::Fill { reader, .. } => read_to_end(reader).await.ok()?,
-            Composed::Entry(_) | Composed::Awaited(_) => {}
-            Composed::HitForPass => return None,
+        match response.await.ok()?.ok()? {
+            Fetched::Fill { reader, .. } => read_to_end(reader).await.ok()?,
+            Fetched::Entry(_) | Fetched::Awaited(_) => {}
+            Fetched::HitForPass => return None,
         }
-        self.valid_rendering(&order.site, id)
+        self.valid_rendering(&job.site, id)
     }
 
     fn valid_rendering(&self, site: &FetchSite, id: u64) -> Option<RenderedFragment> {
         let now = self.clock.tick();
         site.fragments.last_rendered(id).filter(|rendered| {
             let entry = &rendered.entry;
-            entry.life.fresh > entry.age(now) && site.epochs.prove_waiting(entry) == Validity::Valid
+            entry.life.fresh > entry.age(now) && site.purges.prove_waiting(entry) == Validity::Valid
         })
     }
 
@@ -200,7 +200,7 @@ impl FetchWorker {
     /// The fragments of a page that was received; the tags of those that are not told apart become the page's own.
     pub(super) fn fragments_of(
         self: &Rc<Self>,
-        order: &PageOrder,
+        job: &PageJob,
         received: &ReceivedFragments,
         body: &[u8],
         born: u64,
@@ -220,13 +220,13 @@ impl FetchWorker {
                 return Vec::new();
             };
             let digest = digest(bytes, &part.blocks);
-            let Some(version) = order.site.fragments.version(part, digest) else {
+            let Some(version) = job.site.fragments.version(part, digest) else {
                 tags.add(&part.tags);
                 continue;
             };
             if !version.is_shared()
-                && self.valid_rendering(&order.site, version.id).is_none()
-                && order.site.fragments.claim(version.id)
+                && self.valid_rendering(&job.site, version.id).is_none()
+                && job.site.fragments.claim(version.id)
             {
                 unknown.push(Arc::clone(&version));
             }
@@ -238,54 +238,54 @@ impl FetchWorker {
             });
         }
         if !unknown.is_empty() {
-            let orders = unknown
+            let jobs = unknown
                 .iter()
-                .map(|version| fragment_order(order, version.id, &version.definition))
+                .map(|version| fragment_order(job, version.id, &version.definition))
                 .collect();
-            tokio::task::spawn_local(Rc::clone(self).render_in_background(orders));
+            tokio::task::spawn_local(Rc::clone(self).render_in_background(jobs));
         }
         fragments
     }
 
     /// Renders fragments once for all pages that show them, one after the other: then it is known which of them can be rendered
     /// alone. While PHP is busy with visitors they wait; one that fails does not hold up the others.
-    async fn render_in_background(self: Rc<Self>, mut orders: Vec<PageOrder>) {
+    async fn render_in_background(self: Rc<Self>, mut jobs: Vec<PageJob>) {
         for attempt in 0..ATTEMPTS {
             let mut left = Vec::new();
-            for order in orders {
-                let Some(WantedFragment { id }) = order.fragment else {
+            for job in jobs {
+                let Some(WantedFragment { id }) = job.fragment else {
                     continue;
                 };
-                Rc::clone(&self).refresh(order.again(), When::Stale).await;
-                if self.valid_rendering(&order.site, id).is_some() {
-                    order.site.fragments.release(id);
+                Rc::clone(&self).refresh(job.again(), When::Stale).await;
+                if self.valid_rendering(&job.site, id).is_some() {
+                    job.site.fragments.release(id);
                 } else {
-                    left.push(order);
+                    left.push(job);
                 }
             }
-            orders = left;
-            if orders.is_empty() {
+            jobs = left;
+            if jobs.is_empty() {
                 return;
             }
             sleep(FIRST_PAUSE * (1 << attempt)).await;
         }
-        for order in orders {
-            if let Some(WantedFragment { id }) = order.fragment {
-                order.site.fragments.release(id);
+        for job in jobs {
+            if let Some(WantedFragment { id }) = job.fragment {
+                job.site.fragments.release(id);
             }
         }
     }
 }
 
 /// Notes a fragment that was rendered and stored.
-pub(super) fn note_rendered(order: &PageOrder, entry: &Arc<Entry>, blocks: &str) {
-    if let Some(wanted) = &order.fragment {
+pub(super) fn note_rendered(job: &PageJob, entry: &Arc<Entry>, blocks: &str) {
+    if let Some(wanted) = &job.fragment {
         let rendered = RenderedFragment {
             digest: digest(&entry.body, blocks),
             blocks: blocks.into(),
             entry: Arc::clone(entry),
         };
-        order.site.fragments.rendered(wanted.id, rendered);
+        job.site.fragments.rendered(wanted.id, rendered);
     }
 }
 
@@ -309,7 +309,7 @@ impl ReceivedFragments {
 /// A fragment that a page waits for.
 enum Rendering {
     Known(RenderedFragment),
-    Ordered(u64, oneshot::Receiver<Result<Composed, FillError>>),
+    Ordered(u64, oneshot::Receiver<Result<Fetched, FillError>>),
 }
 
 async fn read_to_end(mut reader: FillReader) -> Result<(), FillError> {
@@ -337,10 +337,10 @@ fn replaced(
     table.version(&part, new.digest)
 }
 
-/// The order for a fragment of a page: the page's request, for which the plugin renders only the fragment.
-fn fragment_order(page: &PageOrder, id: u64, definition: &str) -> PageOrder {
+/// The job for a fragment of a page: the page's request, for which the plugin renders only the fragment.
+fn fragment_order(page: &PageJob, id: u64, definition: &str) -> PageJob {
     let mut key = Vec::new();
-    write_fragment_key(&page.facts, id, &mut key);
+    write_fragment_key(&page.info, id, &mut key);
     let site_mark = page
         .key
         .bytes()
@@ -348,14 +348,14 @@ fn fragment_order(page: &PageOrder, id: u64, definition: &str) -> PageOrder {
         .copied()
         .unwrap_or_default();
     key.extend_from_slice(&site_mark);
-    let mut ask = page.ask.without_body();
-    forward::fragment(&mut ask.request, definition);
-    PageOrder {
+    let mut call = page.call.without_body();
+    forward::fragment(&mut call.request, definition);
+    PageJob {
         site: Arc::clone(&page.site),
         pool: page.pool,
         key: Key::new(&key),
-        facts: page.facts.clone(),
-        ask,
+        info: page.info.clone(),
+        call,
         held: None,
         fragment: Some(WantedFragment { id }),
     }

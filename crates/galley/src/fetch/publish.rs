@@ -22,21 +22,21 @@ pub(super) fn shelve(site: &FetchSite, entry: &Arc<Entry>, outcome: Result<(), P
     }
 }
 
-/// Obeys orders for one site; what they touch is dead when this returns.
-pub(super) fn publish(site: &FetchSite, orders: &[Purge]) -> Acknowledgement {
-    let receipts = orders.iter().map(|order| site.epochs.publish(order));
+/// Publishes purges for one site; what they touch is purged when this returns.
+pub(super) fn publish(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
+    let receipts = purges.iter().map(|job| site.purges.publish(job));
     Acknowledgement(receipts.last())
 }
 
-/// What an answer that carries orders waits for before it goes on.
-#[must_use = "an answer is the acknowledgement of the orders it carries"]
+/// What a response that carries purges waits for before it is sent on.
+#[must_use = "an answer is the acknowledgement of the purges it carries"]
 pub(super) struct Acknowledgement(Option<Receipt>);
 
 impl Acknowledgement {
     /// Waits until the purges are on the disk and final in the cluster, or known not to become so. False: they are not final.
     pub(super) async fn given(self, site: &FetchSite) -> bool {
         let Some(receipt) = self.0 else { return true };
-        let receipt = receipt.told().await;
+        let receipt = receipt.acknowledged().await;
         receipt.log(&site.name);
         receipt.is_final()
     }

@@ -1,8 +1,8 @@
-//! Which pages a fetch thread composes at the moment, for threads that may not look at its table.
+//! Which pages a fetch thread is fetching, for threads that may not look at its table.
 //!
-//! Counts flights by a part of their keys' hashes. A count of zero is certain: nobody composes such a page. Another may come
-//! from a page that happens to lie in the same place. Behind the counts are those flights that can be waited for from other
-//! threads. Written by the fetch thread's thread alone, read by any.
+//! Counts fetches in progress by a part of their keys' hashes. A count of zero is certain: no such page is being fetched. Another
+//! count may come from a page that shares the counter. Besides the counts it holds the waiters of the fetches that other threads
+//! can wait for. Only the fetch thread writes it; any thread reads it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,65 +13,65 @@ use galley_cache::key::Key;
 use super::waiters::Waiters;
 
 /// See the module.
-pub(super) struct UnderWay {
+pub(super) struct FetchRegistry {
     counts: Box<[AtomicU32]>,
-    crowds: Mutex<HashMap<Key, Arc<Waiters>>>,
+    waiters: Mutex<HashMap<Key, Arc<Waiters>>>,
 }
 
-impl UnderWay {
+impl FetchRegistry {
     pub(super) fn new() -> Self {
         Self {
-            counts: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
-            crowds: Mutex::default(),
+            counts: (0..COUNTERS).map(|_| AtomicU32::new(0)).collect(),
+            waiters: Mutex::default(),
         }
     }
 
-    /// The flight for `key` can be waited for through `crowd`, in the place of any before it.
-    pub(super) fn gathers(&self, key: &Key, crowd: &Arc<Waiters>) {
-        self.crowds().insert(key.clone(), Arc::clone(crowd));
+    /// The fetch for `key` can be waited for through `waiters`, in the place of any before it.
+    pub(super) fn set_waiters(&self, key: &Key, waiters: &Arc<Waiters>) {
+        self.lock().insert(key.clone(), Arc::clone(waiters));
     }
 
-    /// The flight for `key`, if it can be waited for.
-    pub(super) fn crowd(&self, key: &Key) -> Option<Arc<Waiters>> {
+    /// The fetch for `key`, if it can be waited for.
+    pub(super) fn waiters(&self, key: &Key) -> Option<Arc<Waiters>> {
         if !self.may_have(key) {
             return None;
         }
-        self.crowds().get(key).map(Arc::clone)
+        self.lock().get(key).map(Arc::clone)
     }
 
-    fn crowds(&self) -> MutexGuard<'_, HashMap<Key, Arc<Waiters>>> {
-        self.crowds.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Waiters>>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A flight for `key` has begun, where none was before.
-    pub(super) fn begins(&self, key: &Key) {
+    /// A fetch for `key` has begun, where none was before.
+    pub(super) fn add(&self, key: &Key) {
         if let Some(count) = self.of(key) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The flight for `key` has landed, and no other has taken its place.
-    pub(super) fn lands(&self, key: &Key) {
-        self.crowds().remove(key);
+    /// The fetch for `key` has ended, and no other has taken its place.
+    pub(super) fn remove(&self, key: &Key) {
+        self.lock().remove(key);
         if let Some(count) = self.of(key) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether a flight for `key` may be under way.
+    /// Whether a fetch for `key` may be under way.
     pub(super) fn may_have(&self, key: &Key) -> bool {
         self.of(key)
             .is_some_and(|count| count.load(Ordering::Relaxed) > 0)
     }
 
     fn of(&self, key: &Key) -> Option<&AtomicU32> {
-        let place = key.hash() % PLACES;
-        self.counts.get(usize::try_from(place).ok()?)
+        let index = key.hash() % COUNTERS;
+        self.counts.get(usize::try_from(index).ok()?)
     }
 }
 
 /// Twenty times the usual queue, so that few pages share a place; 16 KiB.
-const PLACES: u64 = 4096;
+const COUNTERS: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -107,13 +107,13 @@ mod tests {
 
     #[test]
     fn who_finds_no_room_is_turned_away_unless_the_page_is_under_way() {
-        // No fetch thread: an order would find nobody.
-        let (orders, _) = mpsc::channel(1);
+        // No fetch thread: a job would not be received.
+        let (commands, _) = mpsc::channel(1);
         let gauge = gauge();
         let handle = Handle {
-            orders,
+            commands,
             gauges: [Arc::clone(&gauge)].into(),
-            under_way: Arc::new(UnderWay::new()),
+            registry: Arc::new(FetchRegistry::new()),
         };
         let (crawl, other) = [1, 2]
             .map(Network::V4)
@@ -129,10 +129,10 @@ mod tests {
         assert!(handle.turns_away(0, crawl, None));
         assert!(!handle.turns_away(0, other, page));
         assert!(!handle.turns_away(1, crawl, page), "there is no such pool");
-        handle.under_way.begins(&key);
+        handle.registry.add(&key);
         assert!(!handle.turns_away(0, crawl, page), "it may join");
         assert!(handle.turns_away(0, crawl, None));
-        handle.under_way.lands(&key);
+        handle.registry.remove(&key);
         assert!(handle.turns_away(0, crawl, page));
         gauge.shut_for(None, &[Class::Crawler]);
         assert!(handle.turns_away(0, other, page), "nobody of the class");

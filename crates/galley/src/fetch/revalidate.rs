@@ -2,7 +2,7 @@
 //!
 //! Lifetimes that the response does not name are cut by up to a tenth, by a number that belongs to the key, so that
 //! what was stored together does not expire together. An entry that is asked for often is asked about anew shortly before
-//! its end, by one background request that leaves visitors at least half of the upstream's places.
+//! its end, by one background request that leaves visitors at least half of the upstream's slots.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
 use super::FetchWorker;
-pub use super::order::When;
+pub use super::jobs::When;
 use crate::upstream::UpstreamPool;
 
 /// An entry as the decision reads it, at the age with which it was looked up; `None` for a list of variants.

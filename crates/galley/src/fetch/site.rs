@@ -12,35 +12,35 @@ use super::cron_runs::CronRuns;
 use crate::compress::Compressing;
 use crate::durable::{Shelved, SitePurges};
 
-/// What composing needs to know of a site.
+/// What fetching needs to know of a site.
 pub struct FetchSite {
     /// The site's name: its first host.
     pub name: String,
     /// Its caching rules.
     pub rules: Policy,
     /// Its purges, which outlive the configuration.
-    pub epochs: Arc<SitePurges>,
+    pub purges: Arc<SitePurges>,
     /// Its pages on the disk, where there is one.
     pub shelved: Option<Shelved>,
     /// Its pages in other codings.
     pub compressing: Compressing,
-    /// What was composed for it.
-    pub tally: Arc<FetchCounters>,
-    /// What its flights may do.
-    pub flights: FetchLimits,
-    /// The plugin's orders that have arrived.
-    pub heard: Arc<AcknowledgedPurges>,
+    /// What was generated for it.
+    pub counters: Arc<FetchCounters>,
+    /// What its fetches may do.
+    pub limits: FetchLimits,
+    /// The plugin's purges that were acknowledged.
+    pub acknowledged: Arc<AcknowledgedPurges>,
     /// What became of its scheduled tasks.
     pub cron: Arc<CronRuns>,
     /// The parts that its pages share.
     pub fragments: Arc<FragmentTable>,
 }
 
-/// What a site allows its flights.
+/// What a site allows its fetches.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchLimits {
-    /// How long the first flight for a page may show no sign of life.
+    /// How long the first fetch for a page may show no sign of life.
     pub lock_age: Duration,
-    /// Requests that may wait for or read from one flight.
+    /// Requests that may wait for or read from one fetch.
     pub waiters: usize,
 }

@@ -1,8 +1,8 @@
 //! What an upstream has said and its client has not had yet, so that a slow client holds no PHP worker.
 //!
-//! An answer goes to the readers of its fill directly while they keep up: in memory, paid for, so that what PHP flushes leaves
+//! A response goes to the readers of its fill directly while they keep up: in memory, paid for, so that what PHP flushes leaves
 //! at once. What they lag behind more goes to a file, from which they are fed piece by piece, also when the upstream has
-//! long ended. Where a file may not be had - an answer is to be streamed, the limits of [`Spools`] are reached, the disk
+//! long ended. Where a file may not be had - a response is to be streamed, the limits of [`Spools`] are reached, the disk
 //! fails - the upstream goes at the client's pace. Whenever it is asked for more, all that it said before is paid for or has been
 //! taken by the connection, so that beyond the limit a slow client costs what its connection is just sending.
 //!
@@ -29,7 +29,7 @@ pub(super) struct ResponseSpool {
     is_held_up: bool,
 }
 
-/// How an answer is passed on.
+/// How a response is passed on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// By a file, where its client is slow.
@@ -49,7 +49,7 @@ struct SpoolFilePart {
 }
 
 impl ResponseSpool {
-    /// An answer that begins. `window`: how far it may be ahead of its client in memory, in bytes.
+    /// A response that begins. `window`: how far it may be ahead of its client in memory, in bytes.
     pub(super) fn new(spools: &Arc<Spools>, window: usize) -> Self {
         Self {
             spools: Arc::clone(spools),
@@ -332,12 +332,12 @@ mod tests {
     async fn who_keeps_up_sees_no_file_and_nothing_late() {
         let spools = spools(4_000_000, 1_000_000, 1_000_000);
         let (mut writer, mut reader) = begun(1);
-        let mut passage = ResponseSpool::new(&spools, 30_000);
+        let mut spool = ResponseSpool::new(&spools, 30_000);
         for chunk in chunks(100) {
-            passage.give(&mut writer, chunk.clone()).await.unwrap();
+            spool.give(&mut writer, chunk.clone()).await.unwrap();
             assert_eq!(reader.try_next(), Ok(FillRead::Chunk(chunk)));
         }
-        assert!(passage.is_clear());
+        assert!(spool.is_clear());
         let counted = spools.counted();
         assert_eq!((counted.memory, counted.disk, counted.answers), (0, 0, 0));
     }
@@ -346,15 +346,15 @@ mod tests {
     async fn who_lags_behind_gets_all_of_it_in_order_and_holds_nobody() {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, reader) = begun(1);
-        let mut passage = ResponseSpool::new(&spools, 30_000);
+        let mut spool = ResponseSpool::new(&spools, 30_000);
         // Never waits, though nobody reads.
         for chunk in chunks(200) {
-            passage.give(&mut writer, chunk).await.unwrap();
+            spool.give(&mut writer, chunk).await.unwrap();
         }
         let counted = spools.counted();
         assert_eq!(counted.memory, 30_000 + FLOOR);
         assert_eq!((counted.disk, counted.answers), (2_000_000 - 30_000, 1));
-        let (got, ()) = tokio::join!(rest(reader), passage.end(writer));
+        let (got, ()) = tokio::join!(rest(reader), spool.end(writer));
         assert!(got == whole(200));
         let after = spools.counted();
         assert_eq!((after.memory, after.disk, after.held_up), (0, 0, 0));
@@ -364,23 +364,23 @@ mod tests {
     async fn who_catches_up_is_fed_from_memory_again() {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, mut reader) = begun(1);
-        let mut passage = ResponseSpool::new(&spools, 30_000);
+        let mut spool = ResponseSpool::new(&spools, 30_000);
         let mut got = Vec::new();
         for chunk in chunks(100) {
-            passage.give(&mut writer, chunk).await.unwrap();
+            spool.give(&mut writer, chunk).await.unwrap();
             // Every tenth time it takes all there is.
             if chunk_number(&got).is_multiple_of(10) {
-                while !passage.is_clear() || writer.backlog() > 0 {
+                while !spool.is_clear() || writer.backlog() > 0 {
                     if let FillRead::Chunk(bytes) = reader.try_next().unwrap() {
                         got.extend_from_slice(&bytes);
                     } else {
-                        passage.advance(&mut writer).await.unwrap();
+                        spool.advance(&mut writer).await.unwrap();
                     }
                 }
                 assert_eq!(spools.counted().disk, 0);
             }
         }
-        let (last, ()) = tokio::join!(rest(reader), passage.end(writer));
+        let (last, ()) = tokio::join!(rest(reader), spool.end(writer));
         got.extend(last);
         assert!(got == whole(100));
     }
@@ -395,11 +395,11 @@ mod tests {
         let mut all = Vec::new();
         for _ in 0..100 {
             let (mut writer, reader) = begun(1);
-            let mut passage = ResponseSpool::new(&spools, AHEAD);
+            let mut spool = ResponseSpool::new(&spools, AHEAD);
             for chunk in chunks(50) {
-                passage.give(&mut writer, chunk).await.unwrap();
+                spool.give(&mut writer, chunk).await.unwrap();
             }
-            all.push((passage, writer, reader));
+            all.push((spool, writer, reader));
         }
         let counted = spools.counted();
         assert_eq!((counted.answers, counted.held_up), (100, 0));
@@ -419,13 +419,13 @@ mod tests {
         for (memory, disk, answer, way) in cases {
             let spools = spools(memory, disk, answer);
             let (mut writer, reader) = begun(1);
-            let mut passage = ResponseSpool::new(&spools, 30_000);
-            passage.goes(way);
+            let mut spool = ResponseSpool::new(&spools, 30_000);
+            spool.goes(way);
             let mut giving = Box::pin(async move {
                 for chunk in chunks(200) {
-                    passage.give(&mut writer, chunk).await.unwrap();
+                    spool.give(&mut writer, chunk).await.unwrap();
                 }
-                passage.end(writer).await;
+                spool.end(writer).await;
             });
             // A file may be tried first, on a helper thread.
             let is_held = || spools.counted().held_up == u64::from(way == Way::Spooled);
@@ -448,16 +448,16 @@ mod tests {
     async fn a_client_that_leaves_ends_it() {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, reader) = begun(1);
-        let mut passage = ResponseSpool::new(&spools, 30_000);
+        let mut spool = ResponseSpool::new(&spools, 30_000);
         for chunk in chunks(50) {
-            passage.give(&mut writer, chunk).await.unwrap();
+            spool.give(&mut writer, chunk).await.unwrap();
         }
-        assert!(waits(passage.attend(&mut writer)).await);
+        assert!(waits(spool.attend(&mut writer)).await);
         drop(reader);
-        assert_eq!(passage.attend(&mut writer).await, FillError::Aborted);
-        let next = passage.give(&mut writer, Bytes::from_static(b"x")).await;
+        assert_eq!(spool.attend(&mut writer).await, FillError::Aborted);
+        let next = spool.give(&mut writer, Bytes::from_static(b"x")).await;
         assert_eq!(next, Err(FillError::Aborted));
-        drop((passage, writer));
+        drop((spool, writer));
         let after = spools.counted();
         assert_eq!((after.memory, after.disk), (0, 0));
     }

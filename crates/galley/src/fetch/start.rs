@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 
 use super::handle::{FetchCommand, Handle};
-use super::registry::UnderWay;
+use super::registry::FetchRegistry;
 use super::worker::FetchWorker;
 use crate::body::spools::Spools;
 use crate::clock::Clock;
@@ -31,16 +31,16 @@ pub fn start(
     clock: Clock,
     sandbox: Option<Sandbox>,
 ) -> io::Result<(Handle, JoinHandle<()>)> {
-    let (orders, incoming) = mpsc::channel(MOST_ORDERS);
+    let (commands, incoming) = mpsc::channel(MOST_COMMANDS);
     let gauges: Arc<[Arc<Gauge>]> = pools
         .iter()
         .map(|spec| Arc::new(Gauge::new(spec)))
         .collect();
-    let under_way = Arc::new(UnderWay::new());
+    let registry = Arc::new(FetchRegistry::new());
     let handle = Handle {
-        orders,
+        commands,
         gauges: Arc::clone(&gauges),
-        under_way: Arc::clone(&under_way),
+        registry: Arc::clone(&registry),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -55,7 +55,7 @@ pub fn start(
             // Opens what the limit asks later, when this thread may not any more.
             let _ = sys::running_processes();
             sandbox::enter(sandbox.as_ref());
-            let desk = Rc::new(FetchWorker {
+            let worker = Rc::new(FetchWorker {
                 pools: pools
                     .iter()
                     .zip(gauges.iter())
@@ -64,13 +64,13 @@ pub fn start(
                 memory,
                 spools,
                 clock,
-                under_way,
-                flights: RefCell::new(HashMap::new()),
+                registry,
+                in_progress: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
                 invalidations: Rc::default(),
             });
             // As a task among the others: what a `LocalSet` blocks on is polled at each turn.
-            let work = async { tokio::task::spawn_local(work(desk, incoming)).await };
+            let work = async { tokio::task::spawn_local(work(worker, incoming)).await };
             if let Err(failed) = LocalSet::new().block_on(&runtime, work)
                 && failed.is_panic()
             {
@@ -80,13 +80,13 @@ pub fn start(
     Ok((handle, thread))
 }
 
-async fn work(desk: Rc<FetchWorker>, mut incoming: mpsc::Receiver<FetchCommand>) {
+async fn work(worker: Rc<FetchWorker>, mut incoming: mpsc::Receiver<FetchCommand>) {
     tokio::task::spawn_local(pulse());
     let exchanges = Rc::new(Exchanges::default());
-    let invalidations = Rc::clone(&desk.invalidations);
-    while let Some(order) = incoming.recv().await {
+    let invalidations = Rc::clone(&worker.invalidations);
+    while let Some(job) = incoming.recv().await {
         let counted = Exchanges::count(&exchanges);
-        let exchange = Rc::clone(&desk).take(order);
+        let exchange = Rc::clone(&worker).take(job);
         tokio::task::spawn_local(async move {
             let _counted = counted;
             exchange.await;
@@ -106,7 +106,7 @@ async fn pulse() {
     }
 }
 
-/// How many orders are being carried out.
+/// How many jobs are in progress.
 #[derive(Default)]
 struct Exchanges {
     count: Cell<usize>,
@@ -143,13 +143,13 @@ impl Drop for CountedRequest {
 impl FetchWorker {
     /// What asks the upstream is boxed: of those who only wait there may be thousands, each with a future as large as the
     /// largest below.
-    async fn take(self: Rc<Self>, order: FetchCommand) {
-        match order {
-            FetchCommand::Page(order, since, reply) => self.page(order, since, reply).await,
-            FetchCommand::Pass(order, reply) => Box::pin(self.pass(*order, reply)).await,
-            FetchCommand::Refresh(order, when) => Box::pin(self.refresh(*order, when)).await,
-            FetchCommand::Patch(order, held, reply) => self.patch(*order, held, reply).await,
-            FetchCommand::Cron(order, reply) => Box::pin(self.cron(*order, reply)).await,
+    async fn take(self: Rc<Self>, job: FetchCommand) {
+        match job {
+            FetchCommand::Page(job, since, reply) => self.page(job, since, reply).await,
+            FetchCommand::Pass(job, reply) => Box::pin(self.pass(*job, reply)).await,
+            FetchCommand::Refresh(job, when) => Box::pin(self.refresh(*job, when)).await,
+            FetchCommand::Patch(job, held, reply) => self.patch(*job, held, reply).await,
+            FetchCommand::Cron(job, reply) => Box::pin(self.cron(*job, reply)).await,
         }
     }
 
@@ -166,4 +166,4 @@ const TURN: Duration = Duration::from_micros(200);
 const PULSE: Duration = Duration::from_millis(500);
 
 /// Orders that may lie in a fetch thread's inbox; beyond it the upstream is overloaded by any measure.
-const MOST_ORDERS: usize = 16_384;
+const MOST_COMMANDS: usize = 16_384;

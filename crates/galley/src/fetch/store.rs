@@ -1,4 +1,4 @@
-//! A response that is received to be stored: streamed to all who wait, then kept under its key or under its variants.
+//! A response that is received to be stored: streamed to all who wait, then stored under its key or under its variants.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::entry_parts::{scopes, strong_etag};
-use super::hit_for_pass::Unkept;
+use super::hit_for_pass::Uncacheable;
 use super::in_progress::InProgressFetch;
 use super::patch::{ReceivedFragments, note_rendered};
 use super::rfc9111::variants;
 use super::spool::ResponseSpool;
-use super::{FetchSite, FetchWorker, PageOrder, relay, shelve};
+use super::{FetchSite, FetchWorker, PageJob, relay, shelve};
 use crate::codec::encode::PIECE;
 use crate::durable::Recorder;
 use crate::sys;
@@ -59,11 +59,11 @@ impl ToStore {
     }
 
     /// Where it is stored: under its address, or under those of its variants.
-    fn keys(&self, order: &PageOrder) -> Vec<Key> {
+    fn keys(&self, job: &PageJob) -> Vec<Key> {
         if self.names.is_empty() {
-            return vec![order.key.clone()];
+            return vec![job.key.clone()];
         }
-        let primary = order.key.bytes();
+        let primary = job.key.bytes();
         let variant = |selection: &Vec<u8>| Key::new(&variants::key(primary, selection));
         self.selections.iter().map(variant).collect()
     }
@@ -71,16 +71,16 @@ impl ToStore {
 
 impl FetchWorker {
     /// What is to be stored of a response; `None` where it varies by more than can be kept.
-    pub(super) fn keepable(
+    pub(super) fn prepare_store(
         &self,
-        order: &PageOrder,
-        flight: &InProgressFetch,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
         incoming: &IncomingResponse,
         life: Lifetime,
     ) -> Option<ToStore> {
-        let rules = &order.site.rules;
-        let mut fields = storable::stored_fields(&incoming.fields, rules, order.facts.rule());
-        let (names, selections) = match order.storage().validation {
+        let rules = &job.site.rules;
+        let mut fields = storable::stored_fields(&incoming.fields, rules, job.info.rule());
+        let (names, selections) = match job.storage().validation {
             ValidationPolicy::Galley => {
                 storable::browser_fields(&mut fields, rules);
                 self.date(&mut fields);
@@ -88,14 +88,14 @@ impl FetchWorker {
             }
             ValidationPolicy::Origin => {
                 let names = variants::names(&fields);
-                let selections = variants::selections(&names, &flight.sent, &fields)?;
+                let selections = variants::selections(&names, &in_progress.sent, &fields)?;
                 self.finish_head(&mut fields);
                 (names, selections)
             }
         };
-        let compressing = &order.site.compressing;
+        let compressing = &job.site.compressing;
         compressing.announce(incoming.status, &mut fields, incoming.length());
-        let parts = match order.storage().fields {
+        let parts = match job.storage().fields {
             AddressedFields::OfPlugins => ReceivedFragments::of(&incoming.fields),
             AddressedFields::Standard => Ok(ReceivedFragments::default()),
         };
@@ -120,57 +120,64 @@ impl FetchWorker {
     /// Streams a storable response to all readers.
     pub(super) async fn fill(
         &self,
-        order: &PageOrder,
-        flight: &Rc<InProgressFetch>,
-        (writer, passage): (&mut FillWriter, &mut ResponseSpool),
+        job: &PageJob,
+        in_progress: &Rc<InProgressFetch>,
+        (writer, spool): (&mut FillWriter, &mut ResponseSpool),
         mut incoming: IncomingResponse,
-        mut kept: ToStore,
+        mut to_store: ToStore,
     ) -> Result<Option<ToStore>, FillError> {
-        if !kept.names.is_empty() {
+        if !to_store.names.is_empty() {
             // Those who come now find their own place, and this fetch under its variant's.
-            self.note_variants(order, flight, &kept.names, &kept.selections);
+            self.note_variants(job, in_progress, &to_store.names, &to_store.selections);
         }
-        let mut head = kept.fields.clone();
-        if order.storage().validation == ValidationPolicy::Origin {
-            flight
+        let mut head = to_store.fields.clone();
+        if job.storage().validation == ValidationPolicy::Origin {
+            in_progress
                 .is_confined
                 .set(storable::add_confined(&incoming.fields, &mut head));
         }
         writer.head(FillHead {
-            status: kept.status,
+            status: to_store.status,
             fields: head,
             share: FillSharing::Shared {
-                life: kept.life,
-                tags: kept.all_tags().ids,
+                life: to_store.life,
+                tags: to_store.all_tags().ids,
             },
             length: incoming.length(),
         });
-        flight.shows_head();
-        kept.recorder = self.recorder(order, flight, &kept, incoming.length());
-        let beat = || flight.beat();
-        relay(&mut incoming, writer, passage, &mut kept.recorder, &beat).await?;
+        in_progress.shows_head();
+        to_store.recorder = self.recorder(job, in_progress, &to_store, incoming.length());
+        let note_progress = || in_progress.note_progress();
+        relay(
+            &mut incoming,
+            writer,
+            spool,
+            &mut to_store.recorder,
+            &note_progress,
+        )
+        .await?;
         if incoming.ended_well() {
-            return Ok(Some(kept));
+            return Ok(Some(to_store));
         }
-        self.note_not_kept(order, NotStored::Incomplete);
+        self.note_not_stored(job, NotStored::Incomplete);
         Ok(None)
     }
 
     /// Ready to write to the disk what the memory has no room for; not a page that is judged by its end.
     fn recorder(
         &self,
-        order: &PageOrder,
-        flight: &InProgressFetch,
-        kept: &ToStore,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
+        to_store: &ToStore,
         length: Option<u64>,
     ) -> Recorder {
         let is_judged_whole =
-            storable::is_judged_whole(kept.status, &kept.fields, &order.site.rules);
-        match (&order.site.shelved, kept.keys(order).into_iter().next()) {
+            storable::is_judged_whole(to_store.status, &to_store.fields, &job.site.rules);
+        match (&job.site.shelved, to_store.keys(job).into_iter().next()) {
             (Some(shelved), Some(key)) if !is_judged_whole => {
-                let mut parts = self.parts(order, flight, kept, key);
+                let mut parts = self.parts(job, in_progress, to_store, key);
                 // Positions of fragments are of use in memory only.
-                parts.scopes.tags = kept.all_tags().ids.into();
+                parts.scopes.tags = to_store.all_tags().ids.into();
                 let entry = Entry::new(parts);
                 Recorder::ready(shelved.clone(), entry, length)
             }
@@ -181,32 +188,32 @@ impl FetchWorker {
     /// Stores what came, under the address or under its variants.
     pub(super) async fn keep(
         self: &Rc<Self>,
-        order: &PageOrder,
-        flight: &InProgressFetch,
-        mut kept: ToStore,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
+        mut to_store: ToStore,
         finished: Finished,
     ) {
-        if !flight.may_replace(self.memory.peek(order.key.bytes()).as_deref()) {
+        if !in_progress.may_replace(self.memory.peek(job.key.bytes()).as_deref()) {
             return;
         }
-        if order.storage().vary == VaryPolicy::Variants && kept.names.is_empty() {
-            self.forget_variants(order);
+        if job.storage().vary == VaryPolicy::Variants && to_store.names.is_empty() {
+            self.forget_variants(job);
         }
         let Some(body) = finished.body else {
-            if kept.recorder.finish().await {
-                return order.site.tally.stored();
+            if to_store.recorder.finish().await {
+                return job.site.counters.stored();
             }
             // Too large for memory: it was streamed, and the next visitor's request need not try again.
-            let unkept = Unkept {
+            let uncacheable = Uncacheable {
                 why: NotStored::TooLarge,
-                status: kept.status,
-                fields: &kept.fields,
+                status: to_store.status,
+                fields: &to_store.fields,
             };
-            return self.remember_whole(order, flight, &unkept);
+            return self.store_hit_for_pass(job, in_progress, &uncacheable);
         };
-        let answered = ResponseHead {
-            status: kept.status,
-            fields: &kept.fields,
+        let response_head = ResponseHead {
+            status: to_store.status,
+            fields: &to_store.fields,
             response_delay: Duration::ZERO,
             now: self.clock.wall(),
         };
@@ -214,89 +221,96 @@ impl FetchWorker {
         if body.bytes().len() > PIECE {
             sys::let_others_go();
         }
-        if let Err(why) = storable::judge_body(&answered, &order.site.rules, body.bytes()) {
-            self.rest_refreshes(order);
-            return self.note_not_kept(order, why);
+        if let Err(why) = storable::judge_body(&response_head, &job.site.rules, body.bytes()) {
+            self.rest_refreshes(job);
+            return self.note_not_stored(job, why);
         }
         // Without the preset validators are the origin's alone.
-        if order.storage().validation == ValidationPolicy::Galley
-            && !kept.fields.contains_key(header::ETAG)
+        if job.storage().validation == ValidationPolicy::Galley
+            && !to_store.fields.contains_key(header::ETAG)
         {
-            kept.fields.insert(header::ETAG, strong_etag(body.bytes()));
+            to_store
+                .fields
+                .insert(header::ETAG, strong_etag(body.bytes()));
         }
-        let born = flight.born.get();
-        let fragments =
-            self.fragments_of(order, &kept.fragments, body.bytes(), born, &mut kept.tags);
-        for key in kept.keys(order) {
-            let parts = self.parts(order, flight, &kept, key);
+        let born = in_progress.born.get();
+        let fragments = self.fragments_of(
+            job,
+            &to_store.fragments,
+            body.bytes(),
+            born,
+            &mut to_store.tags,
+        );
+        for key in to_store.keys(job) {
+            let parts = self.parts(job, in_progress, &to_store, key);
             let body = body.clone();
             let entry = Entry::new(EntryParts { body, ..parts });
             let entry =
-                Arc::new(self.inheriting(&order.site, entry.with_fragments(fragments.clone())));
-            self.store_entry(order, flight, &entry);
-            if let Some(blocks) = &kept.blocks {
-                note_rendered(order, &entry, blocks);
+                Arc::new(self.inheriting(&job.site, entry.with_fragments(fragments.clone())));
+            self.store_entry(job, in_progress, &entry);
+            if let Some(blocks) = &to_store.blocks {
+                note_rendered(job, &entry, blocks);
             }
         }
-        if order.site.rules.urls.no_vary_search {
-            self.note_equivalents(order, flight, &kept.fields);
+        if job.site.rules.urls.no_vary_search {
+            self.note_equivalents(job, in_progress, &to_store.fields);
         }
     }
 
     /// An entry without its body.
     fn parts(
         &self,
-        order: &PageOrder,
-        flight: &InProgressFetch,
-        kept: &ToStore,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
+        to_store: &ToStore,
         key: Key,
     ) -> EntryParts {
         EntryParts {
             key,
             kind: EntryKind::Page,
-            status: kept.status,
-            fields: kept.fields.clone(),
+            status: to_store.status,
+            fields: to_store.fields.clone(),
             body: StoredBody::default(),
             stored_at: self.clock.tick(),
-            life: kept.life,
-            scopes: scopes(&order.facts, kept.tags.ids.clone()),
-            tags: kept.tags.names.clone(),
-            born: flight.born.get(),
+            life: to_store.life,
+            scopes: scopes(&job.info, to_store.tags.ids.clone()),
+            tags: to_store.tags.names.clone(),
+            born: in_progress.born.get(),
         }
     }
 
-    pub(super) fn store(&self, order: &PageOrder, flight: &InProgressFetch, parts: EntryParts) {
-        if !flight.may_replace(self.memory.peek(parts.key.bytes()).as_deref()) {
+    pub(super) fn store(&self, job: &PageJob, in_progress: &InProgressFetch, parts: EntryParts) {
+        if !in_progress.may_replace(self.memory.peek(parts.key.bytes()).as_deref()) {
             return;
         }
-        let entry = Arc::new(self.inheriting(&order.site, Entry::new(parts)));
-        self.store_entry(order, flight, &entry);
+        let entry = Arc::new(self.inheriting(&job.site, Entry::new(parts)));
+        self.store_entry(job, in_progress, &entry);
     }
 
-    fn store_entry(&self, order: &PageOrder, flight: &InProgressFetch, entry: &Arc<Entry>) {
-        if !flight.may_replace(self.memory.peek(entry.key.bytes()).as_deref()) {
+    fn store_entry(&self, job: &PageJob, in_progress: &InProgressFetch, entry: &Arc<Entry>) {
+        if !in_progress.may_replace(self.memory.peek(entry.key.bytes()).as_deref()) {
             return;
         }
         let kind = entry.kind;
-        if order.site.epochs.prove_waiting(entry) == Validity::Purged {
-            return self.note_not_kept(order, NotStored::Purged);
+        if job.site.purges.prove_waiting(entry) == Validity::Purged {
+            return self.note_not_stored(job, NotStored::Purged);
         }
         let outcome = self.memory.put(Arc::clone(entry));
-        if order.fragment.is_none() {
-            shelve(&order.site, entry, outcome);
+        if job.fragment.is_none() {
+            shelve(&job.site, entry, outcome);
         }
         match outcome {
             Ok(()) if kind == EntryKind::Page => {
-                flight.stores(entry);
-                order.site.tally.stored();
+                in_progress.stores(entry);
+                job.site.counters.stored();
             }
-            Err(PutRefused::TooLarge | PutRefused::Full) if order.site.shelved.is_some() => {
-                order.site.tally.stored();
+            Err(PutRefused::TooLarge | PutRefused::Full) if job.site.shelved.is_some() => {
+                job.site.counters.stored();
             }
             // What was born later took its place: nothing is missing.
             Ok(()) | Err(PutRefused::Superseded) => {}
-            Err(PutRefused::TooLarge) => self.note_not_kept(order, NotStored::TooLarge),
-            Err(PutRefused::Full) => self.note_not_kept(order, NotStored::Memory),
+            Err(PutRefused::TooLarge) => self.note_not_stored(job, NotStored::TooLarge),
+            Err(PutRefused::Full) => self.note_not_stored(job, NotStored::Memory),
         }
     }
 

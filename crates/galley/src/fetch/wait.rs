@@ -1,38 +1,40 @@
-//! A flight's request waits for its place at the upstream.
+//! The request of a fetch waits for its slot at the upstream.
 //!
-//! It waits in the name of whoever led it, and in that of those who join it where they are served sooner: a page that a crawl
-//! has asked for and a visitor wants does not wait in the crawl's line. Led for visitors, it leaves the queue when they all have
-//! left; once it is sent it is composed to its end.
+//! It is queued for the client that started the fetch, and for those that join it where they are served sooner: a page that a
+//! crawler requested and a visitor wants does not wait in the crawler's queue. A fetch for visitors is removed from the queue when
+//! all of them have disconnected; once its request is sent it runs to its end.
 
 use galley_cache::fill::FillError;
 
 use super::in_progress::{For, InProgressFetch};
-use super::{FetchWorker, PageOrder};
+use super::{FetchWorker, PageJob};
 use crate::upstream::Slot;
 
 impl FetchWorker {
-    /// Waits for a place. Cancel-safe.
-    pub(super) async fn place_for(
+    /// Waits for a slot. Cancel-safe.
+    pub(super) async fn slot_for(
         &self,
-        order: &PageOrder,
-        flight: &InProgressFetch,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
         whom: For,
     ) -> Result<Slot, FillError> {
-        let enter = self.pool(order.pool)?.enter(order.ask.who(), &flight.turn);
+        let enter = self
+            .pool(job.pool)?
+            .enter(job.call.who(), &in_progress.turn);
         match whom {
             For::Later => enter.await,
             For::Visitors => tokio::select! {
                 biased;
-                place = enter => place,
-                () = flight.deserted() => Err(FillError::Aborted),
+                slot = enter => slot,
+                () = in_progress.abandoned() => Err(FillError::Aborted),
             },
         }
     }
 
-    /// Somebody joins a flight that may stand in the queue.
-    pub(super) fn hurry(&self, order: &PageOrder, flight: &InProgressFetch) {
-        if let Ok(pool) = self.pool(order.pool) {
-            pool.hurry(&flight.turn, order.ask.who());
+    /// Somebody joins a fetch that may stand in the queue.
+    pub(super) fn hurry(&self, job: &PageJob, in_progress: &InProgressFetch) {
+        if let Ok(pool) = self.pool(job.pool) {
+            pool.hurry(&in_progress.turn, job.call.who());
         }
     }
 }

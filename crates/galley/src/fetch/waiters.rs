@@ -1,13 +1,13 @@
-//! Those who wait on other threads for a page under way.
+//! Waiters on other threads for a page that is being fetched.
 //!
-//! A thousand visitors who want the same page at once would cost the fetch thread a thousand orders, and each of them a turn when
-//! the page has come. Once its request is sent they can wait where they are: what they need to know of the flight lies
-//! here, behind locks that no hit takes. When the page is stored they are told together, and each sends it as it would send a stored
-//! page. What is too slow for that, or has fallen silent, is for the fetch thread to decide, request by request; so is everything before
-//! the request is sent, when the fetch thread still has to know for whom its place in the queue is.
+//! A thousand visitors who want the same page at once would cost the fetch thread a thousand jobs, and each of them a turn when
+//! the page has arrived. Once the request of the fetch is sent they can wait on their own threads: what they need to know of the
+//! fetch is here, behind locks that no hit takes. When the page is stored all of them are notified together, and each sends it as it
+//! would send a stored page. The fetch thread decides, request by request, what happens when a fetch is slow or silent, and before
+//! its request is sent, because it has to know for which clients it is queued.
 //!
-//! Whoever joins here reads the fill like those who ask the fetch thread: it is counted, and a page that is not stored is not
-//! composed again for it. An order that came since the request was sent closes this way to all who come later.
+//! Waiters read the fill like requests that send a job to the fetch thread: they are counted, and a page that is not stored is not
+//! fetched again for them. After a purge that was published since the request was sent nobody can join this way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use galley_policy::request_info::RequestInfo;
 use galley_policy::time::Tick;
 use tokio::sync::watch;
 
-use super::order::Composed;
+use super::jobs::Fetched;
 use super::site::FetchSite;
 
 /// A page under way, as other threads see it.
@@ -52,7 +52,7 @@ pub(super) enum FetchProgress {
 
 /// A request that waits for a page under way.
 pub(super) struct Waiter {
-    crowd: Arc<Waiters>,
+    waiters: Arc<Waiters>,
     reader: FillReader,
     news: watch::Receiver<FetchProgress>,
 }
@@ -75,7 +75,7 @@ impl Waiters {
         self.born.store(born, Ordering::Release);
     }
 
-    /// Tells those who wait; nobody can join any more. Only the first news counts: it finds nobody left.
+    /// Tells the waiters; nobody can join any more. Only the first news counts: it finds nobody left.
     pub(super) fn tell(&self, news: FetchProgress) {
         self.news.send_if_modified(|told| {
             let is_first = matches!(told, FetchProgress::None);
@@ -88,13 +88,13 @@ impl Waiters {
 
     /// Waits for the page, if that is possible for a request that has come while `current` was the purge counter.
     pub(super) fn join(self: Arc<Self>, current: u64) -> Option<Waiter> {
-        // Newer orders may touch the page or not; the fetch thread finds out.
+        // Newer purges may touch the page or not; the fetch thread finds out.
         let born = self.born.load(Ordering::Acquire);
         if born == NOT_SENT || born != current || self.readers() >= self.most {
             return None;
         }
         // Who has had the page already and asks again finds it stored, and has waited for nothing: it is stored before the
-        // fetch thread comes to an order.
+        // fetch thread comes to a job.
         if self.fill.has_all() {
             return None;
         }
@@ -103,7 +103,7 @@ impl Waiters {
         let reader = self.fill.reader()?;
         let is_open = matches!(*news.borrow(), FetchProgress::None);
         is_open.then_some(Waiter {
-            crowd: self,
+            waiters: self,
             reader,
             news,
         })
@@ -125,10 +125,10 @@ impl Waiters {
     /// It came to nothing, or cannot be joined any more.
     pub(super) fn forget_coded(&self, coding: Coding) {
         let mut coded = self.in_codings();
-        let (kept, forgotten) = std::mem::take(&mut *coded)
+        let (to_store, forgotten) = std::mem::take(&mut *coded)
             .into_iter()
             .partition(|(known, _)| *known != coding);
-        *coded = kept;
+        *coded = to_store;
         drop(coded);
         // What it held may wake others as it goes: not under the lock.
         drop::<Vec<_>>(forgotten);
@@ -154,13 +154,13 @@ pub(super) struct Silent {
 
 /// What came of waiting.
 pub(super) enum WaitResult {
-    Composed(Composed),
+    Fetched(Fetched),
     /// The fetch thread has to be asked. What is under way may still answer, where it only has fallen silent.
     Nothing(Option<Silent>),
 }
 
-impl Composed {
-    /// The same for a request that had waited before it was ordered: who stored it meanwhile was waited for too.
+impl Fetched {
+    /// The same for a request that had waited before its job was sent: who stored it meanwhile was waited for too.
     pub(super) fn after_a_wait(self) -> Self {
         match self {
             Self::Entry(entry) => Self::Awaited(entry),
@@ -170,51 +170,51 @@ impl Composed {
 }
 
 impl Waiter {
-    /// What the page comes to for a request with these facts. Cancel-safe.
-    pub(super) async fn wait(mut self, site: &FetchSite, facts: &RequestInfo) -> WaitResult {
+    /// What the page comes to for a request like this. Cancel-safe.
+    pub(super) async fn wait(mut self, site: &FetchSite, info: &RequestInfo) -> WaitResult {
         let news = self
             .news
             .wait_for(|news| !matches!(news, FetchProgress::None));
-        // A flight that is gone without a word has ended.
+        // A fetch that is gone without a word has ended.
         let news = news.await.map_or(FetchProgress::Ended, |news| news.clone());
         match news {
-            FetchProgress::Stored(entry) => self.stored(entry, site, facts),
+            FetchProgress::Stored(entry) => self.stored(entry, site, info),
             FetchProgress::Ended => self.reads(None),
-            FetchProgress::None | FetchProgress::Lingers => self.lingers(site, facts).await,
+            FetchProgress::None | FetchProgress::Lingers => self.lingers(site, info).await,
         }
     }
 
-    fn stored(self, entry: Arc<Entry>, site: &FetchSite, facts: &RequestInfo) -> WaitResult {
-        // Ordered since: what may be had instead is for the fetch thread to say.
-        if site.epochs.prove_waiting(&entry) == Validity::Purged {
+    fn stored(self, entry: Arc<Entry>, site: &FetchSite, info: &RequestInfo) -> WaitResult {
+        // Purged since: what may be had instead is for the fetch thread to say.
+        if site.purges.prove_waiting(&entry) == Validity::Purged {
             return WaitResult::Nothing(None);
         }
         let length = Some(entry.length());
         let compressing = &site.compressing;
-        let coding = compressing.live(facts, entry.status, &entry.fields, length);
+        let coding = compressing.live(info, entry.status, &entry.fields, length);
         // Those who code what is stored have most often not come to it yet.
         let coding = coding.filter(|_| entry.coded().is_empty());
-        match coding.and_then(|coding| self.crowd.coded(coding)) {
+        match coding.and_then(|coding| self.waiters.coded(coding)) {
             Some(coded) => self.reads(Some(coded)),
-            None => WaitResult::Composed(Composed::Awaited(entry)),
+            None => WaitResult::Fetched(Fetched::Awaited(entry)),
         }
     }
 
-    async fn lingers(mut self, site: &FetchSite, facts: &RequestInfo) -> WaitResult {
-        if !self.crowd.fill.has_head() {
-            let sent_at = Tick(self.crowd.sent_at.load(Ordering::Relaxed));
+    async fn lingers(mut self, site: &FetchSite, info: &RequestInfo) -> WaitResult {
+        if !self.waiters.fill.has_head() {
+            let sent_at = Tick(self.waiters.sent_at.load(Ordering::Relaxed));
             let reader = self.reader;
             return WaitResult::Nothing(Some(Silent { reader, sent_at }));
         }
         let Ok(head) = self.reader.head().await else {
             return self.reads(None);
         };
-        let length = head.length.or_else(|| self.crowd.fill.whole_length());
+        let length = head.length.or_else(|| self.waiters.fill.whole_length());
         let compressing = &site.compressing;
-        let Some(coding) = compressing.live(facts, head.status, &head.fields, length) else {
+        let Some(coding) = compressing.live(info, head.status, &head.fields, length) else {
             return self.reads(None);
         };
-        match self.crowd.coded(coding) {
+        match self.waiters.coded(coding) {
             Some(coded) => self.reads(Some(coded)),
             // Nobody codes it yet: the fetch thread lets it be done.
             None => WaitResult::Nothing(None),
@@ -222,7 +222,7 @@ impl Waiter {
     }
 
     fn reads(self, coded: Option<FillReader>) -> WaitResult {
-        WaitResult::Composed(Composed::Fill {
+        WaitResult::Fetched(Fetched::Fill {
             reader: self.reader,
             coded,
             collapsed: true,
@@ -230,7 +230,7 @@ impl Waiter {
     }
 }
 
-/// `born` of a flight whose request is not sent.
+/// `born` of a fetch whose request is not sent.
 pub(super) const NOT_SENT: u64 = u64::MAX;
 
 #[cfg(test)]
@@ -246,67 +246,67 @@ mod tests {
     use super::super::handle::either;
     use super::*;
 
-    fn crowd(most: usize) -> (FillWriter, Arc<Waiters>) {
+    fn waiters(most: usize) -> (FillWriter, Arc<Waiters>) {
         let (writer, fill) = fill::fill(1, None);
         (writer, Arc::new(Waiters::new(fill, most)))
     }
 
-    fn joins(crowd: &Arc<Waiters>, current: u64) -> Option<Waiter> {
-        Arc::clone(crowd).join(current)
+    fn joins(waiters: &Arc<Waiters>, current: u64) -> Option<Waiter> {
+        Arc::clone(waiters).join(current)
     }
 
     #[test]
     fn a_page_can_be_waited_for_from_when_it_is_asked_for_until_there_is_news() {
-        let (_writer, crowd) = crowd(10);
-        assert!(joins(&crowd, 7).is_none(), "not sent yet");
-        assert!(joins(&crowd, NOT_SENT).is_none(), "not sent yet");
-        crowd.open(7, Tick(1));
-        assert!(joins(&crowd, 7).is_some());
-        assert!(joins(&crowd, 8).is_none(), "ordered since");
-        crowd.tell(FetchProgress::Lingers);
-        assert!(joins(&crowd, 7).is_none(), "there is news");
+        let (_writer, waiters) = waiters(10);
+        assert!(joins(&waiters, 7).is_none(), "not sent yet");
+        assert!(joins(&waiters, NOT_SENT).is_none(), "not sent yet");
+        waiters.open(7, Tick(1));
+        assert!(joins(&waiters, 7).is_some());
+        assert!(joins(&waiters, 8).is_none(), "ordered since");
+        waiters.tell(FetchProgress::Lingers);
+        assert!(joins(&waiters, 7).is_none(), "there is news");
     }
 
     #[test]
     fn it_is_read_by_no_more_than_may_and_who_leaves_makes_room() {
-        let (_writer, crowd) = crowd(2);
-        crowd.open(0, Tick(1));
-        let (first, second) = (joins(&crowd, 0), joins(&crowd, 0));
+        let (_writer, waiters) = waiters(2);
+        waiters.open(0, Tick(1));
+        let (first, second) = (joins(&waiters, 0), joins(&waiters, 0));
         assert!(first.is_some() && second.is_some());
-        assert_eq!(crowd.readers(), 2);
-        assert!(joins(&crowd, 0).is_none());
+        assert_eq!(waiters.readers(), 2);
+        assert!(joins(&waiters, 0).is_none());
         drop(first);
-        assert!(joins(&crowd, 0).is_some());
+        assert!(joins(&waiters, 0).is_some());
     }
 
     #[test]
     fn only_the_first_news_counts() {
-        let (_writer, crowd) = crowd(2);
-        crowd.open(0, Tick(1));
-        let waiter = joins(&crowd, 0).unwrap();
-        crowd.tell(FetchProgress::Lingers);
-        crowd.tell(FetchProgress::Ended);
+        let (_writer, waiters) = waiters(2);
+        waiters.open(0, Tick(1));
+        let waiter = joins(&waiters, 0).unwrap();
+        waiters.tell(FetchProgress::Lingers);
+        waiters.tell(FetchProgress::Ended);
         assert!(matches!(*waiter.news.borrow(), FetchProgress::Lingers));
     }
 
     #[test]
     fn who_has_had_all_of_it_waits_for_nothing() {
-        let (mut writer, crowd) = crowd(2);
-        crowd.open(0, Tick(1));
+        let (mut writer, waiters) = waiters(2);
+        waiters.open(0, Tick(1));
         writer.head(head());
         writer.put(Bytes::from_static(b"page")).unwrap();
-        assert!(joins(&crowd, 0).is_some(), "more may come");
+        assert!(joins(&waiters, 0).is_some(), "more may come");
         writer.finish();
-        assert!(joins(&crowd, 0).is_none());
+        assert!(joins(&waiters, 0).is_none());
 
-        let (mut writer, crowd) = self::crowd(2);
-        crowd.open(0, Tick(1));
+        let (mut writer, waiters) = self::waiters(2);
+        waiters.open(0, Tick(1));
         let length = Some(4);
         writer.head(FillHead { length, ..head() });
-        let reader = joins(&crowd, 0);
+        let reader = joins(&waiters, 0);
         assert!(reader.is_some());
         writer.put(Bytes::from_static(b"page")).unwrap();
-        assert!(joins(&crowd, 0).is_none(), "no more was promised");
+        assert!(joins(&waiters, 0).is_none(), "no more was promised");
     }
 
     fn head() -> FillHead {
@@ -330,19 +330,19 @@ mod tests {
             } else {
                 writer.fail(FillError::Timeout);
             }
-            let composed = if is_ordered {
+            let fetched = if is_ordered {
                 either(silent, failed()).await
             } else {
                 either(silent, pending()).await
             };
-            match composed {
-                Ok(composed) => assert!(comes && matches!(composed, Composed::Fill { .. })),
+            match fetched {
+                Ok(fetched) => assert!(comes && matches!(fetched, Fetched::Fill { .. })),
                 Err(failure) => assert_eq!((comes, failure), (false, FillError::Timeout)),
             }
         }
         let (_writer, fill) = fill::fill(1, None);
-        let ordered = ready(Ok(Composed::HitForPass));
-        let composed = either(fill.reader().unwrap(), ordered).await;
-        assert!(matches!(composed, Ok(Composed::HitForPass)));
+        let ordered = ready(Ok(Fetched::HitForPass));
+        let fetched = either(fill.reader().unwrap(), ordered).await;
+        assert!(matches!(fetched, Ok(Fetched::HitForPass)));
     }
 }

@@ -11,7 +11,7 @@ use galley_policy::time::Tick;
 
 use super::in_progress::InProgressFetch;
 use super::invalidation::Invalidations;
-use super::registry::UnderWay;
+use super::registry::FetchRegistry;
 use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::upstream::UpstreamPool;
@@ -22,10 +22,10 @@ pub(super) struct FetchWorker {
     pub(super) memory: Arc<Memory>,
     pub(super) spools: Arc<Spools>,
     pub(super) clock: Clock,
-    /// What others may know of `flights`.
-    pub(super) under_way: Arc<UnderWay>,
+    /// What others may know of `fetches`.
+    pub(super) registry: Arc<FetchRegistry>,
     /// Fetches in progress, by RFC 9111 also under the keys of variants.
-    pub(super) flights: RefCell<HashMap<Key, Rc<InProgressFetch>>>,
+    pub(super) in_progress: RefCell<HashMap<Key, Rc<InProgressFetch>>>,
     /// Pages whose refresh failed, and when: they are left alone for a moment.
     pub(super) failed: RefCell<HashMap<Key, Tick>>,
     /// Purges that unsafe requests cause.

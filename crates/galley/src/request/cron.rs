@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use super::folder::{FileLookup, WantedFile};
 use super::site::{Site, SiteCron, Upstream};
 use crate::body::RequestBody;
-use crate::fetch::cron::{CronOrder, CronTrouble};
+use crate::fetch::cron::{CronJob, CronTrouble};
 use crate::sys;
 use crate::upstream::UpstreamCall;
 
@@ -57,12 +57,12 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
     };
     let mut request = forward::whole(&facts, fields(), &client, BodyLength::None);
     forward::capabilities(&mut request, &site.core.rules);
-    forward::for_plugin(&mut request, &site.core.heard.line());
+    forward::for_plugin(&mut request, &site.core.acknowledged.line());
     forward::schedule(&mut request, forward::Schedule::Run);
-    let order = CronOrder {
+    let job = CronJob {
         site: Arc::clone(&site.core),
         pool: cron.pool.index,
-        ask: UpstreamCall {
+        call: UpstreamCall {
             request,
             script,
             client_address: HERE,
@@ -77,7 +77,7 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
             class: Class::Background,
         },
     };
-    cron.pool.fetch_thread.cron(order).await
+    cron.pool.fetch_thread.cron(job).await
 }
 
 /// The scheduler's own file; a WordPress without one below the root answers such a request with a page.

@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 use super::site::{PoolHandle, Services, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
-use crate::fetch::PageOrder;
+use crate::fetch::PageJob;
 use crate::upstream::switch::Switch;
 use crate::upstream::{QueueIdentity, UpstreamCall};
 
@@ -66,7 +66,7 @@ pub fn fetch_request(
     match exchange.policy().upstream_requests {
         UpstreamRequests::Trimmed => {
             forward::capabilities(&mut request, &core.rules);
-            forward::heard(&mut request, &core.heard.line());
+            forward::heard(&mut request, &core.acknowledged.line());
             forward::schedule(&mut request, exchange.site.schedule());
         }
         UpstreamRequests::AsSent => forward::announce(&mut request, &services.identity),
@@ -85,7 +85,7 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
     match exchange.policy().upstream_requests {
         UpstreamRequests::Trimmed => {
             forward::capabilities(&mut request, &core.rules);
-            forward::for_plugin(&mut request, &core.heard.line());
+            forward::for_plugin(&mut request, &core.acknowledged.line());
             forward::schedule(&mut request, exchange.site.schedule());
         }
         UpstreamRequests::AsSent => forward::announce(&mut request, &services.identity),
@@ -99,13 +99,13 @@ pub(super) fn page_order(
     pool: &PoolHandle,
     (request, script): (UpstreamRequest, Option<Script>),
     class: Class,
-) -> PageOrder {
-    PageOrder {
+) -> PageJob {
+    PageJob {
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,
         key: Key::new(&exchange.key),
-        facts: exchange.facts.clone(),
-        ask: ask(exchange, (request, script), class),
+        info: exchange.facts.clone(),
+        call: ask(exchange, (request, script), class),
         held: None,
         fragment: None,
     }

@@ -139,9 +139,9 @@ impl LookupContext<'_, '_> {
     }
 
     fn proved(&self, entry: Arc<Entry>) -> LookupResult {
-        let epochs = &self.exchange.site.core.epochs;
+        let purges = &self.exchange.site.core.purges;
         // A purge may be written at this moment. This is not the fast path, so it waits for it.
-        let validity = epochs.prove_waiting(&entry);
+        let validity = purges.prove_waiting(&entry);
         if validity == Validity::Purged && self.purpose == Purpose::Serve {
             self.services.memory.remove_if_same(&entry);
         }
@@ -202,7 +202,7 @@ impl LookupContext<'_, '_> {
     fn equivalent(&self) -> Option<LookupResult> {
         let exchange = self.exchange;
         let asked = EquivalentQuery {
-            facts: &exchange.facts,
+            info: &exchange.facts,
             key: &exchange.key,
         };
         let memory = &self.services.memory;
@@ -210,7 +210,7 @@ impl LookupContext<'_, '_> {
             memory,
             || self.sent(),
             |entry| {
-                asked.is_untouched(exchange.site.core.epochs.table(), entry) && self.is_fresh(entry)
+                asked.is_untouched(exchange.site.core.purges.table(), entry) && self.is_fresh(entry)
             },
         )?;
         if self.purpose == Purpose::Serve {
@@ -221,7 +221,7 @@ impl LookupContext<'_, '_> {
     }
 
     fn is_fresh(&self, entry: &Entry) -> bool {
-        let validity = self.exchange.site.core.epochs.prove_waiting(entry);
+        let validity = self.exchange.site.core.purges.prove_waiting(entry);
         let (facts, rules) = (&self.exchange.facts, &self.exchange.site.core.rules);
         let stored = stored(entry, validity, entry.age(self.now));
         validity == Validity::Valid

@@ -28,7 +28,7 @@ use super::site::{PoolHandle, Services};
 use crate::fault::Fault;
 use crate::fetch::revalidate::When;
 use crate::fetch::rfc9111::{Learn, Lesson, variants};
-use crate::fetch::{Composed, PassOrder};
+use crate::fetch::{Fetched, PassJob};
 use crate::upstream::UpstreamCall;
 
 /// A request that the upstream is asked for, with what is stored for it.
@@ -74,16 +74,16 @@ impl Asking<'_, '_> {
         let began = Instant::now();
         let composed = self.order(&pool, class).await;
         let (mut reader, coded, collapsed) = match composed {
-            Ok(Composed::Entry(entry)) => return Ok(self.stored(entry, Outcome::Hit)),
-            Ok(Composed::Awaited(entry)) => {
+            Ok(Fetched::Entry(entry)) => return Ok(self.stored(entry, Outcome::Hit)),
+            Ok(Fetched::Awaited(entry)) => {
                 let mut answer = self.stored(entry, self.miss(StoreOutcome::Stored, true));
                 answer.upstream_time = Some(began.elapsed());
                 return Ok(answer);
             }
-            Ok(Composed::HitForPass) => {
+            Ok(Fetched::HitForPass) => {
                 return self.pass(Outcome::Pass(PassWhy::Remembered)).await;
             }
-            Ok(Composed::Fill {
+            Ok(Fetched::Fill {
                 reader,
                 coded,
                 collapsed,
@@ -127,14 +127,14 @@ impl Asking<'_, '_> {
         Ok(answer)
     }
 
-    async fn order(&self, pool: &PoolHandle, class: Class) -> Result<Composed, FillError> {
+    async fn order(&self, pool: &PoolHandle, class: Class) -> Result<Fetched, FillError> {
         let exchange = &*self.exchange;
         let order = || {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
             let mut page = page_order(exchange, pool, (request, self.script.clone()), class);
             if exchange.policy().storage.validation == ValidationPolicy::Origin {
                 // To the client whose request it is; those who join get none.
-                page.ask.interim = exchange.interim();
+                page.call.interim = exchange.interim();
                 page.held = in_memory(self.found);
             }
             page
@@ -178,11 +178,11 @@ impl Asking<'_, '_> {
         let body = std::mem::take(&mut self.exchange.body);
         let switch = switch(self.services, self.exchange)?;
         let exchange = &*self.exchange;
-        let order = PassOrder {
+        let job = PassJob {
             site: Arc::clone(&exchange.site.core),
             pool: pool.index,
-            facts: exchange.facts.clone(),
-            ask: UpstreamCall {
+            info: exchange.facts.clone(),
+            call: UpstreamCall {
                 interim: exchange.interim(),
                 switch,
                 body,
@@ -190,7 +190,7 @@ impl Asking<'_, '_> {
             },
             learn,
         };
-        let mut reader = match pool.fetch_thread.pass(order).await {
+        let mut reader = match pool.fetch_thread.pass(job).await {
             Ok(reader) => reader,
             Err(failure) => return self.fall_back(pool.fault(failure)),
         };
@@ -262,8 +262,8 @@ pub(super) async fn refresh(
     let request = fetch_request(services, exchange, Credentials::None);
     let mut page = page_order(exchange, &pool, (request, script), Class::Background);
     // Galley's own address and id: nothing of this client is forwarded, because what is not in the key is not seen.
-    page.ask.client_address = exchange.own_address();
-    page.ask.request_id = format!("{}-refresh", exchange.request_id);
+    page.call.client_address = exchange.own_address();
+    page.call.request_id = format!("{}-refresh", exchange.request_id);
     if exchange.policy().storage.validation == ValidationPolicy::Origin {
         page.held = entry.pieces().is_none().then(|| Arc::clone(entry));
     }

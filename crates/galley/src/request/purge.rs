@@ -39,8 +39,8 @@ pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> 
     let orders = dialect
         .purges(&exchange.facts, fields(), body, &core.rules)
         .map_err(|e| refuse(e.to_string()))?;
-    let told = obey(&exchange.site, dialect, &orders).await;
-    Ok(Some(reply(dialect.reply, &orders, &told)))
+    let receipt = obey(&exchange.site, dialect, &orders).await;
+    Ok(Some(reply(dialect.reply, &orders, &receipt)))
 }
 
 /// Whether this is an order of somebody who may give it.
@@ -55,15 +55,15 @@ pub fn is_order(exchange: &Exchange<'_>) -> bool {
 async fn obey(site: &Site, dialect: &Dialect, orders: &[Purge]) -> PurgeReceipt {
     let mut newest = Receipt::default();
     for order in orders {
-        newest = site.core.epochs.publish(order);
+        newest = site.core.purges.publish(order);
         tracing::info!(site = site.core.name, scope = %order.scope, dialect = dialect.name, "purged by request");
     }
-    let told = newest.told().await;
-    told.log(&site.core.name);
-    told
+    let receipt = newest.acknowledged().await;
+    receipt.log(&site.core.name);
+    receipt
 }
 
-fn reply(form: DialectReply, orders: &[Purge], told: &PurgeReceipt) -> Response {
+fn reply(form: DialectReply, orders: &[Purge], receipt: &PurgeReceipt) -> Response {
     let word = match orders.first().map(|order| &order.scope) {
         _ if form == DialectReply::Tags => "tags",
         Some(Scope::Site | Scope::Host(_)) | None => "all",
@@ -75,7 +75,7 @@ fn reply(form: DialectReply, orders: &[Purge], told: &PurgeReceipt) -> Response 
     if let Ok(value) = HeaderValue::from_str(&format!("{word}; count={}", orders.len())) {
         fields.insert(PURGE_RESULT, value);
     }
-    let (status, media_type, text) = match (form, told.warning) {
+    let (status, media_type, text) = match (form, receipt.warning) {
         (DialectReply::Empty, _) => {
             return Response::new(204, fields, ResponseBody::None, Outcome::Purge);
         }

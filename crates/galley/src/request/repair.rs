@@ -103,9 +103,9 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     let Some(entry) = page.site.stored(&services.memory, &page.key).await else {
         return;
     };
-    let epochs = &page.site.core.epochs;
+    let purges = &page.site.core.purges;
     let is_at_fault = entry.kind == EntryKind::Page
-        && epochs.prove(&entry) == Validity::Valid
+        && purges.prove(&entry) == Validity::Valid
         && names(&entry, exchange.facts.path());
     let healing = &page.site.healing;
     if !is_at_fault || !healing.claim(page.facts.url_id(), services.clock.tick()) {
@@ -115,7 +115,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     for (of, strength) in [(&page, Strength::Soft), (exchange, Strength::Hard)] {
         if let Some(scope) = scope(of) {
             // Nobody waits for an acknowledgement.
-            drop(epochs.publish(&Purge { scope, strength }));
+            drop(purges.publish(&Purge { scope, strength }));
         }
     }
     tracing::info!(

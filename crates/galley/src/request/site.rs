@@ -160,7 +160,7 @@ impl Site {
             return Some(entry);
         }
         let shelved = self.core.shelved.as_ref()?;
-        shelved.find(key, self.core.epochs.table()).await
+        shelved.find(key, self.core.purges.table()).await
     }
 }
 

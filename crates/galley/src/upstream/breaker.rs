@@ -104,7 +104,7 @@ impl Breaker {
 
 impl Attempt<'_> {
     /// Judges by what came of it. True where the server was left alone until now, and answers.
-    pub(super) fn told<T>(self, outcome: &Result<T, FailedAttempt>) -> bool {
+    pub(super) fn record<T>(self, outcome: &Result<T, FailedAttempt>) -> bool {
         match outcome {
             Err(broken) if broken.is_absence() => {
                 self.failed();

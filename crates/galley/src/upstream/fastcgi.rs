@@ -67,7 +67,7 @@ impl FastCgiUpstream {
             return Err(FailedAttempt::paused());
         };
         let outcome = self.exchange(ask).await;
-        let standing = UpstreamHealth::of(attempt.told(&outcome));
+        let standing = UpstreamHealth::of(attempt.record(&outcome));
         outcome.map(|incoming| (incoming, standing))
     }
 

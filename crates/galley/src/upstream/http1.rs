@@ -122,7 +122,7 @@ impl HttpConnections {
         } = self.connection().await?;
         let outcome = self.exchange(ask, connection, index, server).await;
         let was_alone = !self.servers.iter().any(|server| server.breaker.is_closed());
-        let standing = UpstreamHealth::of(attempt.told(&outcome) && was_alone);
+        let standing = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
         outcome.map(|incoming| (incoming, standing))
     }
 

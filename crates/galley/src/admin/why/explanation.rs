@@ -43,7 +43,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
         let core = &exchange.site.core;
         let touching = match &found.entry {
             Some((entry, _)) => core
-                .epochs
+                .purges
                 .newest_touching(entry.born, &entry.scopes.touch()),
             None => touching(&exchange),
         };
@@ -53,7 +53,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
                 .entry
                 .as_ref()
                 .and_then(|(entry, _)| hit_for_pass::reason(entry)),
-            lately: core.tally.lately(&exchange.key),
+            lately: core.counters.lately(&exchange.key),
             touching,
             below: PathExplanation::look(&exchange),
             is_https: wanted.url.starts_with("https://"),
@@ -82,5 +82,5 @@ fn touching(exchange: &Exchange<'_>) -> Option<Touching> {
         path_query: &path_query,
         tags: None,
     };
-    exchange.site.core.epochs.newest_touching(0, &touch)
+    exchange.site.core.purges.newest_touching(0, &touch)
 }

@@ -1,4 +1,4 @@
-//! Flights under a paused clock: silence, who is told of it, who gives way, and who has left.
+//! Fetches in progress under a paused clock: silence, who is told of it, who gives way, and who has left.
 
 use super::*;
 use galley_cache::body::StoredBody;
@@ -13,37 +13,37 @@ const LIMITS: FetchLimits = FetchLimits {
     waiters: 10,
 };
 
-fn flight(overtaken: Option<&InProgressFetch>) -> (fill::FillWriter, Rc<InProgressFetch>) {
+fn in_progress(overtaken: Option<&InProgressFetch>) -> (fill::FillWriter, Rc<InProgressFetch>) {
     let (writer, fill) = fill::fill(1, None);
-    let flight = InProgressFetch::new(fill, Vec::new(), &LIMITS, overtaken);
-    (writer, Rc::new(flight))
+    let in_progress = InProgressFetch::new(fill, Vec::new(), &LIMITS, overtaken);
+    (writer, Rc::new(in_progress))
 }
 
 #[tokio::test(start_paused = true)]
 async fn silence_counts_from_the_last_sign_of_life_and_not_in_the_queue() {
-    let (_writer, flight) = flight(None);
+    let (_writer, in_progress) = in_progress(None);
     tokio::time::advance(Duration::from_secs(60)).await;
-    assert!(!flight.is_silent(), "not sent yet");
-    flight.beat();
+    assert!(!in_progress.is_silent(), "not sent yet");
+    in_progress.note_progress();
     tokio::time::advance(Duration::from_secs(4)).await;
-    assert!(!flight.is_silent());
-    flight.beat();
+    assert!(!in_progress.is_silent());
+    in_progress.note_progress();
     tokio::time::advance(Duration::from_secs(4)).await;
-    assert!(!flight.is_silent());
+    assert!(!in_progress.is_silent());
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(flight.is_silent());
+    assert!(in_progress.is_silent());
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_is_told_of_silence_once_and_each_next_is_given_twice_the_time() {
-    let (_writer, first) = flight(None);
+    let (_writer, first) = in_progress(None);
     let (reply, _answer) = oneshot::channel();
     let mut wait = Wait::new(reply);
-    assert!(wait.sit(&first, WaitTerms::Joined));
+    assert!(wait.join(&first, WaitTerms::Joined));
     let began = Instant::now();
     let sent_late = async {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        first.beat();
+        first.note_progress();
         pending::<()>().await;
     };
     let event = tokio::select! {
@@ -53,9 +53,9 @@ async fn who_waits_is_told_of_silence_once_and_each_next_is_given_twice_the_time
     assert!(matches!(event, WaiterEvent::Changed));
     assert_eq!(began.elapsed().as_secs(), 8);
     assert!(first.is_silent());
-    let (_writer, second) = flight(Some(&first));
-    let (_writer, third) = flight(Some(&second));
-    assert_eq!(third.patience, Duration::from_secs(20));
+    let (_writer, second) = in_progress(Some(&first));
+    let (_writer, third) = in_progress(Some(&second));
+    assert_eq!(third.silence_limit, Duration::from_secs(20));
 }
 
 #[test]
@@ -79,24 +79,27 @@ fn who_gave_way_does_not_undo_what_was_composed_since() {
             born: 0,
         })
     };
-    let (_writer, flight) = flight(None);
-    flight.asks(0, Tick(100));
-    assert!(flight.may_replace(Some(&stored(200))), "nobody overtook it");
-    flight.give_way("");
-    assert!(flight.may_replace(None));
-    assert!(flight.may_replace(Some(&stored(90))));
-    assert!(!flight.may_replace(Some(&stored(200))));
+    let (_writer, in_progress) = in_progress(None);
+    in_progress.start_request(0, Tick(100));
+    assert!(
+        in_progress.may_replace(Some(&stored(200))),
+        "nobody overtook it"
+    );
+    in_progress.give_way("");
+    assert!(in_progress.may_replace(None));
+    assert!(in_progress.may_replace(Some(&stored(90))));
+    assert!(!in_progress.may_replace(Some(&stored(200))));
 }
 
 #[tokio::test]
 async fn the_first_head_answers_and_one_failure_of_two_is_not_met() {
-    let (first_writer, first) = flight(None);
-    let (second_writer, second) = flight(Some(&first));
+    let (first_writer, first) = in_progress(None);
+    let (second_writer, second) = in_progress(Some(&first));
     let (reply, mut answer) = oneshot::channel();
     let mut wait = Wait::new(reply);
-    assert!(wait.sit(&first, WaitTerms::Joined) && wait.sit(&second, WaitTerms::Joined));
+    assert!(wait.join(&first, WaitTerms::Joined) && wait.join(&second, WaitTerms::Joined));
     second_writer.fail(FillError::Timeout);
-    let WaiterEvent::Came(index, Err(failure)) = wait.event().await else {
+    let WaiterEvent::Head(index, Err(failure)) = wait.event().await else {
         panic!("the failure of the second comes first");
     };
     let wait = wait
@@ -112,33 +115,33 @@ async fn the_first_head_answers_and_one_failure_of_two_is_not_met() {
 
 #[tokio::test]
 async fn a_client_that_left_waits_no_longer() {
-    let (_writer, flight) = flight(None);
+    let (_writer, in_progress) = in_progress(None);
     let (reply, answer) = oneshot::channel();
     let mut wait = Wait::new(reply);
-    wait.sit(&flight, WaitTerms::Joined);
-    assert_eq!(flight.fill.readers(), 1);
+    wait.join(&in_progress, WaitTerms::Joined);
+    assert_eq!(in_progress.fill.readers(), 1);
     drop(answer);
     assert!(matches!(wait.event().await, WaiterEvent::Left));
-    tokio::join!(flight.deserted(), async { wait.leave() });
-    assert_eq!(flight.fill.readers(), 0);
+    tokio::join!(in_progress.abandoned(), async { wait.leave() });
+    assert_eq!(in_progress.fill.readers(), 0);
 }
 
 #[tokio::test]
 async fn a_flight_is_deserted_when_the_last_has_left() {
-    let (_writer, flight) = flight(None);
+    let (_writer, in_progress) = in_progress(None);
     let wait = || {
         let (reply, _) = oneshot::channel();
         let mut wait = Wait::new(reply);
-        wait.sit(&flight, WaitTerms::Joined);
+        wait.join(&in_progress, WaitTerms::Joined);
         wait
     };
     let (first, second) = (wait(), wait());
     first.leave();
     tokio::select! {
         biased;
-        () = flight.deserted() => unreachable!("one waits"),
+        () = in_progress.abandoned() => unreachable!("one waits"),
         () = std::future::ready(()) => {}
     }
     second.leave();
-    flight.deserted().await;
+    in_progress.abandoned().await;
 }

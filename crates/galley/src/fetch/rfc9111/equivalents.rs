@@ -2,7 +2,7 @@
 //!
 //! Under a key of the path lies a marker with the queries that such responses are stored under, the newest last and no
 //! more than [`MOST_QUERIES`]. It only leads to entries: whether one is equivalent is told by its own field, whether it
-//! may answer by its own standing. A purge reaches what is found here by the address that was asked for as well as by its
+//! may answer by its own validity. A purge reaches what is found here by the address that was asked for as well as by its
 //! own, since whoever purged the one must not get the other's older content.
 
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use http::HeaderMap;
 use super::variants;
 use crate::fetch::entry_parts::scopes;
 use crate::fetch::in_progress::InProgressFetch;
-use crate::fetch::{FetchWorker, PageOrder};
+use crate::fetch::{FetchWorker, PageJob};
 
-/// Whose request wants an equivalent: its facts, and its key with the site's number.
+/// Whose request wants an equivalent: its info, and its key with the site's number.
 #[derive(Clone, Copy)]
 pub struct EquivalentQuery<'a> {
     /// The request.
-    pub facts: &'a RequestInfo,
+    pub info: &'a RequestInfo,
     /// Its own key.
     pub key: &'a [u8],
 }
@@ -40,7 +40,7 @@ impl EquivalentQuery<'_> {
         may_answer: impl Fn(&Entry) -> bool,
     ) -> Option<Arc<Entry>> {
         let marker = memory
-            .peek(&self.place())
+            .peek(&self.record_key())
             .filter(|entry| entry.kind == EntryKind::Varies)?;
         let sent = sent();
         let mut key = Vec::new();
@@ -48,9 +48,9 @@ impl EquivalentQuery<'_> {
             .iter()
             .rev()
             .map(|record| split(record))
-            .filter(|query| *query != self.facts.query())
+            .filter(|query| *query != self.info.query())
             .find_map(|query| {
-                key::write_key_with(self.facts, query, &mut key);
+                key::write_key_with(self.info, query, &mut key);
                 key.extend_from_slice(site_of(self.key));
                 let mut entry = memory.peek(&key)?;
                 if entry.kind == EntryKind::Varies {
@@ -59,26 +59,26 @@ impl EquivalentQuery<'_> {
                 }
                 let is_equivalent = entry.kind == EntryKind::Page
                     && Variance::of(&entry.fields)
-                        .is_some_and(|variance| variance.are_equivalent(self.facts.query(), query));
+                        .is_some_and(|variance| variance.are_equivalent(self.info.query(), query));
                 (is_equivalent && may_answer(&entry)).then_some(entry)
             })
     }
 
-    /// Whether no order since its birth touches `entry` by this request's address; by its own it has been proved.
-    pub fn is_untouched(self, epochs: &PurgeTable, entry: &Entry) -> bool {
-        let scopes = scopes(self.facts, Vec::new());
+    /// Whether no purge since its birth touches `entry` by this request's address; by its own it has been proved.
+    pub fn is_untouched(self, purges: &PurgeTable, entry: &Entry) -> bool {
+        let scopes = scopes(self.info, Vec::new());
         let touch = Touch {
             tags: Some(&entry.scopes.tags),
             ..scopes.touch()
         };
-        epochs.newer_than(entry.born, touch) == Touched::No
+        purges.newer_than(entry.born, touch) == Touched::No
     }
 
-    fn place(self) -> Vec<u8> {
-        let mut place = Vec::new();
-        key::write_path_key(self.facts, &mut place);
-        place.extend_from_slice(site_of(self.key));
-        place
+    fn record_key(self) -> Vec<u8> {
+        let mut record_key = Vec::new();
+        key::write_path_key(self.info, &mut record_key);
+        record_key.extend_from_slice(site_of(self.key));
+        record_key
     }
 }
 
@@ -86,22 +86,22 @@ impl FetchWorker {
     /// Notes under which query a response lies that answers other queries too.
     pub(in crate::fetch) fn note_equivalents(
         &self,
-        page: &PageOrder,
-        flight: &InProgressFetch,
+        page: &PageJob,
+        in_progress: &InProgressFetch,
         fields: &HeaderMap,
     ) {
-        let record = join(page.facts.query());
+        let record = join(page.info.query());
         if record.len() > LONGEST_QUERY || Variance::of(fields).is_none() {
             return;
         }
         let asked = EquivalentQuery {
-            facts: &page.facts,
+            info: &page.info,
             key: page.key.bytes(),
         };
-        let place = asked.place();
+        let record_key = asked.record_key();
         let mut known = self
             .memory
-            .peek(&place)
+            .peek(&record_key)
             .filter(|entry| entry.kind == EntryKind::Varies)
             .map(|entry| variants::read(&entry.body))
             .unwrap_or_default();
@@ -109,12 +109,12 @@ impl FetchWorker {
         known.push(record);
         let excess = known.len().saturating_sub(MOST_QUERIES);
         known.drain(..excess);
-        let marker = self.marker(page, Key::new(&place), flight.born.get());
+        let marker = self.marker(page, Key::new(&record_key), in_progress.born.get());
         let marker = EntryParts {
             body: variants::write(&known).into(),
             ..marker
         };
-        self.store(page, flight, marker);
+        self.store(page, in_progress, marker);
     }
 }
 

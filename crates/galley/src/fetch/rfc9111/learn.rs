@@ -1,6 +1,6 @@
 //! What the store learns from requests that bypass the cache, on sites without a preset.
 //!
-//! A part answers the same `Range` again (RFC 9111 §3.3) and is joined with others; an answer to `POST` may be what a `GET` would give
+//! A part answers the same `Range` again (RFC 9111 §3.3) and is joined with others; a response to `POST` may be what a `GET` would give
 //! (RFC 9110 §9.3.3); the head that answers a `HEAD` tells about a stored response (RFC 9111 §4.3.5).
 
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use galley_policy::tags;
 use http::header::HeaderMap;
 use http::{StatusCode, header};
 
-use super::super::order::Lesson;
+use super::super::jobs::Lesson;
 use super::revalidate::Noted;
 use crate::fetch::entry_parts::scopes;
-use crate::fetch::{Acknowledgement, FetchWorker, PassOrder, publish, shelve};
+use crate::fetch::{Acknowledgement, FetchWorker, PassJob, publish, shelve};
 use crate::upstream::IncomingResponse;
 
 /// A body being copied on its way, for the store.
@@ -45,32 +45,32 @@ impl Pupil {
 }
 
 impl FetchWorker {
-    /// Looks at the head of an answer; what it gives wants the body, too.
+    /// Looks at the head of a response; what it gives wants the body, too.
     pub(in crate::fetch) fn begin_lesson(
         &self,
-        order: &PassOrder,
+        job: &PassJob,
         incoming: &IncomingResponse,
         born: u64,
         delay: Duration,
     ) -> Option<Pupil> {
-        let learn = order.learn.as_ref()?;
-        let rules = &order.site.rules;
-        let answered = ResponseHead {
+        let learn = job.learn.as_ref()?;
+        let rules = &job.site.rules;
+        let response_head = ResponseHead {
             status: incoming.status,
             fields: &incoming.fields,
             response_delay: delay,
             now: self.clock.wall(),
         };
         let verdict = match &learn.lesson {
-            Lesson::Part(_) => storable::judge_part(&order.facts, &answered, rules),
-            Lesson::Taught(reader) => storable::judge_taught(reader, &answered, rules),
+            Lesson::Part(_) => storable::judge_part(&job.info, &response_head, rules),
+            Lesson::Taught(reader) => storable::judge_taught(reader, &response_head, rules),
             Lesson::Head(held) => {
                 let is_usable = incoming.status == StatusCode::OK
-                    && order.site.epochs.prove_waiting(held) != Validity::Purged;
+                    && job.site.purges.prove_waiting(held) != Validity::Purged;
                 if is_usable {
                     let noted = Noted {
-                        site: &order.site,
-                        facts: &order.facts,
+                        site: &job.site,
+                        info: &job.info,
                         delay,
                         born,
                     };
@@ -82,7 +82,7 @@ impl FetchWorker {
         let Storability::Store(life) = verdict else {
             return None;
         };
-        let mut fields = storable::stored_fields(&incoming.fields, rules, order.facts.rule());
+        let mut fields = storable::stored_fields(&incoming.fields, rules, job.info.rule());
         self.finish_head(&mut fields);
         Some(Pupil {
             status: incoming.status,
@@ -93,15 +93,15 @@ impl FetchWorker {
         })
     }
 
-    /// Stores what was learnt from a whole body, which holds after the purge order `born`.
+    /// Stores what was learnt from a whole body, which holds after the purge `born`.
     pub(in crate::fetch) fn end_lesson(
         &self,
-        order: &PassOrder,
+        job: &PassJob,
         incoming: &IncomingResponse,
         pupil: Option<Pupil>,
         born: u64,
     ) {
-        let (Some(learn), Some(pupil)) = (&order.learn, pupil) else {
+        let (Some(learn), Some(pupil)) = (&job.learn, pupil) else {
             return;
         };
         if !pupil.is_whole || !incoming.ended_well() {
@@ -119,42 +119,40 @@ impl FetchWorker {
             body: Bytes::copy_from_slice(&pupil.body).into(),
             stored_at: self.clock.tick(),
             life: pupil.life,
-            scopes: scopes(&order.facts, tags.ids),
+            scopes: scopes(&job.info, tags.ids),
             tags: tags.names,
             born,
         }));
-        if order.site.epochs.prove_waiting(&entry) == Validity::Purged {
+        if job.site.purges.prove_waiting(&entry) == Validity::Purged {
             return;
         }
         if let Lesson::Part(address) = &learn.lesson {
-            self.join_part(order, address, &entry);
+            self.join_part(job, address, &entry);
         }
         let outcome = self.memory.put(Arc::clone(&entry));
-        shelve(&order.site, &entry, outcome);
+        shelve(&job.site, &entry, outcome);
     }
 }
 
-/// Obeys the orders of an exchange. Gives the counter after them if nobody else has touched the address since the
-/// counter was at `since`: then what the exchange brought holds after its own orders, too.
-pub(in crate::fetch) fn publish_own(
-    order: &PassOrder,
+/// Publishes the purges of an exchange. Gives the counter after them if nobody else has touched the address since the
+/// counter was at `since`: then what the exchange brought holds after its own purges, too.
+pub(in crate::fetch) fn publish_purges(
+    job: &PassJob,
     incoming: &IncomingResponse,
-    orders: &[Purge],
+    purges: &[Purge],
     since: Option<u64>,
 ) -> (Option<u64>, Acknowledgement) {
-    let epochs = &order.site.epochs;
-    let before = epochs.current();
-    let is_calm = since
-        .filter(|_| order.learn.is_some())
-        .is_some_and(|since| {
-            let scopes = scopes(&order.facts, tags::collect(&incoming.fields).ids);
-            epochs.newer_than(since, scopes.touch()) == Touched::No
-        });
-    let obeyed = publish(&order.site, orders);
-    let after = epochs.current();
-    let own = u64::try_from(orders.len()).unwrap_or(u64::MAX);
+    let site_purges = &job.site.purges;
+    let before = site_purges.current();
+    let is_calm = since.filter(|_| job.learn.is_some()).is_some_and(|since| {
+        let scopes = scopes(&job.info, tags::collect(&incoming.fields).ids);
+        site_purges.newer_than(since, scopes.touch()) == Touched::No
+    });
+    let acknowledgement = publish(&job.site, purges);
+    let after = site_purges.current();
+    let own = u64::try_from(purges.len()).unwrap_or(u64::MAX);
     let calm = (is_calm && after == before.saturating_add(own)).then_some(after);
-    (calm, obeyed)
+    (calm, acknowledgement)
 }
 
 /// Whether a part has no more bytes than its range; a shorter one is what the origin gave for this `Range`, and is framed.

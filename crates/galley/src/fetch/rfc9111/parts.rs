@@ -16,7 +16,7 @@ use galley_policy::tags::Tags;
 use http::{HeaderValue, StatusCode, header};
 
 use super::{revalidate, variants};
-use crate::fetch::{FetchWorker, PassOrder, shelve};
+use crate::fetch::{FetchWorker, PassJob, shelve};
 
 /// A part whose bytes are known for certain.
 struct Stretch<'e> {
@@ -64,13 +64,13 @@ impl<'e> Stretch<'e> {
 
 impl FetchWorker {
     /// Joins a part that came for `address` with what is there.
-    pub(super) fn join_part(&self, order: &PassOrder, address: &Key, part: &Arc<Entry>) {
+    pub(super) fn join_part(&self, job: &PassJob, address: &Key, part: &Arc<Entry>) {
         let Some(new) = Stretch::of(part) else { return };
-        let place = variants::joined_key(address.bytes());
+        let joined_key = variants::joined_key(address.bytes());
         let held = self
             .memory
-            .peek(&place)
-            .filter(|held| order.site.epochs.prove_waiting(held) == Validity::Valid);
+            .peek(&joined_key)
+            .filter(|held| job.site.purges.prove_waiting(held) == Validity::Valid);
         let joined = held.as_ref().and_then(|held| {
             let (span, body) = Stretch::of(held)?.joined(&new)?;
             Some((held, span, body))
@@ -102,7 +102,7 @@ impl FetchWorker {
             }
             (address.clone(), StatusCode::OK)
         } else {
-            (Key::new(&place), StatusCode::PARTIAL_CONTENT)
+            (Key::new(&joined_key), StatusCode::PARTIAL_CONTENT)
         };
         let entry = Arc::new(Entry::new(EntryParts {
             key,
@@ -119,15 +119,15 @@ impl FetchWorker {
             tags: tags.names,
             born,
         }));
-        if order.site.epochs.prove_waiting(&entry) == Validity::Purged {
+        if job.site.purges.prove_waiting(&entry) == Validity::Purged {
             return;
         }
         let stored = self.memory.put(Arc::clone(&entry));
-        shelve(&order.site, &entry, stored);
+        shelve(&job.site, &entry, stored);
         if is_whole && stored.is_ok() {
-            self.memory.remove(&place);
-            if let Some(shelved) = &order.site.shelved {
-                shelved.forget(&Key::new(&place), born);
+            self.memory.remove(&joined_key);
+            if let Some(shelved) = &job.site.shelved {
+                shelved.forget(&Key::new(&joined_key), born);
             }
         }
     }

@@ -14,7 +14,7 @@ use http::header::{self, HeaderMap};
 
 use crate::fetch::entry_parts::scopes;
 use crate::fetch::in_progress::InProgressFetch;
-use crate::fetch::{FetchSite, FetchWorker, PageOrder, revalidate, shelve};
+use crate::fetch::{FetchSite, FetchWorker, PageJob, revalidate, shelve};
 use crate::upstream::IncomingResponse;
 
 /// A head without its content.
@@ -27,8 +27,8 @@ impl FetchWorker {
     /// Answers from the held entry with what a 304 told.
     pub(in crate::fetch) async fn freshen(
         &self,
-        page: &PageOrder,
-        flight: &InProgressFetch,
+        page: &PageJob,
+        in_progress: &InProgressFetch,
         writer: &mut FillWriter,
         held: &Arc<Entry>,
         mut news: HeadUpdate,
@@ -37,17 +37,17 @@ impl FetchWorker {
         while news.incoming.chunk().await?.is_some() {}
         let rules = &page.site.rules;
         let merged = merged(held, &news.incoming.fields);
-        let answered = ResponseHead {
+        let response_head = ResponseHead {
             status: held.status,
             fields: &merged,
             response_delay: news.delay,
             now: self.clock.wall(),
         };
         let seed = revalidate::seed(&page.key);
-        let verdict = storable::judge_spread(&page.facts, &answered, rules, seed);
+        let verdict = storable::judge_spread(&page.info, &response_head, rules, seed);
         let (fields, share) = match verdict {
             Storability::Store(life) => {
-                let mut fields = storable::stored_fields(&merged, rules, page.facts.rule());
+                let mut fields = storable::stored_fields(&merged, rules, page.info.rule());
                 self.finish_head(&mut fields);
                 let tags = both(held, tags::collect(&news.incoming.fields));
                 let share = FillSharing::Shared {
@@ -62,16 +62,16 @@ impl FetchWorker {
                     body: held.shared_body(),
                     stored_at: self.clock.tick(),
                     life,
-                    scopes: scopes(&page.facts, tags.ids),
+                    scopes: scopes(&page.info, tags.ids),
                     tags: tags.names,
-                    born: flight.born.get(),
+                    born: in_progress.born.get(),
                 });
                 let entry = Arc::new(page.site.compressing.inherit(entry, held));
                 // Something else has taken the place, or there is no room: this answer is as good without.
                 if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
                     shelve(&page.site, &entry, Ok(()));
                 }
-                self.note_equivalents(page, flight, &fields);
+                self.note_equivalents(page, in_progress, &fields);
                 (fields, share)
             }
             Storability::Skip(_) => {
@@ -90,7 +90,7 @@ impl FetchWorker {
     }
 
     /// The head of a `HEAD`'s answer makes a stored response younger, or shows that it is not what the origin has now.
-    pub(super) fn learn_head(&self, order: &Noted<'_>, held: &Arc<Entry>, head: &HeaderMap) {
+    pub(super) fn learn_head(&self, job: &Noted<'_>, held: &Arc<Entry>, head: &HeaderMap) {
         let length = head
             .get(header::CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
@@ -102,20 +102,20 @@ impl FetchWorker {
             || differs(header::LAST_MODIFIED)
             || length.is_some_and(|length| length != held.body.len())
         {
-            return self.drop_held(order.site, held);
+            return self.drop_held(job.site, held);
         }
-        let rules = &order.site.rules;
+        let rules = &job.site.rules;
         let merged = merged(held, head);
-        let answered = ResponseHead {
+        let response_head = ResponseHead {
             status: held.status,
             fields: &merged,
-            response_delay: order.delay,
+            response_delay: job.delay,
             now: self.clock.wall(),
         };
-        let Storability::Store(life) = storable::judge(order.facts, &answered, rules) else {
-            return self.drop_held(order.site, held);
+        let Storability::Store(life) = storable::judge(job.info, &response_head, rules) else {
+            return self.drop_held(job.site, held);
         };
-        let mut fields = storable::stored_fields(&merged, rules, order.facts.rule());
+        let mut fields = storable::stored_fields(&merged, rules, job.info.rule());
         self.finish_head(&mut fields);
         let tags = both(held, tags::collect(head));
         let entry = Entry::new(EntryParts {
@@ -126,13 +126,13 @@ impl FetchWorker {
             body: held.shared_body(),
             stored_at: self.clock.tick(),
             life,
-            scopes: scopes(order.facts, tags.ids),
+            scopes: scopes(job.info, tags.ids),
             tags: tags.names,
-            born: order.born,
+            born: job.born,
         });
-        let entry = Arc::new(order.site.compressing.inherit(entry, held));
+        let entry = Arc::new(job.site.compressing.inherit(entry, held));
         if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
-            shelve(order.site, &entry, Ok(()));
+            shelve(job.site, &entry, Ok(()));
         }
     }
 
@@ -148,7 +148,7 @@ impl FetchWorker {
 /// An exchange that something is learnt from.
 pub(super) struct Noted<'o> {
     pub(super) site: &'o FetchSite,
-    pub(super) facts: &'o galley_policy::request_info::RequestInfo,
+    pub(super) info: &'o galley_policy::request_info::RequestInfo,
     pub(super) delay: Duration,
     pub(super) born: u64,
 }

@@ -20,7 +20,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::fetch::entry_parts::scopes;
 use crate::fetch::in_progress::InProgressFetch;
-use crate::fetch::{FetchWorker, PageOrder};
+use crate::fetch::{FetchWorker, PageJob};
 
 /// Fields as they go upstream.
 pub type ForwardedFields = [(HeaderName, HeaderValue)];
@@ -64,7 +64,7 @@ pub fn candidates(marker: &Entry, sent: &ForwardedFields) -> Vec<Vec<u8>> {
 }
 
 /// The key under which requests like this one are stored, as far as is known now.
-pub fn place(memory: &Memory, primary: &Key, sent: &ForwardedFields) -> Key {
+pub fn fetch_key(memory: &Memory, primary: &Key, sent: &ForwardedFields) -> Key {
     let Some(marker) = memory
         .get(primary.bytes())
         .filter(|entry| entry.kind == EntryKind::Varies)
@@ -166,7 +166,7 @@ pub fn read(mut list: &[u8]) -> Vec<Vec<u8>> {
 pub(super) fn write(selections: &[Vec<u8>]) -> Bytes {
     let mut out = Vec::new();
     for selection in selections {
-        // Longer ones are not kept in the first place.
+        // Longer ones are not stored in the first place.
         let length = u16::try_from(selection.len()).unwrap_or_default();
         out.extend_from_slice(&length.to_be_bytes());
         out.extend_from_slice(selection.get(..usize::from(length)).unwrap_or_default());
@@ -189,12 +189,12 @@ impl FetchWorker {
     /// Writes the marker of an address whose responses vary, and removes what it no longer lists.
     pub(in crate::fetch) fn note_variants(
         &self,
-        order: &PageOrder,
-        flight: &Rc<InProgressFetch>,
+        job: &PageJob,
+        in_progress: &Rc<InProgressFetch>,
         names: &[HeaderName],
         selections: &[Vec<u8>],
     ) {
-        let primary = &order.key;
+        let primary = &job.key;
         let resident = self
             .memory
             .get(primary.bytes())
@@ -203,40 +203,40 @@ impl FetchWorker {
         for selection in leaving {
             let key = key(primary.bytes(), &selection);
             self.memory.remove(&key);
-            if let Some(shelved) = &order.site.shelved {
-                shelved.forget(&Key::new(&key), flight.born.get());
+            if let Some(shelved) = &job.site.shelved {
+                shelved.forget(&Key::new(&key), in_progress.born.get());
             }
         }
-        let marker = self.marker(order, primary.clone(), flight.born.get());
+        let marker = self.marker(job, primary.clone(), in_progress.born.get());
         let marker = EntryParts {
             fields: vary(names),
             body: list.into(),
             ..marker
         };
-        self.store(order, flight, marker);
+        self.store(job, in_progress, marker);
         if let Some(own) = selections.first() {
-            let place = Key::new(&key(primary.bytes(), own));
-            self.enter(place, flight);
+            let key = Key::new(&key(primary.bytes(), own));
+            self.enter(key, in_progress);
         }
     }
 
     /// A response that does not vary takes the place of all variants.
-    pub(in crate::fetch) fn forget_variants(&self, order: &PageOrder) {
+    pub(in crate::fetch) fn forget_variants(&self, job: &PageJob) {
         let Some(marker) = self
             .memory
-            .get(order.key.bytes())
+            .get(job.key.bytes())
             .filter(|entry| entry.kind == EntryKind::Varies)
         else {
             return;
         };
         for selection in read(&marker.body) {
-            self.memory.remove(&key(order.key.bytes(), &selection));
+            self.memory.remove(&key(job.key.bytes(), &selection));
         }
         self.memory.remove_if_same(&marker);
     }
 
     /// A list of what is stored for an address, without its content.
-    pub(super) fn marker(&self, order: &PageOrder, key: Key, born: u64) -> EntryParts {
+    pub(super) fn marker(&self, job: &PageJob, key: Key, born: u64) -> EntryParts {
         EntryParts {
             key,
             kind: EntryKind::Varies,
@@ -248,7 +248,7 @@ impl FetchWorker {
                 fresh: MARKED,
                 ..Lifetime::default()
             },
-            scopes: scopes(&order.facts, Vec::new()),
+            scopes: scopes(&job.info, Vec::new()),
             tags: Vec::new(),
             born,
         }

@@ -12,7 +12,7 @@ use super::site::FetchSite;
 use crate::upstream::UpstreamCall;
 
 /// A cacheable page that is wanted.
-pub struct PageOrder {
+pub struct PageJob {
     /// Whose page.
     pub site: Arc<FetchSite>,
     /// Which of the fetch thread's pools.
@@ -20,16 +20,16 @@ pub struct PageOrder {
     /// Its key.
     pub key: Key,
     /// The request that wants it.
-    pub facts: RequestInfo,
+    pub info: RequestInfo,
     /// The request for the upstream.
-    pub ask: UpstreamCall,
+    pub call: UpstreamCall,
     /// The stored response that may not be sent as it is, to be revalidated (RFC 9111 section 4.3).
     pub held: Option<Arc<Entry>>,
     /// The fragment that is wanted of it, in place of the page.
     pub fragment: Option<WantedFragment>,
 }
 
-impl PageOrder {
+impl PageJob {
     /// Which responses are stored, and how.
     pub(super) fn storage(&self) -> &StoragePolicy {
         &self.site.rules.storage
@@ -41,48 +41,48 @@ impl PageOrder {
             site: Arc::clone(&self.site),
             pool: self.pool,
             key: self.key.clone(),
-            facts: self.facts.clone(),
-            ask: self.ask.without_body(),
+            info: self.info.clone(),
+            call: self.call.without_body(),
             held: self.held.clone(),
             fragment: self.fragment.clone(),
         }
     }
 }
 
-/// A request that travels whole.
-pub struct PassOrder {
+/// A request that bypasses the cache.
+pub struct PassJob {
     /// Whose.
     pub site: Arc<FetchSite>,
     /// Which of the fetch thread's pools.
     pub pool: usize,
     /// The request.
-    pub facts: RequestInfo,
+    pub info: RequestInfo,
     /// The whole request for the upstream.
-    pub ask: UpstreamCall,
+    pub call: UpstreamCall,
     /// What the store may learn from it.
     pub learn: Option<Learn>,
 }
 
-/// What a page order gives.
-pub enum Composed {
-    /// A fill to read from; `collapsed` when somebody else's order had begun it.
+/// What a page job gives.
+pub enum Fetched {
+    /// A fill to read from; `collapsed` when another request's job had begun it.
     Fill {
         /// The reader.
         reader: FillReader,
         /// A reader of the same page in a coding that this request takes, where that is being made.
         coded: Option<FillReader>,
-        /// Whether this order joined a fill under way.
+        /// Whether this job joined a fill under way.
         collapsed: bool,
     },
-    /// It was stored while the order travelled.
+    /// It was stored while the job was queued.
     Entry(Arc<Entry>),
-    /// It was stored by somebody else's order, for which this request has waited.
+    /// It was stored by another request's job, for which this request has waited.
     Awaited(Arc<Entry>),
-    /// It was found not storable while the order travelled: ask whole.
+    /// It was found not storable while the job was queued: forward the request as it is.
     HitForPass,
 }
 
-/// The fragment that an order is for.
+/// The fragment that a job is for.
 #[derive(Clone, Debug)]
 pub struct WantedFragment {
     /// `galley_policy::key::fragment_id` of its definition.
@@ -110,18 +110,18 @@ pub struct Learn {
 pub enum Lesson {
     /// The part that a `Range` asks for, of this address.
     Part(Key),
-    /// What a `GET` with these facts would give.
+    /// What a `GET` like this would give.
     Taught(Box<RequestInfo>),
     /// The head of this entry.
     Head(Arc<Entry>),
 }
 
 /// One run that is due.
-pub struct CronOrder {
+pub struct CronJob {
     /// Whose.
     pub site: Arc<FetchSite>,
     /// The pool that is for nothing else.
     pub pool: usize,
     /// The request for `wp-cron.php`.
-    pub ask: UpstreamCall,
+    pub call: UpstreamCall,
 }
