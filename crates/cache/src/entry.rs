@@ -4,7 +4,7 @@
 //! asked to be renewed, its compressed forms, and the reservation that pays for it. What changes about a page is a new entry
 //! in the same place. Its weight is fixed when it is made, because the table that holds it relies on that.
 //!
-//! Whether it may answer is not decided here: purges in [`crate::purge_table`], freshness in `galley_policy::decide`.
+//! Whether it may be served is not decided here: purges in [`crate::purge_table`], freshness in `galley_policy::decide`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -54,7 +54,7 @@ impl Scopes {
     }
 }
 
-/// Whether an entry answers requests or only remembers something about a URL.
+/// Whether an entry serves requests or only remembers something about a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A response to be sent.

@@ -1,7 +1,7 @@
-//! Entries in memory, fills, and purging by epochs.
+//! Entries in memory, fills, and purging by sequence numbers.
 //!
 //! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`purge_table::PurgeTable`] says
-//! whether it may still answer: purging never searches, it raises numbers that entries are compared with.
+//! whether it may still be served: purging never searches, it raises numbers that entries are compared with.
 //! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::MemoryBudget`] is the one limit on
 //! memory for all of them. [`source::EntrySource`] is the file that an entry was made from. [`disk::Disk`] keeps entries over a restart, [`log::PurgeLog`] makes purges outlive a crash.
 //!

@@ -4,7 +4,7 @@
 //! limit when something is admitted, not afterwards; every entry has its bytes reserved from one [`MemoryBudget`] that fills
 //! draw from too. A part of the limit is kept from residents so that fills find room while the store is full.
 //!
-//! It knows nothing of purges and lifetimes: who finds an entry asks `Epochs::prove` and `galley_policy::decide`.
+//! It knows nothing of purges and lifetimes: who finds an entry asks `PurgeTable::prove` and `galley_policy::decide`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -206,11 +206,11 @@ impl Memory {
         }
     }
 
-    /// Removes every entry that `dead` names. Holds no lock while `dead` runs, so it may pause to pace itself; entries
+    /// Removes every entry that `is_purged` names. Holds no lock while `is_purged` runs, so it may pause to pace itself; entries
     /// that come or go meanwhile may be missed.
-    pub fn sweep(&self, mut dead: impl FnMut(&Entry) -> bool) {
+    pub fn sweep(&self, mut is_purged: impl FnMut(&Entry) -> bool) {
         for entry in self.entries() {
-            if dead(&entry) {
+            if is_purged(&entry) {
                 self.remove_if_same(&entry);
             }
         }

@@ -1,6 +1,6 @@
 //! Purges against look-ups, fills, joining, revalidation, sweeping, a crash and a restart, in generated interleavings.
 //!
-//! Actors do at random what the callers of this crate do, with its own Epochs, Memory, Fill and Log; at each use of a
+//! Actors do at random what the callers of this crate do, with its own purge table, memory, fills and log; at each use of a
 //! shared primitive (`crate::sync`) and between their own steps a scheduler lets another go on. Laws are held against a
 //! history that knows what each composition shows (`world`). A seed gives everything, the scheduling included.
 //!
@@ -16,7 +16,7 @@
 //! | retries reload `born` | `retries_reload_born` |
 //! | who joins asks for newer purges | `joining_asks_for_orders` |
 //! | with newer tag purges it waits for the head | `joining_waits_for_tags` |
-//! | what is dead is fetched without conditions | `the_dead_are_fetched_whole` |
+//! | what is purged is fetched without conditions | `the_dead_are_fetched_whole` |
 //! | what a 304 is about is proved again when it came | `what_a_304_renews_is_proved_again` |
 //! | `born` of a revalidation is the counter at its start | `a_revalidation_is_born_at_its_start` |
 //! | a 304 takes the place of what it was asked about only | `a_304_takes_no_others_place` |
@@ -25,7 +25,7 @@
 //! | more tags than allowed mean all | `too_many_tags_mean_all` |
 //! | purges of a response count at its head and at its end | `answers_order_with_the_head`, `answers_order_at_the_end` |
 //! | the log is durable before the response | `orders_are_durable_before_the_answer` |
-//! | entries of another generation are dead | `generations_count` |
+//! | entries of another generation are purged | `generations_count` |
 //! | sweeping removes the dead only | `sweeping_removes_the_dead_only` |
 //!
 //! Where the line is in this crate, these fail without it:
@@ -47,12 +47,12 @@
 //! | a log begun anew has floors and a generation of its own | `a_lost_log_recovers_by_itself_under_a_new_generation` |
 //! | a torn record is cut, anything else purges all | `damage_anywhere_purges_everything`, `a_torn_record_is_cut_off_at_any_byte` |
 //! | folding keeps hard hard, and drops into a floor | `folding_says_the_same_and_above_the_limit_no_less` |
-//! | files of other generations and rules are dead | `the_store_is_the_model` |
+//! | files of other generations and rules are purged | `the_store_is_the_model` |
 //!
 //! `GALLEY_INTERLEAVINGS` is how many are tried (a long run: 100000), `GALLEY_INTERLEAVING_SEED` where they begin.
 
 mod actors;
-mod orders;
+mod purges;
 mod restart;
 mod world;
 
@@ -178,8 +178,8 @@ fn perform(cast: Cast, without: Option<Without>) -> Outcome {
     let is_over = Arc::new(AtomicBool::new(false));
     let mut log_side = None;
     let world = if cast.has_log {
-        let (directory, opened, turns, epochs) = restart::open(ring);
-        let world = Arc::new(World::new(without, epochs, Some(opened.log)));
+        let (directory, opened, turns, table) = restart::open(ring);
+        let world = Arc::new(World::new(without, table, Some(opened.log)));
         let writer = {
             let is_over = Arc::clone(&is_over);
             spawn(move || restart::write(turns, &is_over))

@@ -1,8 +1,8 @@
 //! Up to which purge an entry has been compared with the purges, and what came out.
 //!
-//! One number, so that a hit needs one load and one compare: the order's number shifted left by one, the lowest bit set
-//! when a soft purge touched the entry; all bits set when a hard one did. It only ever rises: soft stays soft, dead
-//! stays dead, and of two threads that prove at once the one that saw more wins.
+//! One number, so that a hit needs one load and one compare: the purge's number shifted left by one, the lowest bit set
+//! when a soft purge touched the entry; all bits set when a hard one did. It only ever rises: soft stays soft, purged
+//! stays purged, and of two threads that prove at once the one that saw more wins.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ pub(crate) enum PurgeEffect {
     Hard,
 }
 
-/// The number as it was read: order number and verdict so far.
+/// The number as it was read: purge number and verdict so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proved {
     /// All purges up to this one have been looked at.

@@ -56,13 +56,13 @@ fn open(dir: &Path) -> (OpenedLog, PurgeTable) {
             opened => break opened.unwrap(),
         }
     };
-    let epochs = PurgeTable::new();
-    opened.replay(SITE, &epochs);
-    (opened, epochs)
+    let table = PurgeTable::new();
+    opened.replay(SITE, &table);
+    (opened, table)
 }
 
-fn purge(log: &PurgeLog, epochs: &PurgeTable, name: &str) -> Durability {
-    let published = log.publish(SITE, epochs, &tag(name), SystemTime::now());
+fn purge(log: &PurgeLog, table: &PurgeTable, name: &str) -> Durability {
+    let published = log.publish(SITE, table, &tag(name), SystemTime::now());
     published.ticket.wait()
 }
 
@@ -70,23 +70,23 @@ fn purge(log: &PurgeLog, epochs: &PurgeTable, name: &str) -> Durability {
 fn purges_outlive_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("made/by/it");
-    let (opened, epochs) = open(&dir);
-    let (generation, born) = (opened.generation, epochs.current());
+    let (opened, table) = open(&dir);
+    let (generation, born) = (opened.generation, table.current());
     assert_eq!(opened.found, LogContents::Nothing);
-    assert_eq!(purge(&opened.log, &epochs, "t"), Durability::Kept);
+    assert_eq!(purge(&opened.log, &table, "t"), Durability::Kept);
     drop(opened);
     let mut start = born;
     for _ in 0..3 {
-        let (opened, epochs) = open(&dir);
+        let (opened, table) = open(&dir);
         assert_eq!(
             (opened.generation, opened.found.clone()),
             (generation, LogContents::Whole)
         );
         assert!(opened.start > start);
         start = opened.start;
-        assert_eq!(epochs.prove(&page("t", born)), Validity::Purged);
-        assert_eq!(epochs.prove(&page("u", born)), Validity::Valid);
-        assert_eq!(epochs.prove(&page("t", epochs.current())), Validity::Valid);
+        assert_eq!(table.prove(&page("t", born)), Validity::Purged);
+        assert_eq!(table.prove(&page("u", born)), Validity::Valid);
+        assert_eq!(table.prove(&page("t", table.current())), Validity::Valid);
     }
 }
 
@@ -111,10 +111,10 @@ fn a_directory_that_is_none_is_refused() {
 #[test]
 fn damage_anywhere_purges_everything() {
     let dir = tempfile::tempdir().unwrap();
-    let (opened, epochs) = open(dir.path());
+    let (opened, table) = open(dir.path());
     let generation = opened.generation;
     for name in ["t", "u", "v"] {
-        assert_eq!(purge(&opened.log, &epochs, name), Durability::Kept);
+        assert_eq!(purge(&opened.log, &table, name), Durability::Kept);
     }
     drop(opened);
     let file = dir.path().join(FILE);
@@ -126,11 +126,11 @@ fn damage_anywhere_purges_everything() {
             std::fs::write(&file, damaged).unwrap();
             let (opened, _) = open(dir.path());
             assert_ne!(opened.generation, generation, "byte {at}");
-            assert!(opened.orders.is_empty() && matches!(opened.found, LogContents::Unreadable(_)));
+            assert!(opened.purges.is_empty() && matches!(opened.found, LogContents::Unreadable(_)));
         }
     }
     std::fs::write(&file, &whole).unwrap();
-    assert_eq!(open(dir.path()).0.orders.len(), 3);
+    assert_eq!(open(dir.path()).0.purges.len(), 3);
 }
 
 /// The last record as a crash leaves it: some of its bytes are there, and the mark is where it was before.
@@ -138,28 +138,28 @@ fn damage_anywhere_purges_everything() {
 fn a_torn_record_is_cut_off_at_any_byte() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(FILE);
-    let (opened, epochs) = open(dir.path());
+    let (opened, table) = open(dir.path());
     let generation = opened.generation;
-    assert_eq!(purge(&opened.log, &epochs, "t"), Durability::Kept);
+    assert_eq!(purge(&opened.log, &table, "t"), Durability::Kept);
     // Opening anew leaves a file whose every byte is acknowledged.
     drop(opened);
-    let (opened, epochs) = open(dir.path());
+    let (opened, table) = open(dir.path());
     let before = std::fs::read(&file).unwrap();
-    assert_eq!(purge(&opened.log, &epochs, "torn"), Durability::Kept);
+    assert_eq!(purge(&opened.log, &table, "torn"), Durability::Kept);
     drop(opened);
     let after = std::fs::read(&file).unwrap();
     for end in before.len()..after.len() {
         let torn = [&before[..], &after[before.len()..end]].concat();
         std::fs::write(&file, torn).unwrap();
-        let (opened, epochs) = open(dir.path());
+        let (opened, table) = open(dir.path());
         assert_eq!(opened.generation, generation);
         let expected = match end - before.len() {
             0 => LogContents::Whole,
             bytes => LogContents::Torn(bytes),
         };
         assert_eq!(opened.found, expected);
-        assert_eq!(opened.orders.len(), 1);
-        assert_eq!(purge(&opened.log, &epochs, "next"), Durability::Kept);
+        assert_eq!(opened.purges.len(), 1);
+        assert_eq!(purge(&opened.log, &table, "next"), Durability::Kept);
         drop(opened);
         assert_eq!(open(dir.path()).0.found, LogContents::Whole);
     }
@@ -203,7 +203,7 @@ fn what_was_acknowledged_outlives_kill_9() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        let (opened, epochs) = open(dir.path());
+        let (opened, table) = open(dir.path());
         assert!(
             !matches!(opened.found, LogContents::Unreadable(_)),
             "{:?}",
@@ -215,7 +215,7 @@ fn what_was_acknowledged_outlives_kill_9() {
         );
         assert!(!acknowledged.is_empty());
         for (name, born) in acknowledged {
-            assert_eq!(epochs.prove(&page(&name, born)), Validity::Purged, "{name}");
+            assert_eq!(table.prove(&page(&name, born)), Validity::Purged, "{name}");
         }
     }
 }
@@ -223,10 +223,10 @@ fn what_was_acknowledged_outlives_kill_9() {
 #[test]
 #[ignore = "a child process of the test that kills it"]
 fn child_purges_until_it_is_killed() {
-    let (opened, epochs) = open(&directory());
+    let (opened, table) = open(&directory());
     for n in 0..1_000_000 {
-        let (name, born) = (format!("t{n}"), epochs.current());
-        assert_eq!(purge(&opened.log, &epochs, &name), Durability::Kept);
+        let (name, born) = (format!("t{n}"), table.current());
+        assert_eq!(purge(&opened.log, &table, &name), Durability::Kept);
         println!("kept {name} {born}");
     }
 }
@@ -248,26 +248,26 @@ fn a_file_that_may_not_grow_is_told_and_recovered_from() {
 #[test]
 #[ignore = "a child process, with a limit on files, of the test that starts it"]
 fn child_writes_into_a_limit() {
-    let (opened, epochs) = open(&directory());
-    let born = epochs.current();
-    let outcomes = (0..100).map(|n| purge(&opened.log, &epochs, &format!("t{n}")));
+    let (opened, table) = open(&directory());
+    let born = table.current();
+    let outcomes = (0..100).map(|n| purge(&opened.log, &table, &format!("t{n}")));
     let lost = outcomes.into_iter().find_map(|outcome| match outcome {
         Durability::Kept => None,
         Durability::Lost(loss) => Some(loss),
     });
     assert_eq!(lost.unwrap().restart, Restart::PurgesAll);
     assert!(!directory().join(FILE).exists());
-    assert_eq!(epochs.prove(&page("t0", born)), Validity::Purged);
+    assert_eq!(table.prove(&page("t0", born)), Validity::Purged);
     let started = std::time::Instant::now();
     while opened.log.durability() != Durability::Kept {
         assert!(started.elapsed().as_secs() < 30);
         std::thread::yield_now();
     }
     assert_ne!(opened.log.generation(), opened.generation);
-    assert_eq!(purge(&opened.log, &epochs, "again"), Durability::Kept);
+    assert_eq!(purge(&opened.log, &table, "again"), Durability::Kept);
     let generation = opened.log.generation();
     drop(opened);
-    let (again, epochs) = open(&directory());
+    let (again, table) = open(&directory());
     assert_eq!(again.generation, generation);
-    assert_eq!(epochs.prove(&page("t0", born)), Validity::Purged);
+    assert_eq!(table.prove(&page("t0", born)), Validity::Purged);
 }

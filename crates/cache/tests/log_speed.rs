@@ -14,7 +14,7 @@ use galley_policy::purge::{Purge, Scope, Strength};
 
 const SITE: &str = "example.com";
 
-fn order(n: usize) -> Purge {
+fn purge(n: usize) -> Purge {
     Purge {
         scope: Scope::Tag(format!("post-{n}")),
         strength: Strength::Hard,
@@ -40,18 +40,18 @@ fn bare(dir: &Path, count: u64) -> Duration {
 /// Orders per second, and the middle time from publishing to the acknowledgement.
 fn appends(dir: &Path, callers: usize, each: usize) -> (f64, Duration) {
     let opened = PurgeLog::open(dir, SystemTime::now()).unwrap();
-    let epochs = PurgeTable::new();
-    opened.replay(SITE, &epochs);
+    let table = PurgeTable::new();
+    opened.replay(SITE, &table);
     let started = Instant::now();
     let mut times: Vec<Duration> = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..callers)
             .map(|caller| {
-                let (log, epochs) = (&opened.log, &epochs);
+                let (log, table) = (&opened.log, &table);
                 scope.spawn(move || {
                     let one = |n: usize| {
-                        let order = order(caller * 10 + n % 10);
+                        let purge = purge(caller * 10 + n % 10);
                         let started = Instant::now();
-                        let published = log.publish(SITE, epochs, &order, SystemTime::now());
+                        let published = log.publish(SITE, table, &purge, SystemTime::now());
                         assert_eq!(published.ticket.wait(), Durability::Kept);
                         started.elapsed()
                     };
@@ -80,7 +80,7 @@ fn appends_per_second() {
         println!("bare append and fdatasync: {:?}", bare(dir.path(), 2_000));
         for (callers, each) in [(1, 2_000), (100, 200)] {
             let (per_second, middle) = appends(&dir.path().join("log"), callers, each);
-            println!("{callers} callers: {per_second:.0} orders/s, {middle:?} each");
+            println!("{callers} callers: {per_second:.0} purges/s, {middle:?} each");
         }
     }
 }

@@ -22,7 +22,7 @@ const PATIENCE: usize = 1_000_000;
 /// What the threads share: the content as the upstream has it, and which version of it purges have been acknowledged for.
 struct World {
     memory: Memory,
-    epochs: Unlogged,
+    table: Unlogged,
     content: AtomicU64,
     acknowledged: AtomicU64,
     /// Hits so far, so that changes do not outrun readers.
@@ -60,7 +60,7 @@ impl World {
     /// As the fetch thread does it: the counter first, then the content, then storing, however late.
     fn fill(&self) {
         while self.acknowledged.load(Ordering::Acquire) < CHANGES {
-            let born = self.epochs.current();
+            let born = self.table.current();
             let version = self.content.load(Ordering::SeqCst);
             std::thread::yield_now();
             let _ = self.memory.put(compose(version, born));
@@ -80,11 +80,11 @@ impl World {
                     query: None,
                 },
             };
-            let order = Purge {
+            let purge = Purge {
                 scope,
                 strength: Strength::Hard,
             };
-            self.epochs.publish(&order);
+            self.table.publish(&purge);
             self.acknowledged.store(version, Ordering::Release);
             let hits = self.hits.load(Ordering::Relaxed);
             while patience > 0 && self.hits.load(Ordering::Relaxed) == hits {
@@ -98,7 +98,7 @@ impl World {
         loop {
             let required = self.acknowledged.load(Ordering::Acquire);
             let found = self.memory.get(b"/");
-            if let Some(entry) = found.filter(|entry| self.epochs.prove(entry) == Validity::Valid) {
+            if let Some(entry) = found.filter(|entry| self.table.prove(entry) == Validity::Valid) {
                 let bytes = entry.body[..].try_into().expect("eight bytes");
                 let version = u64::from_le_bytes(bytes);
                 assert!(
@@ -118,7 +118,7 @@ impl World {
 fn what_begins_after_an_acknowledged_purge_gets_nothing_older() {
     let world = World {
         memory: Memory::new(1 << 20, 1 << 20),
-        epochs: Unlogged::new(),
+        table: Unlogged::new(),
         content: AtomicU64::new(0),
         acknowledged: AtomicU64::new(0),
         hits: AtomicU64::new(0),
@@ -137,11 +137,11 @@ fn what_begins_after_an_acknowledged_purge_gets_nothing_older() {
         hits > CHANGES / 2,
         "readers did read between the changes: {hits}"
     );
-    let last = compose(CHANGES, world.epochs.current());
+    let last = compose(CHANGES, world.table.current());
     world.memory.put(last).unwrap();
     let found = world.memory.get(b"/").unwrap();
     assert_eq!(
-        world.epochs.prove(&found),
+        world.table.prove(&found),
         Validity::Valid,
         "and what is composed afterwards is served"
     );

@@ -2,7 +2,7 @@
 //!
 //! Invariants: what leaves was verified (a bad file is a miss); an entry never takes the place of one that was born
 //! later; limits hold when space is reserved, before it is written; no error of the disk is more than a value. While
-//! what is there is still being counted after a start, entries are read but none is stored. An entry may answer only
+//! what is there is still being counted after a start, entries are read but none is stored. An entry may be served only
 //! after `PurgeTable::prove`: files are not visited by purges.
 //!
 //! All methods block and are meant for a few helper threads; the lock around the index is held for microseconds, never

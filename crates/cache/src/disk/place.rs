@@ -8,7 +8,7 @@
 //! old-*        what was set aside, to be removed in the background
 //! ```
 //!
-//! A key that is missing, damaged or of another generation means that all entries are dead: they are set aside by one
+//! A key that is missing, damaged or of another generation means that all entries are purged: they are set aside by one
 //! rename, under a new key. One process uses a directory at a time; it holds a lock on the directory itself.
 
 use std::fs::{DirBuilder, File, OpenOptions};

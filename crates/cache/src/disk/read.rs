@@ -26,7 +26,7 @@ use crate::fragments::PageFragment;
 /// What a look-up came to.
 #[derive(Debug)]
 pub enum DiskLookup {
-    /// The entry. Whether it may answer is for `Epochs::prove` and `galley_policy::decide` to say.
+    /// The entry. Whether it may be served is for `PurgeTable::prove` and `galley_policy::decide` to say.
     Found(OnDisk),
     /// Nothing usable under this key.
     Absent,

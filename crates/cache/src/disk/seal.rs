@@ -19,7 +19,7 @@ pub struct SiteId(u32);
 pub struct SiteName {
     /// Keyed hash of its name.
     pub id: SiteId,
-    /// Fingerprint of the rules that shape keys and scopes: files written under another one are dead.
+    /// Fingerprint of the rules that shape keys and scopes: files written under another one are purged.
     pub fingerprint: u64,
 }
 

@@ -1,5 +1,5 @@
 //! What goes on beside requests, in small steps that a background thread calls and paces: counting what is there after
-//! a start, removing what is dead or long unused, removing what was set aside; and making room when it is asked for.
+//! a start, removing what is purged or long unused, removing what was set aside; and making room when it is asked for.
 //!
 //! A file is counted under the lock of its name, as it is removed or replaced under it, so that no row is left for a
 //! file that has gone.
@@ -85,9 +85,13 @@ impl Disk {
         }
     }
 
-    /// Looks at the entries of the next directory and removes those that `dead` names, those unused for longer than
-    /// allowed, and some more where limits were lowered. Holds no lock while `dead` runs.
-    pub fn sweep_step(&self, now: DiskClock, mut dead: impl FnMut(&HeaderView) -> bool) -> Swept {
+    /// Looks at the entries of the next directory and removes those that `is_purged` names, those unused for longer than
+    /// allowed, and some more where limits were lowered. Holds no lock while `is_purged` runs.
+    pub fn sweep_step(
+        &self,
+        now: DiskClock,
+        mut is_purged: impl FnMut(&HeaderView) -> bool,
+    ) -> Swept {
         let shared = &self.shared;
         shared.at(now);
         let bucket = shared.sweep_hand.fetch_add(1, Ordering::Relaxed) % BUCKETS;
@@ -113,7 +117,7 @@ impl Disk {
                         body_length: opened.body_length(),
                         entry: shared.entry(opened.stored, StoredBody::default(), now),
                     };
-                    if dead(&view) {
+                    if is_purged(&view) {
                         swept.removed += u64::from(shared.remove_born(&row.name, view.entry.born));
                     }
                 }

@@ -3,7 +3,7 @@
 //! Exactly: of one scope only the last hard purge counts, and the last soft one if it came after that; a purge for the
 //! whole site makes all before it superfluous that are not stronger. Coarsely, above the limit: soft purges older than
 //! [`SOFT_AGE`] become one soft purge for their site, and then the oldest of a site become one hard purge for it, the
-//! floor: what was born below is dead. Both only ever purge more. A folded order keeps the number of the newest that went
+//! floor: what was born below is purged. Both only ever purge more. A folded purge keeps the number of the newest that went
 //! into it, so numbers stay unique and rising. Hard never becomes soft.
 
 use std::collections::{BTreeMap, HashSet};
@@ -16,11 +16,11 @@ use super::format::Logged;
 /// Soft purges older than this are the first to be told coarsely: what they touched has been refreshed or is not asked for.
 pub(super) const SOFT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Folds `orders`, whose numbers rise by site. Gives at most `limit` records, or one for each site if that is more,
+/// Folds `purges`, whose numbers rise by site. Gives at most `limit` records, or one for each site if that is more,
 /// sorted by number.
-pub(super) fn fold(orders: Vec<Logged>, limit: usize, now: SystemTime) -> Vec<Logged> {
+pub(super) fn fold(purges: Vec<Logged>, limit: usize, now: SystemTime) -> Vec<Logged> {
     let mut sites: BTreeMap<String, Vec<Logged>> = BTreeMap::new();
-    for logged in orders {
+    for logged in purges {
         match sites.get_mut(&logged.site) {
             Some(of_site) => of_site.push(logged),
             None => drop(sites.insert(logged.site.clone(), vec![logged])),
@@ -51,9 +51,9 @@ fn drop_superfluous(of_site: &mut Vec<Logged>) {
         .iter()
         .rev()
         .map(|logged| {
-            let scope = whole_or(&logged.order.scope);
+            let scope = whole_or(&logged.purge.scope);
             let is_below_hard = hard.contains(scope) || hard.contains(&Scope::Site);
-            match logged.order.strength {
+            match logged.purge.strength {
                 Strength::Hard => !is_below_hard && hard.insert(scope.clone()),
                 Strength::Soft => {
                     let is_below_soft = soft.contains(scope) || soft.contains(&Scope::Site);
@@ -69,10 +69,10 @@ fn drop_superfluous(of_site: &mut Vec<Logged>) {
 fn soften_old(of_site: &mut Vec<Logged>, now: SystemTime) {
     let is_old = |logged: &Logged| {
         let age = now.duration_since(logged.at).unwrap_or_default();
-        logged.order.strength == Strength::Soft && age > SOFT_AGE
+        logged.purge.strength == Strength::Soft && age > SOFT_AGE
     };
     if let Some(newest) = of_site.iter_mut().rfind(|logged| is_old(logged)) {
-        newest.order.scope = Scope::Site;
+        newest.purge.scope = Scope::Site;
         drop_superfluous(of_site);
     }
 }
@@ -82,8 +82,8 @@ fn raise_floor(of_site: &mut Vec<Logged>, newest: usize) {
     let floor_at = of_site.len().saturating_sub(newest + 1);
     of_site.drain(..floor_at);
     if let Some(floor) = of_site.first_mut() {
-        floor.order.scope = Scope::Site;
-        floor.order.strength = Strength::Hard;
+        floor.purge.scope = Scope::Site;
+        floor.purge.strength = Strength::Hard;
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
             site: "a".into(),
             number,
             at: now(),
-            order: Purge { scope, strength },
+            purge: Purge { scope, strength },
         }
     }
 
@@ -142,14 +142,14 @@ mod tests {
                 vec![1, 3],
             ),
         ];
-        for (orders, kept) in table {
-            let orders = (1..).zip(orders);
-            let orders: Vec<Logged> = orders
+        for (purges, kept) in table {
+            let purges = (1..).zip(purges);
+            let purges: Vec<Logged> = purges
                 .map(|(number, (strength, scope))| logged(number, strength, scope))
                 .collect();
-            let folded = fold(orders.clone(), 100, now());
+            let folded = fold(purges.clone(), 100, now());
             let numbers: Vec<u64> = folded.iter().map(|logged| logged.number).collect();
-            assert_eq!(numbers, kept, "{orders:?}");
+            assert_eq!(numbers, kept, "{purges:?}");
         }
     }
 
@@ -160,34 +160,34 @@ mod tests {
             ..logged(n, Strength::Soft, tag(&format!("s{n}")))
         });
         let recent = (51..=60).map(|n| logged(n, Strength::Hard, tag(&format!("h{n}"))));
-        let orders: Vec<Logged> = old_soft.chain(recent).collect();
+        let purges: Vec<Logged> = old_soft.chain(recent).collect();
         assert_eq!(
-            fold(orders.clone(), 60, now()),
-            orders,
+            fold(purges.clone(), 60, now()),
+            purges,
             "within the limit nothing is coarse"
         );
-        let folded = fold(orders.clone(), 59, now());
+        let folded = fold(purges.clone(), 59, now());
         assert_eq!(folded.len(), 11);
-        assert_eq!(folded[0].order.scope, Scope::Site);
+        assert_eq!(folded[0].purge.scope, Scope::Site);
         assert_eq!(
-            (folded[0].order.strength, folded[0].number),
+            (folded[0].purge.strength, folded[0].number),
             (Strength::Soft, 50)
         );
         let quiet = Logged {
             site: "b".into(),
             ..logged(1, Strength::Hard, tag("t"))
         };
-        let mut both = orders;
+        let mut both = purges;
         both.push(quiet.clone());
         let folded = fold(both, 8, now());
         assert!(folded.contains(&quiet), "a neighbour does not pay");
         let floor = folded.iter().find(|logged| logged.site == "a").unwrap();
-        assert_eq!((floor.order.strength, floor.number), (Strength::Hard, 58));
+        assert_eq!((floor.purge.strength, floor.number), (Strength::Hard, 58));
         assert_eq!(folded.len(), 4);
         assert!(folded.is_sorted_by_key(|logged| logged.number));
     }
 
-    fn orders() -> impl Strategy<Value = Vec<Logged>> {
+    fn purges() -> impl Strategy<Value = Vec<Logged>> {
         let scope = prop_oneof![
             4 => prop::sample::select(vec!["t", "u", "v", "*"]).prop_map(tag),
             1 => Just(Scope::Site),
@@ -195,10 +195,10 @@ mod tests {
             1 => Just(Scope::Prefix(b"/p".to_vec())),
             1 => Just(Scope::Pattern(PurgePattern::parse("^/p").unwrap())),
         ];
-        let order = (scope, any::<bool>(), 0..20u32, 1..3u64);
-        prop::collection::vec(order, 0..40).prop_map(|orders| {
+        let purge = (scope, any::<bool>(), 0..20u32, 1..3u64);
+        prop::collection::vec(purge, 0..40).prop_map(|purges| {
             let mut number = 0;
-            let each = orders.into_iter().map(|(scope, is_hard, age, step)| {
+            let each = purges.into_iter().map(|(scope, is_hard, age, step)| {
                 number += step;
                 let strength = if is_hard {
                     Strength::Hard
@@ -214,17 +214,17 @@ mod tests {
         })
     }
 
-    fn severities(orders: &[Logged]) -> Vec<u8> {
-        let epochs = PurgeTable::new();
-        for logged in orders {
-            epochs.replay(logged.number, &logged.order);
+    fn severities(purges: &[Logged]) -> Vec<u8> {
+        let purge_table = PurgeTable::new();
+        for logged in purges {
+            purge_table.replay(logged.number, &logged.purge);
         }
-        epochs.lift(1_000);
+        purge_table.lift(1_000);
         let tags: [&[&str]; 5] = [&[], &["t"], &["u", "v"], &["w"], &["*"]];
         let pages = tags
             .iter()
             .flat_map(|tags| (0..90).map(|born| entry("a.test", "/p", tags, born)));
-        let standings = pages.map(|page| match epochs.prove(&page) {
+        let standings = pages.map(|page| match purge_table.prove(&page) {
             Validity::Valid => 0,
             Validity::SoftPurged => 1,
             Validity::Outdated | Validity::Purged | Validity::Unknown => 2,
@@ -234,10 +234,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn folding_says_the_same_and_above_the_limit_no_less(orders in orders(), limit in 0..10usize) {
-            let before = severities(&orders);
-            prop_assert_eq!(&before, &severities(&fold(orders.clone(), 100, now())));
-            let folded = fold(orders, limit, now());
+        fn folding_says_the_same_and_above_the_limit_no_less(purges in purges(), limit in 0..10usize) {
+            let before = severities(&purges);
+            prop_assert_eq!(&before, &severities(&fold(purges.clone(), 100, now())));
+            let folded = fold(purges, limit, now());
             prop_assert!(folded.len() <= limit.max(1));
             let after = severities(&folded);
             prop_assert!(before.iter().zip(&after).all(|(before, after)| before <= after));

@@ -29,7 +29,7 @@ use std::time::{Duration, SystemTime};
 use galley_policy::purge::{Purge, Scope, Strength};
 use siphasher::sip::SipHasher13;
 
-/// One life of the log. What was stored under another generation is dead: its purges may have been lost.
+/// One life of the log. What was stored under another generation is purged: its purges may have been lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Generation([u8; 16]);
 
@@ -66,12 +66,12 @@ impl fmt::Debug for Generation {
 pub struct Logged {
     /// Name of the site whose counter `number` is of.
     pub site: String,
-    /// The order's number.
+    /// The purge's number.
     pub number: u64,
     /// When it was published, to the millisecond.
     pub at: SystemTime,
-    /// The order.
-    pub order: Purge,
+    /// The purge.
+    pub purge: Purge,
 }
 
 /// The chain of checks: each covers the one before it.
@@ -126,9 +126,9 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// `orders` rise by number; the start record goes where its number belongs.
-    pub(super) fn new(generation: Generation, start: Start, orders: &[Logged]) -> Self {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + 2 * RECORD_BYTES * (orders.len() + 1));
+    /// `purges` rise by number; the start record goes where its number belongs.
+    pub(super) fn new(generation: Generation, start: Start, purges: &[Logged]) -> Self {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + 2 * RECORD_BYTES * (purges.len() + 1));
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&length_of(HEADER_BYTES).to_le_bytes());
@@ -138,12 +138,12 @@ impl Image {
         let header = chain;
         bytes.extend_from_slice(&chain.link.to_le_bytes());
         bytes.resize(HEADER_BYTES, 0);
-        let before = orders.partition_point(|logged| logged.number < start.number);
-        for logged in &orders[..before] {
+        let before = purges.partition_point(|logged| logged.number < start.number);
+        for logged in &purges[..before] {
             push_logged(&mut bytes, logged);
         }
         push_start(&mut bytes, start);
-        for logged in &orders[before..] {
+        for logged in &purges[before..] {
             push_logged(&mut bytes, logged);
         }
         chain.seal(&mut bytes[HEADER_BYTES..]);
@@ -152,7 +152,7 @@ impl Image {
         Self {
             bytes,
             chain,
-            records: orders.len() + 1,
+            records: purges.len() + 1,
         }
     }
 
@@ -182,14 +182,14 @@ pub(super) fn mark(header: &Chain, acknowledged: u64) -> [u8; 16] {
 
 /// Adds a purge, its checks still empty. One whose texts are longer than [`TEXT_BYTES`] together is written as one for
 /// the whole site.
-pub(super) fn push_order(out: &mut Vec<u8>, site: &str, stamp: RecordStamp, order: &Purge) {
-    let mut fields = ScopeFields::of(&order.scope);
+pub(super) fn push_purge(out: &mut Vec<u8>, site: &str, stamp: RecordStamp, purge: &Purge) {
+    let mut fields = ScopeFields::of(&purge.scope);
     if fields.host.map_or(0, str::len) + fields.text.len() + fields.query.map_or(0, <[u8]>::len)
         > TEXT_BYTES
     {
         fields = ScopeFields::of(&Scope::Site);
     }
-    let strength = match order.strength {
+    let strength = match purge.strength {
         Strength::Soft => 0,
         Strength::Hard => 1,
     };
@@ -219,7 +219,7 @@ fn push_logged(out: &mut Vec<u8>, logged: &Logged) {
         number: logged.number,
         at: logged.at,
     };
-    push_order(out, &logged.site, stamp, &logged.order);
+    push_purge(out, &logged.site, stamp, &logged.purge);
 }
 
 fn push_start(out: &mut Vec<u8>, start: Start) {

@@ -4,10 +4,10 @@
 //! the disk have one [`Generation`] to be of. The price: damage costs all sites what is stored.
 //!
 //! A purge is published in memory first, then written; it may be acknowledged when its [`DurableTicket`] is ready. A reader that
-//! obeys it in between does no harm. [`PurgeLog::open`] gives back every acknowledged order, or a new generation, under which
+//! applies it in between does no harm. [`PurgeLog::open`] gives back every acknowledged purge, or a new generation, under which
 //! nothing stored before counts; never fewer. Counters begin each run `GAP` above every number in the log: purges that were
 //! published and never reached the disk used numbers too, and what was stored under these must not look newer than the
-//! purges to come. If the log cannot be written, purges are obeyed all the same, and tickets say so.
+//! purges to come. If the log cannot be written, purges are in force all the same, and tickets say so.
 
 mod error;
 mod files;

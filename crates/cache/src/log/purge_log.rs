@@ -26,34 +26,34 @@ use crate::purge_table::PurgeTable;
 pub struct OpenedLog {
     /// To publish through.
     pub log: PurgeLog,
-    /// What was stored under another generation is dead. The log's own may change later: [`PurgeLog::generation`].
+    /// What was stored under another generation is purged. The log's own may change later: [`PurgeLog::generation`].
     pub generation: Generation,
     /// All counters begin here.
     pub start: u64,
     /// The purges of earlier runs, folded; by site, the numbers rise.
-    pub orders: Vec<Logged>,
+    pub purges: Vec<Logged>,
     /// What was there, for the operator.
     pub found: LogContents,
 }
 
 impl OpenedLog {
-    /// Makes the epochs of a site what they were. Once for each site, before anything is published or proved with them.
-    pub fn replay(&self, site: &str, epochs: &PurgeTable) {
-        for logged in self.orders.iter().filter(|logged| logged.site == site) {
-            epochs.replay(logged.number, &logged.order);
+    /// Makes the purge table of a site what it was. Once for each site, before anything is published or proved with it.
+    pub fn replay(&self, site: &str, table: &PurgeTable) {
+        for logged in self.purges.iter().filter(|logged| logged.site == site) {
+            table.replay(logged.number, &logged.purge);
         }
-        epochs.lift(self.start);
+        table.lift(self.start);
     }
 
-    /// What was born below this number is dead, whatever it is; 0: nothing is, for that reason. The number of the newest
+    /// What was born below this number is purged, whatever it is; 0: nothing is, for that reason. The number of the newest
     /// hard purge for the whole site, dropped purges included: they are folded into one.
     pub fn floor(&self, site: &str) -> u64 {
         let is_floor = |logged: &&Logged| {
             logged.site == site
-                && logged.order.strength == Strength::Hard
-                && logged.order.scope == Scope::Site
+                && logged.purge.strength == Strength::Hard
+                && logged.purge.scope == Scope::Site
         };
-        let newest = self.orders.iter().rfind(is_floor);
+        let newest = self.purges.iter().rfind(is_floor);
         newest.map_or(0, |logged| logged.number)
     }
 }
@@ -86,22 +86,22 @@ impl PurgeLog {
         Self::start(Box::new(directory), LogLimits::default(), now)
     }
 
-    /// Publishes a purge of `site` in `epochs`, which have been replayed, and puts it into the log. It is in force when this
+    /// Publishes a purge of `site` in `table`, which has been replayed, and puts it into the log. It is in force when this
     /// returns, and may be acknowledged when the ticket is ready. Who publishes several needs to wait for the last only.
     /// `now` goes into the record. A site's name has at most 1,024 bytes. Does not wait for the disk.
     pub fn publish(
         &self,
         site: &str,
-        epochs: &PurgeTable,
-        order: &Purge,
+        table: &PurgeTable,
+        purge: &Purge,
         now: SystemTime,
     ) -> Published {
         // Inside the critical section of the site's counter: so numbers rise in the file as they do in memory.
-        let published = epochs.publish_with(order, |number| Published {
+        let published = table.publish_with(purge, |number| Published {
             number,
             ticket: self
                 .shared
-                .append(site, RecordStamp { number, at: now }, order),
+                .append(site, RecordStamp { number, at: now }, purge),
         });
         self.shared.wake();
         published
@@ -144,13 +144,13 @@ impl PurgeLog {
             .as_ref()
             .map_or_else(fresh, |past| Ok(past.generation))?;
         let highest = past.as_ref().map_or(0, |past| past.highest);
-        let orders = past.map_or_else(Vec::new, |past| past.orders);
-        let orders = fold::fold(orders, limits.records, now);
+        let purges = past.map_or_else(Vec::new, |past| past.purges);
+        let purges = fold::fold(purges, limits.records, now);
         let start = Start {
             number: highest.saturating_add(GAP),
             at: now,
         };
-        let image = Image::new(generation, start, &orders);
+        let image = Image::new(generation, start, &purges);
         let (state, durability) = match replace(&*files, &image) {
             Ok(file) => (
                 LogFileState::Writing(OpenLogFile::new(file, &image, limits)),
@@ -178,7 +178,7 @@ impl PurgeLog {
             start.number,
             limits.queue_bytes,
             status,
-            &orders,
+            &purges,
         ));
         let writer = LogWriterThread {
             files,
@@ -196,7 +196,7 @@ impl PurgeLog {
             log,
             generation,
             start: start.number,
-            orders,
+            purges,
             found,
         };
         Ok((opened, writer))
@@ -207,7 +207,7 @@ impl Drop for PurgeLog {
     fn drop(&mut self) {
         self.shared.close();
         if let Some(writer) = self.writer.take() {
-            // A panic of it has been told to everyone who waited.
+            // A panic of it has been reported to all waiters.
             let _ = writer.join();
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use galley_policy::purge::{Purge, Scope, Strength};
 
-use super::format::{Generation, Logged, RecordStamp, push_order};
+use super::format::{Generation, Logged, RecordStamp, push_purge};
 use super::ticket::{Durability, DurableTicket, Loss, Restart, SyncRound};
 
 /// What publishers, the writer and onlookers share.
@@ -68,7 +68,7 @@ impl LogBatch {
     /// Adds the records of what found no room.
     pub(super) fn settle_overflow(&mut self) {
         for (site, stamp) in mem::take(&mut self.overflow) {
-            push_order(&mut self.bytes, &site, stamp, &WHOLE_SITE);
+            push_purge(&mut self.bytes, &site, stamp, &WHOLE_SITE);
             self.records += 1;
         }
     }
@@ -113,7 +113,7 @@ impl LogShared {
     }
 
     /// Puts a purge at the end. To be called in the order of a site's numbers; [`LogShared::wake`] follows.
-    pub(super) fn append(&self, site: &str, stamp: RecordStamp, order: &Purge) -> DurableTicket {
+    pub(super) fn append(&self, site: &str, stamp: RecordStamp, purge: &Purge) -> DurableTicket {
         let mut queue = self.lock();
         debug_assert!(
             stamp.number
@@ -122,7 +122,7 @@ impl LogShared {
                     .get(site)
                     .map_or(0, |last| last.number)
                     .max(self.start),
-            "numbers of `{site}` do not rise: its epochs were not replayed"
+            "numbers of `{site}` do not rise: its table were not replayed"
         );
         let name = match queue.highest.get_key_value(site) {
             Some((name, _)) => Arc::clone(name),
@@ -136,7 +136,7 @@ impl LogShared {
         }
         let batch = &mut queue.batch;
         if batch.bytes.len() < self.limit {
-            push_order(&mut batch.bytes, site, stamp, order);
+            push_purge(&mut batch.bytes, site, stamp, purge);
             batch.records += 1;
         } else {
             batch.overflow.insert(name, stamp);
@@ -199,7 +199,7 @@ impl LogShared {
             site: String::from(&**site),
             number: stamp.number,
             at: stamp.at,
-            order: WHOLE_SITE,
+            purge: WHOLE_SITE,
         });
         let mut floors: Vec<Logged> = floors.collect();
         let batch = mem::take(&mut queue.batch);

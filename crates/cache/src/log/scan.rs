@@ -21,7 +21,7 @@ pub(super) struct Scanned {
     /// The last start.
     pub(super) start: Start,
     /// As they stand in the file: by site, the numbers rise.
-    pub(super) orders: Vec<Logged>,
+    pub(super) purges: Vec<Logged>,
     /// Where the last whole record ends.
     pub(super) end: usize,
     /// The highest number of all.
@@ -55,7 +55,7 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scanned, LogError> {
     let mut reader = RecordReader {
         chain: header,
         numbers: Numbers::default(),
-        orders: Vec::new(),
+        purges: Vec::new(),
         start: None,
     };
     let mut end = HEADER_BYTES;
@@ -70,7 +70,7 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scanned, LogError> {
     Ok(Scanned {
         generation: header.generation,
         start: reader.start.ok_or(LogError::NoStart)?,
-        orders: reader.orders,
+        purges: reader.purges,
         end,
         highest: reader.numbers.highest,
     })
@@ -127,7 +127,7 @@ fn cut<'a>(bytes: &'a [u8], at: usize, chain: &Chain) -> Result<Option<&'a [u8]>
 struct RecordReader {
     chain: Chain,
     numbers: Numbers,
-    orders: Vec<Logged>,
+    purges: Vec<Logged>,
     start: Option<Start>,
 }
 
@@ -137,13 +137,13 @@ impl RecordReader {
         let at = time(u64_at(record, 40).ok_or(Wrong::Record)?);
         match record[8] {
             ORDER => {
-                let (site, order) = read_order(record).ok_or(Wrong::Record)?;
-                self.numbers.order(&site, number)?;
-                self.orders.push(Logged {
+                let (site, purge) = read_purge(record).ok_or(Wrong::Record)?;
+                self.numbers.advance(&site, number)?;
+                self.purges.push(Logged {
                     site,
                     number,
                     at,
-                    order,
+                    purge,
                 });
             }
             START => {
@@ -190,7 +190,7 @@ impl Numbers {
         Ok(())
     }
 
-    fn order(&mut self, site: &str, number: u64) -> Result<(), Wrong> {
+    fn advance(&mut self, site: &str, number: u64) -> Result<(), Wrong> {
         let last = self.sites.get(site).copied().unwrap_or_default();
         if number <= last.max(self.start) || number > MAX_NUMBER {
             return Err(Wrong::NotRising);
@@ -204,7 +204,7 @@ impl Numbers {
     }
 }
 
-fn read_order(record: &[u8]) -> Option<(String, Purge)> {
+fn read_purge(record: &[u8]) -> Option<(String, Purge)> {
     let mut rest = record.get(TEXTS_AT..record.len() - size_of::<u64>())?;
     let mut text = |at: usize| {
         let (text, after) = rest.split_at_checked(length_at(record, at)?)?;
@@ -250,11 +250,11 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::log::format::{RecordStamp, push_order};
+    use crate::log::format::{RecordStamp, push_purge};
 
     #[test]
     fn a_pattern_that_cannot_be_read_any_more_purges_everything() {
-        let order = Purge {
+        let purge = Purge {
             scope: Scope::Pattern(PurgePattern::parse("^").unwrap()),
             strength: Strength::Soft,
         };
@@ -263,10 +263,10 @@ mod tests {
             at: UNIX_EPOCH,
         };
         let mut record = Vec::new();
-        push_order(&mut record, "a.test", stamp, &order);
-        assert_eq!(read_order(&record), Some(("a.test".to_owned(), order)));
+        push_purge(&mut record, "a.test", stamp, &purge);
+        assert_eq!(read_purge(&record), Some(("a.test".to_owned(), purge)));
         record[TEXTS_AT + "a.test".len()] = b'(';
-        let (_, order) = read_order(&record).unwrap();
-        assert_eq!((order.scope, order.strength), (Scope::Site, Strength::Soft));
+        let (_, purge) = read_purge(&record).unwrap();
+        assert_eq!((purge.scope, purge.strength), (Scope::Site, Strength::Soft));
     }
 }

@@ -59,13 +59,13 @@ fn patient() -> LogLimits {
 
 fn open(sim: &Sim, limits: LogLimits) -> (OpenedLog, PurgeTable) {
     let opened = PurgeLog::start(Box::new(sim.clone()), limits, now()).unwrap();
-    let epochs = PurgeTable::new();
-    opened.replay(SITE, &epochs);
-    (opened, epochs)
+    let purge_table = PurgeTable::new();
+    opened.replay(SITE, &purge_table);
+    (opened, purge_table)
 }
 
-fn publish(log: &PurgeLog, epochs: &PurgeTable, order: &Purge) -> Published {
-    log.publish(SITE, epochs, order, now())
+fn publish(log: &PurgeLog, purge_table: &PurgeTable, purge: &Purge) -> Published {
+    log.publish(SITE, purge_table, purge, now())
 }
 
 fn page(tags: &[&str], born: u64) -> Entry {
@@ -93,41 +93,42 @@ fn until(condition: impl Fn() -> bool) {
 #[test]
 fn an_order_is_obeyed_at_once_and_acknowledged_after_the_fdatasync() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
-    let old = page(&["t"], epochs.current());
+    let (opened, purge_table) = open(&sim, limits());
+    let old = page(&["t"], purge_table.current());
     sim.close(true);
-    let published = publish(&opened.log, &epochs, &tag("t"));
+    let published = publish(&opened.log, &purge_table, &tag("t"));
     sim.wait_for_sync();
     assert_eq!(published.ticket.outcome(), None);
-    assert_eq!(epochs.prove(&old), Validity::Purged);
+    assert_eq!(purge_table.prove(&old), Validity::Purged);
     sim.close(false);
     assert_eq!(published.ticket.wait(), Durability::Kept);
     let (again, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(again.generation, opened.generation);
-    assert_eq!(again.orders.len(), 1);
+    assert_eq!(again.purges.len(), 1);
 }
 
 #[test]
 fn orders_that_arrive_together_share_one_fdatasync() {
     const CALLERS: usize = 100;
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
+    let (opened, purge_table) = open(&sim, limits());
     let before = sim.synced();
     sim.close(true);
-    let first = publish(&opened.log, &epochs, &tag("first"));
+    let first = publish(&opened.log, &purge_table, &tag("first"));
     sim.wait_for_sync();
     let all_published = Barrier::new(CALLERS);
     std::thread::scope(|scope| {
         for caller in 1..CALLERS {
-            let (log, epochs, sim, all_published) = (&opened.log, &epochs, &sim, &all_published);
+            let (log, purge_table, sim, all_published) =
+                (&opened.log, &purge_table, &sim, &all_published);
             scope.spawn(move || {
-                let published = publish(log, epochs, &tag(&format!("t{caller}")));
+                let published = publish(log, purge_table, &tag(&format!("t{caller}")));
                 all_published.wait();
                 assert_eq!(published.ticket.wait(), Durability::Kept);
                 let durable = scan(&sim.durable(NAME).unwrap()).unwrap();
                 assert!(
                     durable
-                        .orders
+                        .purges
                         .iter()
                         .any(|logged| logged.number == published.number),
                     "on the disk when its ticket says so"
@@ -148,9 +149,9 @@ fn orders_that_arrive_together_share_one_fdatasync() {
 #[test]
 fn everything_comes_back_as_it_was() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
+    let (opened, purge_table) = open(&sim, limits());
     assert_eq!(opened.found, LogContents::Nothing);
-    let born = epochs.current();
+    let born = purge_table.current();
     let url = |host: Option<&str>, query: Option<&[u8]>| Scope::Url {
         host: host.map(str::to_owned),
         path: b"/p".to_vec(),
@@ -172,20 +173,20 @@ fn everything_comes_back_as_it_was() {
         .into_iter()
         .zip([Strength::Hard, Strength::Soft].into_iter().cycle())
     {
-        let order = Purge { scope, strength };
-        let published = publish(&opened.log, &epochs, &order);
+        let purge = Purge { scope, strength };
+        let published = publish(&opened.log, &purge_table, &purge);
         expected.push(Logged {
             site: SITE.into(),
             number: published.number,
             at: now(),
-            order,
+            purge,
         });
         assert_eq!(published.ticket.wait(), Durability::Kept);
     }
     drop(opened.log);
     let read = scan(&sim.durable(NAME).unwrap()).unwrap();
-    assert_eq!(read.orders, expected);
-    let (again, epochs) = open(&sim, limits());
+    assert_eq!(read.purges, expected);
+    let (again, purge_table) = open(&sim, limits());
     assert_eq!(
         (again.found.clone(), again.generation),
         (LogContents::Whole, opened.generation)
@@ -196,8 +197,11 @@ fn everything_comes_back_as_it_was() {
         "the last one was for the whole site, and hard"
     );
     assert_eq!(again.floor("other"), 0);
-    assert_eq!(epochs.prove(&page(&[], born)), Validity::Purged);
-    assert_eq!(epochs.prove(&page(&[], epochs.current())), Validity::Valid);
+    assert_eq!(purge_table.prove(&page(&[], born)), Validity::Purged);
+    assert_eq!(
+        purge_table.prove(&page(&[], purge_table.current())),
+        Validity::Valid
+    );
 }
 
 #[test]
@@ -224,31 +228,31 @@ fn sites_have_counters_of_their_own() {
 #[test]
 fn numbers_that_never_reached_the_disk_are_not_given_out_again() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
+    let (opened, purge_table) = open(&sim, limits());
     sim.close(true);
     for n in 0..50 {
-        drop(publish(&opened.log, &epochs, &tag(&format!("t{n}"))).ticket);
+        drop(publish(&opened.log, &purge_table, &tag(&format!("t{n}"))).ticket);
     }
-    let born = epochs.current();
-    let (again, epochs) = open(&sim.reboot(Left::SYNCED), limits());
+    let born = purge_table.current();
+    let (again, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(again.generation, opened.generation);
     let stored = page(&["t"], born);
-    assert_eq!(epochs.prove(&stored), Validity::Valid);
-    drop(publish(&again.log, &epochs, &tag("t")).ticket);
-    assert_eq!(epochs.prove(&stored), Validity::Purged);
+    assert_eq!(purge_table.prove(&stored), Validity::Valid);
+    drop(publish(&again.log, &purge_table, &tag("t")).ticket);
+    assert_eq!(purge_table.prove(&stored), Validity::Purged);
     sim.close(false);
 }
 
 #[test]
 fn a_full_disk_is_obeyed_told_and_survived() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, patient());
-    let (old, born) = (page(&["t"], epochs.current()), epochs.current());
+    let (opened, purge_table) = open(&sim, patient());
+    let (old, born) = (page(&["t"], purge_table.current()), purge_table.current());
     sim.fail(&[Op::Write]);
-    let published = publish(&opened.log, &epochs, &tag("t"));
+    let published = publish(&opened.log, &purge_table, &tag("t"));
     let outcome = published.ticket.wait();
     assert_eq!(restart(&outcome), Restart::PurgesAll);
-    assert_eq!(epochs.prove(&old), Validity::Purged, "obeyed");
+    assert_eq!(purge_table.prove(&old), Validity::Purged, "obeyed");
     assert_eq!(opened.log.durability(), outcome);
     assert!(!sim.has(NAME), "taken away");
     for left in [Left::ALL, Left::SYNCED] {
@@ -259,7 +263,7 @@ fn a_full_disk_is_obeyed_told_and_survived() {
     // Not tried again before its time.
     sim.fail(&[]);
     assert_ne!(
-        publish(&opened.log, &epochs, &tag("u")).ticket.wait(),
+        publish(&opened.log, &purge_table, &tag("u")).ticket.wait(),
         Durability::Kept
     );
     assert_eq!(born, old.born);
@@ -268,37 +272,44 @@ fn a_full_disk_is_obeyed_told_and_survived() {
 #[test]
 fn a_lost_log_recovers_by_itself_under_a_new_generation() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
-    let born = epochs.current();
+    let (opened, purge_table) = open(&sim, limits());
+    let born = purge_table.current();
     sim.fail(&[Op::Create, Op::Write]);
-    let lost = publish(&opened.log, &epochs, &tag("lost"));
+    let lost = publish(&opened.log, &purge_table, &tag("lost"));
     assert_eq!(restart(&lost.ticket.wait()), Restart::PurgesAll);
     sim.fail(&[]);
     // No order is needed for it; what waits here is the writer's own patience.
     until(|| opened.log.durability() == Durability::Kept);
     let generation = opened.log.generation();
     assert_ne!(generation, opened.generation);
-    let kept = publish(&opened.log, &epochs, &tag("kept"));
+    let kept = publish(&opened.log, &purge_table, &tag("kept"));
     assert_eq!(kept.ticket.wait(), Durability::Kept);
     // A fill that began before the loss and was stored after the recovery says the new generation.
-    let (raced, young) = (page(&["lost"], born), page(&["lost"], epochs.current()));
-    let (again, epochs) = open(&sim.reboot(Left::SYNCED), limits());
+    let (raced, young) = (
+        page(&["lost"], born),
+        page(&["lost"], purge_table.current()),
+    );
+    let (again, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(again.generation, generation);
-    assert_eq!(epochs.prove(&raced), Validity::Purged, "by the floor");
-    assert_eq!(epochs.prove(&young), Validity::Valid);
+    assert_eq!(purge_table.prove(&raced), Validity::Purged, "by the floor");
+    assert_eq!(purge_table.prove(&young), Validity::Valid);
 }
 
 /// After a failed fdatasync the system may have dropped the bytes and say yes the next time.
 #[test]
 fn a_file_whose_fdatasync_failed_is_never_used_again() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
+    let (opened, purge_table) = open(&sim, limits());
     sim.fail(&[Op::SyncFile]);
-    let lost = publish(&opened.log, &epochs, &tag("lost")).ticket.wait();
+    let lost = publish(&opened.log, &purge_table, &tag("lost"))
+        .ticket
+        .wait();
     assert_eq!(restart(&lost), Restart::PurgesAll);
     sim.fail(&[]);
     assert_eq!(
-        publish(&opened.log, &epochs, &tag("kept")).ticket.wait(),
+        publish(&opened.log, &purge_table, &tag("kept"))
+            .ticket
+            .wait(),
         Durability::Kept
     );
     assert_ne!(opened.log.generation(), opened.generation);
@@ -318,9 +329,9 @@ fn what_a_restart_does_is_told_as_it_is() {
     ];
     for &(faults, expected) in table {
         let sim = Sim::default();
-        let (opened, epochs) = open(&sim, patient());
+        let (opened, purge_table) = open(&sim, patient());
         sim.fail(faults);
-        let outcome = publish(&opened.log, &epochs, &tag("t")).ticket.wait();
+        let outcome = publish(&opened.log, &purge_table, &tag("t")).ticket.wait();
         assert_eq!(restart(&outcome), expected, "{faults:?}");
         for left in Left::every() {
             let (again, _) = open(&sim.reboot(left), limits());
@@ -336,20 +347,20 @@ fn what_a_restart_does_is_told_as_it_is() {
 #[test]
 fn a_log_that_can_only_be_read_is_replayed_and_taken_away() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
-    let old = page(&["t"], epochs.current());
+    let (opened, purge_table) = open(&sim, limits());
+    let old = page(&["t"], purge_table.current());
     assert_eq!(
-        publish(&opened.log, &epochs, &tag("t")).ticket.wait(),
+        publish(&opened.log, &purge_table, &tag("t")).ticket.wait(),
         Durability::Kept
     );
     let sim = sim.reboot(Left::SYNCED);
     sim.fail(&[Op::Create]);
-    let (again, epochs) = open(&sim, patient());
+    let (again, purge_table) = open(&sim, patient());
     assert_eq!(again.generation, opened.generation);
     let replayed = page(&["t"], old.born);
-    assert_eq!(epochs.prove(&replayed), Validity::Purged);
+    assert_eq!(purge_table.prove(&replayed), Validity::Purged);
     assert_eq!(restart(&again.log.durability()), Restart::PurgesAll);
-    let lost = publish(&again.log, &epochs, &tag("u")).ticket.wait();
+    let lost = publish(&again.log, &purge_table, &tag("u")).ticket.wait();
     assert_eq!(restart(&lost), Restart::PurgesAll);
     let (third, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_ne!(third.generation, opened.generation);
@@ -363,12 +374,12 @@ fn what_is_stored_in_a_run_that_left_no_trace_is_dead_in_the_next() {
     let (opened, _) = open(&sim, limits());
     drop(opened.log);
     sim.fail(&[Op::Create, Op::Remove, Op::Empty]);
-    let (untraced, epochs) = open(&sim, patient());
+    let (untraced, purge_table) = open(&sim, patient());
     assert_eq!(restart(&untraced.log.durability()), Restart::MayForget);
-    let first = publish(&untraced.log, &epochs, &tag("t")).number;
-    let (next, epochs) = open(&sim.reboot(Left::ALL), limits());
+    let first = publish(&untraced.log, &purge_table, &tag("t")).number;
+    let (next, purge_table) = open(&sim.reboot(Left::ALL), limits());
     assert_eq!(next.generation, opened.generation);
-    assert_eq!(publish(&next.log, &epochs, &tag("t")).number, first);
+    assert_eq!(publish(&next.log, &purge_table, &tag("t")).number, first);
     assert_ne!(untraced.generation, next.generation);
     assert_ne!(untraced.log.generation(), next.generation);
 }
@@ -385,14 +396,14 @@ fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
     drop(second.log);
     assert!(!sim.has(NAME));
     sim.fail(&[Op::SyncNames, Op::Create]);
-    let (third, epochs) = open(&sim, limits());
-    let outcome = publish(&third.log, &epochs, &tag("t")).ticket.wait();
+    let (third, purge_table) = open(&sim, limits());
+    let outcome = publish(&third.log, &purge_table, &tag("t")).ticket.wait();
     assert_eq!(restart(&outcome), Restart::MayForget);
     let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(next.generation, opened.generation, "it came back");
     // Once names are durable again, nothing can come back.
     sim.fail(&[Op::Create]);
-    let outcome = publish(&third.log, &epochs, &tag("t")).ticket.wait();
+    let outcome = publish(&third.log, &purge_table, &tag("t")).ticket.wait();
     assert_eq!(restart(&outcome), Restart::PurgesAll);
     let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_ne!(next.generation, opened.generation);
@@ -412,10 +423,10 @@ fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() 
     let recover_unsynced = |sim: &Sim| {
         // By hand: a writer of its own would try again in between, with faults of both kinds.
         let (opened, mut turns) = by_hand::open(sim, limits());
-        let epochs = PurgeTable::new();
-        opened.replay(SITE, &epochs);
+        let purge_table = PurgeTable::new();
+        opened.replay(SITE, &purge_table);
         let mut purge = || {
-            let ticket = publish(&opened.log, &epochs, &tag("t")).ticket;
+            let ticket = publish(&opened.log, &purge_table, &tag("t")).ticket;
             turns.turn();
             ticket.outcome().unwrap()
         };
@@ -444,12 +455,13 @@ fn an_overflowing_queue_remembers_coarsely() {
         queue_bytes: 200,
         ..limits()
     };
-    let (opened, epochs) = open(&sim, narrow);
-    let born = epochs.current();
+    let (opened, purge_table) = open(&sim, narrow);
+    let born = purge_table.current();
     sim.close(true);
-    drop(publish(&opened.log, &epochs, &tag("first")).ticket);
+    drop(publish(&opened.log, &purge_table, &tag("first")).ticket);
     sim.wait_for_sync();
-    let tickets = (0..100).map(|n| publish(&opened.log, &epochs, &tag(&format!("t{n}"))).ticket);
+    let tickets =
+        (0..100).map(|n| publish(&opened.log, &purge_table, &tag(&format!("t{n}"))).ticket);
     let tickets: Vec<DurableTicket> = tickets.collect();
     sim.close(false);
     assert!(
@@ -457,11 +469,11 @@ fn an_overflowing_queue_remembers_coarsely() {
             .into_iter()
             .all(|ticket| ticket.wait() == Durability::Kept)
     );
-    let last = epochs.current();
-    let (again, epochs) = open(&sim.reboot(Left::SYNCED), limits());
-    assert_eq!((again.floor(SITE), again.orders.len()), (last, 1));
-    assert_eq!(epochs.prove(&page(&[], born)), Validity::Purged);
-    assert_eq!(epochs.prove(&page(&[], last)), Validity::Valid);
+    let last = purge_table.current();
+    let (again, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!((again.floor(SITE), again.purges.len()), (last, 1));
+    assert_eq!(purge_table.prove(&page(&[], born)), Validity::Purged);
+    assert_eq!(purge_table.prove(&page(&[], last)), Validity::Valid);
 }
 
 #[test]
@@ -472,42 +484,45 @@ fn compaction_keeps_the_file_small_and_says_no_less() {
         records: 10,
         ..limits()
     };
-    let (opened, epochs) = open(&sim, narrow);
-    let born = epochs.current();
+    let (opened, purge_table) = open(&sim, narrow);
+    let born = purge_table.current();
     for n in 0..500 {
-        let order = tag(&format!("t{}", n % 7));
+        let purge = tag(&format!("t{}", n % 7));
         assert_eq!(
-            publish(&opened.log, &epochs, &order).ticket.wait(),
+            publish(&opened.log, &purge_table, &purge).ticket.wait(),
             Durability::Kept
         );
         assert!(sim.durable(NAME).unwrap().len() < 3_000);
     }
     let sim = sim.reboot(Left::SYNCED);
-    let (again, epochs) = open(&sim, narrow);
+    let (again, purge_table) = open(&sim, narrow);
     assert_eq!(again.generation, opened.generation);
     assert_eq!(again.floor(SITE), 0, "seven tags are kept exactly");
     for n in 0..7 {
         assert_eq!(
-            epochs.prove(&page(&[&format!("t{n}")], born)),
+            purge_table.prove(&page(&[&format!("t{n}")], born)),
             Validity::Purged
         );
     }
-    assert_eq!(epochs.prove(&page(&["u"], born)), Validity::Valid);
+    assert_eq!(purge_table.prove(&page(&["u"], born)), Validity::Valid);
     for n in 0..50 {
-        let order = tag(&format!("many{n}"));
+        let purge = tag(&format!("many{n}"));
         assert_eq!(
-            publish(&again.log, &epochs, &order).ticket.wait(),
+            publish(&again.log, &purge_table, &purge).ticket.wait(),
             Durability::Kept
         );
     }
-    let (last, epochs) = open(&sim.reboot(Left::SYNCED), narrow);
-    assert!(last.orders.len() <= 10 && last.floor(SITE) > born);
+    let (last, purge_table) = open(&sim.reboot(Left::SYNCED), narrow);
+    assert!(last.purges.len() <= 10 && last.floor(SITE) > born);
     assert_eq!(
-        epochs.prove(&page(&["u"], born)),
+        purge_table.prove(&page(&["u"], born)),
         Validity::Purged,
         "below the floor"
     );
-    assert_eq!(epochs.prove(&page(&["u"], last.start)), Validity::Valid);
+    assert_eq!(
+        purge_table.prove(&page(&["u"], last.start)),
+        Validity::Valid
+    );
 }
 
 /// A compaction that finds no room leaves the old file, and purges go on being kept.
@@ -519,12 +534,12 @@ fn a_compaction_that_fails_changes_nothing() {
         records: 1_000,
         ..patient()
     };
-    let (opened, epochs) = open(&sim, narrow);
+    let (opened, purge_table) = open(&sim, narrow);
     sim.fail(&[Op::Create]);
     for n in 0..50 {
-        let order = tag(&format!("t{}", n % 3));
+        let purge = tag(&format!("t{}", n % 3));
         assert_eq!(
-            publish(&opened.log, &epochs, &order).ticket.wait(),
+            publish(&opened.log, &purge_table, &purge).ticket.wait(),
             Durability::Kept
         );
     }
@@ -533,8 +548,8 @@ fn a_compaction_that_fails_changes_nothing() {
     // Once it works the name may be in doubt: then the log is lost, not written on.
     sim.fail(&[Op::SyncNames]);
     let outcomes = (0..200).map(|n| {
-        let order = tag(&format!("t{}", n % 3));
-        publish(&opened.log, &epochs, &order).ticket.wait()
+        let purge = tag(&format!("t{}", n % 3));
+        publish(&opened.log, &purge_table, &purge).ticket.wait()
     });
     let lost = outcomes
         .into_iter()
@@ -551,12 +566,12 @@ fn a_file_that_is_not_what_was_written_is_found_by_compaction_and_taken_away() {
             file_bytes: 300,
             ..patient()
         };
-        let (opened, epochs) = open(&sim, narrow);
+        let (opened, purge_table) = open(&sim, narrow);
         let mut bytes = sim.durable(NAME).unwrap();
         bytes[60] ^= damage;
         sim.put(NAME, &bytes);
-        let mut orders = std::iter::repeat_with(|| publish(&opened.log, &epochs, &tag("t")));
-        let mut outcomes = orders.by_ref().take(100).map(|order| order.ticket.wait());
+        let mut purges = std::iter::repeat_with(|| publish(&opened.log, &purge_table, &tag("t")));
+        let mut outcomes = purges.by_ref().take(100).map(|purge| purge.ticket.wait());
         assert!(outcomes.any(|outcome| outcome != Durability::Kept));
         let (again, _) = open(&sim.reboot(Left::ALL), limits());
         assert_ne!(again.generation, opened.generation);
@@ -574,10 +589,10 @@ impl Wake for Count {
 #[test]
 fn a_ticket_can_be_awaited_without_a_thread() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
+    let (opened, purge_table) = open(&sim, limits());
     sim.close(true);
-    let mut ticket = publish(&opened.log, &epochs, &tag("t")).ticket;
-    let dropped = publish(&opened.log, &epochs, &tag("u")).ticket;
+    let mut ticket = publish(&opened.log, &purge_table, &tag("t")).ticket;
+    let dropped = publish(&opened.log, &purge_table, &tag("u")).ticket;
     let count = Arc::new(Count(AtomicUsize::new(0)));
     let waker = Waker::from(Arc::clone(&count));
     let mut cx = Context::from_waker(&waker);
@@ -591,20 +606,20 @@ fn a_ticket_can_be_awaited_without_a_thread() {
     assert_eq!(count.0.load(Ordering::SeqCst), 1, "woken once");
     drop(opened.log);
     assert_eq!(
-        scan(&sim.durable(NAME).unwrap()).unwrap().orders.len(),
+        scan(&sim.durable(NAME).unwrap()).unwrap().purges.len(),
         2,
-        "a dropped ticket drops no order"
+        "a dropped ticket drops no purge"
     );
 }
 
 #[test]
 fn closing_writes_what_is_queued() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
+    let (opened, purge_table) = open(&sim, limits());
     sim.close(true);
-    let first = publish(&opened.log, &epochs, &tag("t")).ticket;
+    let first = publish(&opened.log, &purge_table, &tag("t")).ticket;
     sim.wait_for_sync();
-    let second = publish(&opened.log, &epochs, &tag("u")).ticket;
+    let second = publish(&opened.log, &purge_table, &tag("u")).ticket;
     std::thread::scope(|scope| {
         let log = opened.log;
         scope.spawn(move || drop(log));
@@ -614,20 +629,20 @@ fn closing_writes_what_is_queued() {
         (first.wait(), second.wait()),
         (Durability::Kept, Durability::Kept)
     );
-    assert_eq!(scan(&sim.durable(NAME).unwrap()).unwrap().orders.len(), 2);
+    assert_eq!(scan(&sim.durable(NAME).unwrap()).unwrap().purges.len(), 2);
 }
 
 #[test]
 fn nobody_waits_for_a_writer_that_has_died() {
     let sim = Sim::default();
-    let (opened, epochs) = open(&sim, limits());
+    let (opened, purge_table) = open(&sim, limits());
     sim.panic_from_now();
     assert_ne!(
-        publish(&opened.log, &epochs, &tag("t")).ticket.wait(),
+        publish(&opened.log, &purge_table, &tag("t")).ticket.wait(),
         Durability::Kept
     );
     until(|| opened.log.durability() != Durability::Kept);
-    let outcome = publish(&opened.log, &epochs, &tag("u")).ticket.wait();
+    let outcome = publish(&opened.log, &purge_table, &tag("u")).ticket.wait();
     assert_eq!(restart(&outcome), Restart::PurgesAll);
     assert!(!sim.has(NAME));
 }

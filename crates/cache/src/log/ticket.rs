@@ -1,7 +1,7 @@
 //! Waiting for the disk: one round of purges that become durable together, and the tickets of those who wait for it.
 //!
 //! No runtime is known here: a ticket may be waited for by a thread, or polled by any executor. A dropped ticket changes
-//! nothing for the order.
+//! nothing for the purge.
 
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 pub enum Durability {
     /// It is on the disk: it outlives a crash. Acknowledge it.
     Kept,
-    /// It is obeyed until this process ends, and what happens then is in [`Loss::restart`]. Acknowledge it with a warning.
+    /// It is in force until this process ends, and what happens then is in [`Loss::restart`]. Acknowledge it with a warning.
     Lost(Loss),
 }
 
@@ -28,22 +28,22 @@ pub struct Loss {
 /// What a restart does about purges that did not reach the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// The log was taken away, so everything stored so far counts as purged hard: no order is forgotten.
+    /// The log was taken away, so everything stored so far counts as purged hard: no purge is forgotten.
     PurgesAll,
     /// Not even that could be done: what was purged may come back from the disk after a restart.
     MayForget,
 }
 
-/// The place of one order in the log. Ready when its round is on the disk, or lost; what was published before it, whatever
+/// The place of one purge in the log. Ready when its round is on the disk, or lost; what was published before it, whatever
 /// the site, is then on the disk too, or lost as well.
-#[must_use = "an order may be acknowledged only when its ticket says so"]
+#[must_use = "a purge may be acknowledged only when its ticket says so"]
 #[derive(Debug)]
 pub struct DurableTicket {
     round: Arc<SyncRound>,
 }
 
 impl DurableTicket {
-    /// Blocks until the order is on the disk or known not to come there.
+    /// Blocks until the purge is on the disk or known not to come there.
     pub fn wait(self) -> Durability {
         let mut waiting = self.round.lock();
         loop {

@@ -3,7 +3,7 @@
 //! One round: take all that is queued, write it at the end, fdatasync, tell the waiting, move the mark. A failed write or
 //! fdatasync is never tried again on the same file (after a failed fdatasync nobody knows what is on the disk): the file
 //! is taken away, so that a restart purges everything, and a new one is begun under a new generation as soon as that
-//! works. In place of the purges until then it says one number for each site below which everything is dead.
+//! works. In place of the purges until then it says one number for each site below which everything is purged.
 //!
 //! A whole file only ever appears by [`replace`]: a crash leaves the old one or the new one.
 
@@ -156,7 +156,7 @@ impl LogWriterThread {
         }
     }
 
-    /// Takes the file away and gives what is now true of every order that is not on the disk.
+    /// Takes the file away and gives what is now true of every purge that is not on the disk.
     fn lose(&mut self, error: &io::Error) -> Durability {
         let restart;
         (restart, self.names) = take_away(&*self.files, self.names);
@@ -240,7 +240,7 @@ impl LogWriterThread {
     }
 }
 
-/// A writer that ends by a panic leaves purges that are obeyed and not on the disk, now and later.
+/// A writer that ends by a panic leaves purges that are in force and not on the disk, now and later.
 impl Drop for LogWriterThread {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -256,10 +256,10 @@ fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::
     if scanned.end as u64 != length || bytes.len() as u64 != length {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let newest = scanned.orders.iter().map(|logged| logged.at).max();
+    let newest = scanned.purges.iter().map(|logged| logged.at).max();
     let now = newest.unwrap_or(SystemTime::UNIX_EPOCH);
-    let orders: Vec<Logged> = fold(scanned.orders, limits.records, now);
-    Ok(Image::new(scanned.generation, scanned.start, &orders))
+    let purges: Vec<Logged> = fold(scanned.purges, limits.records, now);
+    Ok(Image::new(scanned.generation, scanned.start, &purges))
 }
 
 /// Puts a whole new file in place of what is there. In order: the bytes are durable before they get the name, and the name

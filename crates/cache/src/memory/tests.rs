@@ -295,12 +295,12 @@ struct Known {
 
 /// Plays `steps`; `is_exact`: the store is large enough that nothing may be missing.
 fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
-    let (epochs, mut now) = (PurgeTable::new(), 0);
+    let (purge_table, mut now) = (PurgeTable::new(), 0);
     let mut known: [Option<Known>; 6] = [None; 6];
     for (number, step) in steps.iter().enumerate() {
         match step {
             Step::Put { key, size, ago } => {
-                let born = epochs.current().saturating_sub(*ago);
+                let born = purge_table.current().saturating_sub(*ago);
                 let path = format!("/{key}");
                 let mut body = vec![0; size + 8];
                 body[..8].copy_from_slice(&(number as u64).to_le_bytes());
@@ -312,8 +312,8 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                 };
                 new.scopes.tags = [tag_id(&tags[0])].into();
                 let new = Arc::new(Entry::new(new));
-                let is_dead =
-                    epochs.prove(&entry("a.test", &path, &[&tags[0]], born)) == Validity::Purged;
+                let is_dead = purge_table.prove(&entry("a.test", &path, &[&tags[0]], born))
+                    == Validity::Purged;
                 let place = &mut known[usize::from(*key)];
                 match memory.put(new) {
                     Ok(()) => {
@@ -338,7 +338,10 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                 let expected =
                     expected.expect("nothing is found that was not stored, or that was removed");
                 assert_eq!(found.body[..8], (expected.number as u64).to_le_bytes());
-                assert_eq!(epochs.prove(&found) == Validity::Purged, expected.is_dead);
+                assert_eq!(
+                    purge_table.prove(&found) == Validity::Purged,
+                    expected.is_dead
+                );
                 let age = Duration::from_millis(now - expected.stored_at) + Duration::from_secs(2);
                 assert_eq!(found.age(Tick(now)), age);
             }
@@ -347,7 +350,7 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                 known[usize::from(*key)] = None;
             }
             Step::Purge(scope, strength) => {
-                epochs.publish(&Purge {
+                purge_table.publish(&Purge {
                     scope: scope.clone(),
                     strength: *strength,
                 });

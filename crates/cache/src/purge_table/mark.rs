@@ -33,7 +33,7 @@ impl<'a> Touch<'a> {
         self.tags.unwrap_or_default()
     }
 
-    /// Whether it carries the tag `*`, which every order of the site touches.
+    /// Whether it carries the tag `*`, which every purge of the site touches.
     pub(super) fn is_touched_by_all(&self) -> bool {
         static ALL: LazyLock<u64> = LazyLock::new(|| tag_id("*"));
         self.tags().contains(&ALL)

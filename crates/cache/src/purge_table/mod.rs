@@ -1,7 +1,7 @@
 //! Purging by sequence numbers: a purge never searches.
 //!
 //! Each site has a counter of purges. A purge raises it and leaves its number with the scope it names; an entry
-//! carries `born`, the counter from just before its upstream request. The entry is dead if a hard purge with a greater
+//! carries `born`, the counter from just before its upstream request. The entry is purged if a hard purge with a greater
 //! number touches it, soft-stale if a soft one does. A hit compares one number: the counter with the one the entry was
 //! last proved at. A purge costs the same for one page as for a million.
 //!
@@ -9,7 +9,7 @@
 //! A reader loads the counter (acquire) after it has the whole request, and notes *that* value as proved, never a later
 //! one. A hit takes no lock when nothing is newer, and only tries it otherwise: [`Validity::Unknown`] sends it the slow path.
 //!
-//! Not here: the durable log ([`crate::log`], which publishes through here) and removing the dead (`Memory::sweep`).
+//! Not here: the durable log ([`crate::log`], which publishes through here) and removing purged entries (`Memory::sweep`).
 
 mod mark;
 mod table;
@@ -20,4 +20,4 @@ pub use galley_policy::decide::Validity;
 
 pub use self::mark::Touch;
 pub use self::table::{PurgeTable, Touched, Unlogged};
-pub use self::touching::{OrderKind, Touching};
+pub use self::touching::{PurgeKind, Touching};

@@ -64,14 +64,14 @@ impl PurgeTable {
     }
 
     /// Publishes a purge. When it has returned, no [`PurgeTable::prove`] that begins later calls an older entry valid that the
-    /// order touches. Hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
+    /// purge touches. Hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
     /// order of the numbers. `note` must be short and must not come back here.
     ///
     /// Not public: purges are published through the log ([`crate::log::PurgeLog::publish`]), or in a [`Unlogged`] table.
-    pub(crate) fn publish_with<T>(&self, order: &Purge, note: impl FnOnce(u64) -> T) -> T {
-        let mark = mark::Mark::of(&order.scope);
+    pub(crate) fn publish_with<T>(&self, purge: &Purge, note: impl FnOnce(u64) -> T) -> T {
+        let mark = mark::Mark::of(&purge.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
-        let number = tables.record(mark, order.strength);
+        let number = tables.record(mark, purge.strength);
         let noted = note(number);
         self.current.store(number, Ordering::Release);
         noted
@@ -79,16 +79,16 @@ impl PurgeTable {
 
     /// For tests of the table alone.
     #[cfg(test)]
-    pub(crate) fn publish(&self, order: &Purge) -> u64 {
-        self.publish_with(order, |number| number)
+    pub(crate) fn publish(&self, purge: &Purge) -> u64 {
+        self.publish_with(purge, |number| number)
     }
 
     /// Records a purge of an earlier run under the number it had then; the purges of a site come in rising order, before
     /// the first request. One that no longer rises gets the next number, which purges more, never less.
-    pub(crate) fn replay(&self, number: u64, order: &Purge) {
-        let mark = mark::Mark::of(&order.scope);
+    pub(crate) fn replay(&self, number: u64, purge: &Purge) {
+        let mark = mark::Mark::of(&purge.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
-        let number = tables.record_at(number, mark, order.strength);
+        let number = tables.record_at(number, mark, purge.strength);
         self.current.store(number, Ordering::Release);
     }
 
@@ -100,7 +100,7 @@ impl PurgeTable {
         self.current.store(number, Ordering::Release);
     }
 
-    /// Whether `entry` may answer a request whose head was read before this call. One compare when nothing is newer
+    /// Whether `entry` may be served a request whose head was read before this call. One compare when nothing is newer
     /// than its last proof; never waits.
     pub fn prove(&self, entry: &Entry) -> Validity {
         self.prove_by(entry, OnContention::None)
@@ -229,8 +229,8 @@ impl Unlogged {
     }
 
     /// Publishes a purge and returns its number. When it has returned, no older entry that it touches is proved valid.
-    pub fn publish(&self, order: &Purge) -> u64 {
-        self.0.publish_with(order, |number| number)
+    pub fn publish(&self, purge: &Purge) -> u64 {
+        self.0.publish_with(purge, |number| number)
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Tables {
     limits: PurgeTableLimits,
     /// Number of the newest purge.
     last: u64,
-    /// What was last proved before this order counts as purged hard.
+    /// What was last proved before this purge counts as purged hard.
     pub(super) floor: u64,
     /// Of all purges: what touches the tag `*`.
     pub(super) any: PurgeSequences,
@@ -335,7 +335,7 @@ impl PurgeSequences {
     }
 }
 
-/// One order as it came.
+/// One purge as it came.
 #[derive(Debug)]
 struct PurgeRecord {
     number: u64,

@@ -1,4 +1,4 @@
-//! Which order touched something: for people who ask what purged a page.
+//! Which purge touched something: for `galley why`.
 //!
 //! Reads the same tables as the proof, and decides nothing. What was folded into the floor is known as that only.
 
@@ -10,17 +10,17 @@ use super::tables::{Named, PurgeSequences, Tables};
 /// A purge that touched something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Touching {
-    /// Its number. Of [`OrderKind::Forgotten`] the highest that it may have had.
+    /// Its number. Of [`PurgeKind::Forgotten`] the highest that it may have had.
     pub number: u64,
     /// What it named.
-    pub kind: OrderKind,
+    pub kind: PurgeKind,
     /// Whether it only made stale.
     pub is_soft: bool,
 }
 
 /// What a purge named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OrderKind {
+pub enum PurgeKind {
     /// Everything of the site.
     Site,
     /// Everything of one host.
@@ -33,13 +33,13 @@ pub enum OrderKind {
     Tag,
     /// A regular expression.
     Pattern,
-    /// Any: the entry has more tags than are kept, so every order counts.
+    /// Any: the entry has more tags than are kept, so every purge counts.
     Any,
     /// Too long ago to know which.
     Forgotten,
 }
 
-impl OrderKind {
+impl PurgeKind {
     /// One stable word.
     pub const fn word(self) -> &'static str {
         match self {
@@ -71,10 +71,10 @@ impl Tables {
     pub(super) fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
         let mut newest = (born < self.floor).then_some(Touching {
             number: self.floor,
-            kind: OrderKind::Forgotten,
+            kind: PurgeKind::Forgotten,
             is_soft: false,
         });
-        let mut consider = |kind: OrderKind, numbers: &PurgeSequences| {
+        let mut consider = |kind: PurgeKind, numbers: &PurgeSequences| {
             for (number, is_soft) in [(numbers.soft, true), (numbers.hard, false)] {
                 let found = Touching {
                     number,
@@ -87,25 +87,25 @@ impl Tables {
             }
         };
         let named = |named: Named| self.named.get(&named).copied().unwrap_or_default();
-        consider(OrderKind::Site, &self.site);
-        consider(OrderKind::Host, &named(Named::Host(touch.host)));
-        consider(OrderKind::Url, &named(Named::Url(touch.url)));
+        consider(PurgeKind::Site, &self.site);
+        consider(PurgeKind::Host, &named(Named::Host(touch.host)));
+        consider(PurgeKind::Url, &named(Named::Url(touch.url)));
         let path_query = Named::PathQuery(self.hash(touch.path_query));
-        consider(OrderKind::Url, &named(path_query));
+        consider(PurgeKind::Url, &named(path_query));
         for prefix in prefixes(touch.path()) {
             let prefix = Named::Prefix(self.hash(prefix));
-            consider(OrderKind::Prefix, &named(prefix));
+            consider(PurgeKind::Prefix, &named(prefix));
         }
         for &tag in touch.tags() {
-            consider(OrderKind::Tag, &named(Named::Tag(tag)));
+            consider(PurgeKind::Tag, &named(Named::Tag(tag)));
         }
         for (pattern, numbers) in &self.patterns {
             if numbers.newest() > born && pattern.matches(touch.path_query) {
-                consider(OrderKind::Pattern, numbers);
+                consider(PurgeKind::Pattern, numbers);
             }
         }
         if touch.is_touched_by_all() {
-            consider(OrderKind::Any, &self.any);
+            consider(PurgeKind::Any, &self.any);
         }
         newest
     }
@@ -118,8 +118,8 @@ mod tests {
     use crate::testing::scopes;
     use galley_policy::purge::{Purge, PurgePattern, Scope};
 
-    fn publish(epochs: &PurgeTable, scope: Scope, strength: Strength) -> u64 {
-        epochs.publish(&Purge { scope, strength })
+    fn publish(purge_table: &PurgeTable, scope: Scope, strength: Strength) -> u64 {
+        purge_table.publish(&Purge { scope, strength })
     }
 
     #[test]
@@ -129,27 +129,27 @@ mod tests {
             path: b"/blog/x".to_vec(),
             query: None,
         };
-        let table: Vec<(Scope, OrderKind)> = vec![
-            (Scope::Site, OrderKind::Site),
-            (Scope::Host("a.test".to_owned()), OrderKind::Host),
-            (url, OrderKind::Url),
-            (Scope::Prefix(b"/blog".to_vec()), OrderKind::Prefix),
-            (Scope::Tag("p1".to_owned()), OrderKind::Tag),
+        let table: Vec<(Scope, PurgeKind)> = vec![
+            (Scope::Site, PurgeKind::Site),
+            (Scope::Host("a.test".to_owned()), PurgeKind::Host),
+            (url, PurgeKind::Url),
+            (Scope::Prefix(b"/blog".to_vec()), PurgeKind::Prefix),
+            (Scope::Tag("p1".to_owned()), PurgeKind::Tag),
             (
                 Scope::Pattern(PurgePattern::parse("^/bl").unwrap()),
-                OrderKind::Pattern,
+                PurgeKind::Pattern,
             ),
         ];
         let scopes = scopes("a.test", "/blog/x", &["p1"]);
-        let epochs = PurgeTable::new();
+        let purge_table = PurgeTable::new();
         let mut before = 0;
         for strength in [Strength::Hard, Strength::Soft] {
             for (scope, kind) in &table {
-                assert_eq!(epochs.newest_touching(before, &scopes.touch()), None);
-                let number = publish(&epochs, scope.clone(), strength);
+                assert_eq!(purge_table.newest_touching(before, &scopes.touch()), None);
+                let number = publish(&purge_table, scope.clone(), strength);
                 let other = Scope::Host("b.test".to_owned());
-                let unrelated = publish(&epochs, other, Strength::Hard);
-                let found = epochs.newest_touching(0, &scopes.touch()).unwrap();
+                let unrelated = publish(&purge_table, other, Strength::Hard);
+                let found = purge_table.newest_touching(0, &scopes.touch()).unwrap();
                 assert_eq!(
                     (found.number, found.kind, found.strength()),
                     (number, *kind, strength)
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn all_orders_touch_what_has_every_tag() {
-        let epochs = PurgeTable::new();
+        let purge_table = PurgeTable::new();
         let scopes = scopes("a.test", "/x", &["*"]);
-        publish(&epochs, Scope::Tag("other".to_owned()), Strength::Soft);
-        let found = epochs.newest_touching(0, &scopes.touch()).unwrap();
-        assert_eq!((found.kind, found.is_soft), (OrderKind::Any, true));
+        publish(&purge_table, Scope::Tag("other".to_owned()), Strength::Soft);
+        let found = purge_table.newest_touching(0, &scopes.touch()).unwrap();
+        assert_eq!((found.kind, found.is_soft), (PurgeKind::Any, true));
     }
 }

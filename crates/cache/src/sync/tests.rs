@@ -114,27 +114,27 @@ impl AtomicU64 {
         }
     }
 
-    pub(crate) fn load(&self, order: Ordering) -> u64 {
+    pub(crate) fn load(&self, purge: Ordering) -> u64 {
         point();
         match self {
-            Self::Real(number) => number.load(order),
-            Self::Modelled(number) => number.load(order),
+            Self::Real(number) => number.load(purge),
+            Self::Modelled(number) => number.load(purge),
         }
     }
 
-    pub(crate) fn store(&self, value: u64, order: Ordering) {
+    pub(crate) fn store(&self, value: u64, purge: Ordering) {
         point();
         match self {
-            Self::Real(number) => number.store(value, order),
-            Self::Modelled(number) => number.store(value, order),
+            Self::Real(number) => number.store(value, purge),
+            Self::Modelled(number) => number.store(value, purge),
         }
     }
 
-    pub(crate) fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
+    pub(crate) fn fetch_max(&self, value: u64, purge: Ordering) -> u64 {
         point();
         match self {
-            Self::Real(number) => number.fetch_max(value, order),
-            Self::Modelled(number) => number.fetch_max(value, order),
+            Self::Real(number) => number.fetch_max(value, purge),
+            Self::Modelled(number) => number.fetch_max(value, purge),
         }
     }
 }

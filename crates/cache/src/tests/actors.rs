@@ -35,8 +35,8 @@ fn key(page: usize) -> &'static [u8] {
 }
 
 fn stand(world: &World, entry: &Entry) -> Validity {
-    match world.epochs.prove(entry) {
-        Validity::Unknown => world.epochs.prove_waiting(entry),
+    match world.table.prove(entry) {
+        Validity::Unknown => world.table.prove_waiting(entry),
         standing => standing,
     }
 }
@@ -94,7 +94,7 @@ pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, V
 fn fetch(world: &World, page: usize, least: &Least, held: Option<&Arc<Entry>>) {
     loop {
         let usable = world.memory.get(key(page));
-        let usable = usable.filter(|entry| world.epochs.prove_waiting(entry) == Validity::Valid);
+        let usable = usable.filter(|entry| world.table.prove_waiting(entry) == Validity::Valid);
         if let Some(entry) = usable {
             return world.serve(least, composition(&entry), "memory, at the second look");
         }
@@ -175,7 +175,7 @@ fn touched(world: &World, page: usize, flight: &Flight, tags: Option<&[u64]>) ->
         tags,
         ..scopes.touch()
     };
-    world.epochs.newer_than(born, touch)
+    world.table.newer_than(born, touch)
 }
 
 fn read(world: &World, least: &Least, mut reader: FillReader, how: &str) {
@@ -275,8 +275,8 @@ fn compose(
 /// Sends the request, at most twice. What the counter was before, for the laws: they may not hang on what is tested.
 fn send(world: &World, flight: &Flight) -> Result<u64, FillError> {
     for attempt in 0..2 {
-        let before = world.epochs.current();
-        let born = world.epochs.current();
+        let before = world.table.current();
+        let born = world.table.current();
         if attempt == 0 || !world.is_without(Without::RetriesReloadBorn) {
             *flight.born.lock().unwrap() = Some(born);
         }
@@ -305,7 +305,7 @@ fn store(
 ) {
     let born = flight.born.lock().unwrap().unwrap_or(0);
     let born = if world.is_without(Without::BornBeforeSending) {
-        world.epochs.current()
+        world.table.current()
     } else {
         born
     };
@@ -313,7 +313,7 @@ fn store(
     let body = body.unwrap_or_default();
     let parts = page_parts(page, composition, kind, &tags, born, body);
     let entry = Arc::new(Entry::new(parts.clone()));
-    if world.epochs.prove_waiting(&entry) == Validity::Purged {
+    if world.table.prove_waiting(&entry) == Validity::Purged {
         return world.is_dead(&entry);
     }
     put(world, &entry, |entry| world.memory.put(entry));
@@ -341,12 +341,12 @@ pub(super) fn revalidate(world: &World, page: usize) {
         return;
     };
     let asks_about_dead = world.is_without(Without::DeadIsFetchedWhole);
-    if !asks_about_dead && world.epochs.prove_waiting(&held) == Validity::Purged {
+    if !asks_about_dead && world.table.prove_waiting(&held) == Validity::Purged {
         return refresh(world, page);
     }
     point();
-    let before = world.epochs.current();
-    let born = world.epochs.current();
+    let before = world.table.current();
+    let born = world.table.current();
     point();
     let (things, old) = {
         let history = world.history();
@@ -371,11 +371,11 @@ pub(super) fn revalidate(world: &World, page: usize) {
     show(world, page, fresh, &things);
     world.history().show_still(fresh, &old);
     let proves_again = !asks_about_dead && !world.is_without(Without::ProvedAfterThe304);
-    if proves_again && world.epochs.prove_waiting(&held) == Validity::Purged {
+    if proves_again && world.table.prove_waiting(&held) == Validity::Purged {
         return refresh(world, page);
     }
     let born = if world.is_without(Without::RevalidationIsBornAtItsStart) {
-        world.epochs.current()
+        world.table.current()
     } else {
         born
     };
@@ -416,14 +416,14 @@ pub(super) fn edit(world: &World) {
         world.history().tags[1] = vec![T];
         point();
     }
-    let order = an_order();
-    let changed = world.history().change(&order.scope);
+    let purge = any_purge();
+    let changed = world.history().change(&purge.scope);
     point();
-    let heard = publish(world, &order);
-    acknowledge(world, &order, &changed, heard);
+    let heard = publish(world, &purge);
+    acknowledge(world, &purge, &changed, heard);
 }
 
-fn an_order() -> Purge {
+fn any_purge() -> Purge {
     let url = |host: Option<&str>| Scope::Url {
         host: host.map(str::to_owned),
         path: b"/shop/b".to_vec(),
@@ -461,16 +461,16 @@ enum Heard {
     ForNow,
 }
 
-fn publish(world: &World, order: &Purge) -> Heard {
+fn publish(world: &World, purge: &Purge) -> Heard {
     let Some(log) = &world.log else {
-        let number = world.epochs.publish(order);
-        world.ordered(number, order);
+        let number = world.table.publish(purge);
+        world.ordered(number, purge);
         point();
         return Heard::ForNow;
     };
     let now = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
-    let published = log.publish(SITE, &world.epochs, order, now);
-    world.ordered(published.number, order);
+    let published = log.publish(SITE, &world.table, purge, now);
+    world.ordered(published.number, purge);
     if world.is_without(Without::DurableBeforeTheAnswer) {
         return Heard::Durably;
     }
@@ -481,8 +481,8 @@ fn publish(world: &World, order: &Purge) -> Heard {
     }
 }
 
-fn acknowledge(world: &World, order: &Purge, changed: &[(usize, u64)], heard: Heard) {
-    if order.strength == Strength::Soft {
+fn acknowledge(world: &World, purge: &Purge, changed: &[(usize, u64)], heard: Heard) {
+    if purge.strength == Strength::Soft {
         return;
     }
     let mut history = world.history();
@@ -496,39 +496,39 @@ fn acknowledge(world: &World, order: &Purge, changed: &[(usize, u64)], heard: He
 
 /// A request that changes two things: one before its response's head, in which both are named, and one after it.
 pub(super) fn post(world: &World) {
-    let orders = ["t", "u"].map(|tag| Purge {
+    let purges = ["t", "u"].map(|tag| Purge {
         scope: Scope::Tag(tag.to_owned()),
         strength: Strength::Hard,
     });
     let publish_both = || {
-        let heard = orders.iter().map(|order| publish(world, order));
+        let heard = purges.iter().map(|purge| publish(world, purge));
         heard.fold(
             Heard::Durably,
             |all, one| if one == Heard::ForNow { one } else { all },
         )
     };
-    let early = world.history().change(&orders[0].scope);
+    let early = world.history().change(&purges[0].scope);
     point();
     let mut heard = Heard::ForNow;
     if !world.is_without(Without::OrdersWhenTheHeadArrives) {
         heard = publish_both();
     }
-    acknowledge(world, &orders[0], &early, heard);
+    acknowledge(world, &purges[0], &early, heard);
     point();
-    let late = world.history().change(&orders[1].scope);
+    let late = world.history().change(&purges[1].scope);
     debug_assert_eq!(late[0].0, U);
     point();
     if !world.is_without(Without::OrdersAgainAtTheEnd) {
         heard = publish_both();
     }
-    acknowledge(world, &orders[1], &late, heard);
+    acknowledge(world, &purges[1], &late, heard);
 }
 
 /// Removes the dead.
 pub(super) fn sweep(world: &World) {
     if world.is_without(Without::SweepingRemovesTheDeadOnly) {
         for entry in world.memory.entries().collect::<Vec<_>>() {
-            if world.epochs.prove_waiting(&entry) == Validity::Purged {
+            if world.table.prove_waiting(&entry) == Validity::Purged {
                 world.is_removed(&entry);
                 point();
                 world.memory.remove(entry.key.bytes());
@@ -537,7 +537,7 @@ pub(super) fn sweep(world: &World) {
         return;
     }
     world.memory.sweep(|entry| {
-        let is_dead = world.epochs.prove_waiting(entry) == Validity::Purged;
+        let is_dead = world.table.prove_waiting(entry) == Validity::Purged;
         if is_dead {
             world.is_dead(entry);
             world.is_removed(entry);

@@ -39,15 +39,15 @@ impl Crash {
     /// are newer than whatever is there.
     pub(super) fn restart(&self, world: &World) {
         let (opened, _turns) = self.directory.open(RECORDS);
-        let epochs = PurgeTable::with_ring([0, 64][draw(2)]);
-        opened.replay(SITE, &epochs);
+        let table = PurgeTable::with_ring([0, 64][draw(2)]);
+        opened.replay(SITE, &table);
         let is_ours = |shelved: &&Shelved| {
             shelved.generation == opened.generation || world.is_without(Without::GenerationsCount)
         };
         let shelf: Vec<&Shelved> = self.shelf.iter().filter(is_ours).collect();
         for shelved in &shelf {
             let entry = Entry::new(shelved.parts.clone());
-            if epochs.prove_waiting(&entry) != Validity::Purged {
+            if table.prove_waiting(&entry) != Validity::Purged {
                 world.serve(&self.least, composition(&entry), "the disk");
             }
         }
@@ -55,12 +55,12 @@ impl Crash {
             scope: Scope::Site,
             strength: Strength::Hard,
         };
-        epochs.publish(&everything);
+        table.publish(&everything);
         for shelved in shelf {
             let entry = Entry::new(shelved.parts.clone());
-            let standing = epochs.prove_waiting(&entry);
+            let standing = table.prove_waiting(&entry);
             if standing != Validity::Purged {
-                let what = format!("{entry:?} outlived an order of the next run: {standing:?}");
+                let what = format!("{entry:?} outlived a purge of the next run: {standing:?}");
                 world.history().breaks(what);
             }
         }
@@ -70,9 +70,9 @@ impl Crash {
 pub(super) fn open(ring: usize) -> (Directory, crate::log::OpenedLog, Turns, PurgeTable) {
     let directory = Directory::default();
     let (opened, turns) = directory.open(RECORDS);
-    let epochs = PurgeTable::with_ring(ring);
-    opened.replay(SITE, &epochs);
-    (directory, opened, turns, epochs)
+    let table = PurgeTable::with_ring(ring);
+    opened.replay(SITE, &table);
+    (directory, opened, turns, table)
 }
 
 /// The log's writer, until all is over.

@@ -41,7 +41,7 @@ pub(super) type Least = [u64; THINGS];
 pub(super) struct World {
     pub(super) without: Option<Without>,
     pub(super) memory: Memory,
-    pub(super) epochs: PurgeTable,
+    pub(super) table: PurgeTable,
     pub(super) log: Option<PurgeLog>,
     pub(super) flights: Mutex<[Option<Arc<Flight>>; PAGES.len()]>,
     history: Mutex<History>,
@@ -60,7 +60,7 @@ pub(super) struct History {
     /// The tags that each page has now.
     pub(super) tags: [Vec<usize>; PAGES.len()],
     compositions: Vec<Composition>,
-    orders: Vec<(u64, Purge)>,
+    purges: Vec<(u64, Purge)>,
     /// Acknowledged hard purges are for what is below these.
     pub(super) least: Least,
     /// The same, of those that a restart has to obey too.
@@ -89,18 +89,18 @@ pub(super) struct Shelved {
 }
 
 impl World {
-    pub(super) fn new(without: Option<Without>, epochs: PurgeTable, log: Option<PurgeLog>) -> Self {
+    pub(super) fn new(without: Option<Without>, table: PurgeTable, log: Option<PurgeLog>) -> Self {
         Self {
             without,
             memory: Memory::new(1 << 22, 1 << 16),
-            epochs,
+            table,
             log,
             flights: Mutex::default(),
             history: Mutex::new(History {
                 versions: [0; THINGS],
                 tags: [vec![T], vec![U], vec![T, U]],
                 compositions: Vec::new(),
-                orders: Vec::new(),
+                purges: Vec::new(),
                 least: [0; THINGS],
                 durable: [0; THINGS],
                 residents: Vec::new(),
@@ -130,18 +130,18 @@ impl World {
         self.history().serve(least, composition, how);
     }
 
-    /// An entry is dead only by a hard purge that touches it and came after its request was about to be sent.
+    /// An entry is purged only by a hard purge that touches it and came after its request was about to be sent.
     pub(super) fn is_dead(&self, entry: &Entry) {
         let mut history = self.history();
         let composition = history.compositions[composition(entry)].clone();
-        let is_touched = history.orders.iter().any(|(number, order)| {
+        let is_touched = history.purges.iter().any(|(number, purge)| {
             *number > composition.before
-                && order.strength == Strength::Hard
-                && composition.is_touched(&order.scope)
+                && purge.strength == Strength::Hard
+                && composition.is_touched(&purge.scope)
         });
         if !is_touched {
-            let orders = format!("{:?}", history.orders);
-            history.breaks(format!("dead without an order: {composition:?}, {orders}"));
+            let purges = format!("{:?}", history.purges);
+            history.breaks(format!("dead without a purge: {composition:?}, {purges}"));
         }
     }
 
@@ -183,8 +183,8 @@ impl World {
         }
     }
 
-    pub(super) fn ordered(&self, number: u64, order: &Purge) {
-        self.history().orders.push((number, order.clone()));
+    pub(super) fn ordered(&self, number: u64, purge: &Purge) {
+        self.history().purges.push((number, purge.clone()));
     }
 }
 

@@ -195,22 +195,22 @@ fn memory_is_reserved_for_what_is_read_whole() {
 fn purges_hold_over_a_restart_by_proof() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
-    let epochs = Unlogged::new();
-    disk.put(site, &page("/a", epochs.current(), "old"), at(0))
+    let purge_table = Unlogged::new();
+    disk.put(site, &page("/a", purge_table.current(), "old"), at(0))
         .unwrap();
-    let order = Purge {
+    let purge = Purge {
         scope: Scope::Tag("post-1".into()),
         strength: Strength::Hard,
     };
-    epochs.publish(&order);
-    disk.put(site, &page("/b", epochs.current(), "new"), at(0))
+    purge_table.publish(&purge);
+    disk.put(site, &page("/b", purge_table.current(), "new"), at(0))
         .unwrap();
     drop(disk);
     let (disk, site) = open(dir.path());
     for (path, wanted) in [("/a", Validity::Purged), ("/b", Validity::Valid)] {
         let found = disk.get(site, path.as_bytes(), at(0), &MemoryBudget::new(99));
         assert_eq!(
-            epochs.prove_waiting(&whole(found).unwrap().0),
+            purge_table.prove_waiting(&whole(found).unwrap().0),
             wanted,
             "{path}"
         );
@@ -221,7 +221,7 @@ fn purges_hold_over_a_restart_by_proof() {
         let swept = disk.sweep_step(at(0), |view| {
             assert_eq!((view.site, view.fingerprint), (site.id, 7));
             assert_eq!(view.body_length, 3);
-            epochs.prove_waiting(&view.entry) == Validity::Purged
+            purge_table.prove_waiting(&view.entry) == Validity::Purged
         });
         removed += swept.removed;
         if swept.ends_round {

@@ -1,4 +1,4 @@
-//! Memory, disk, epochs and log together, with real files, against a model: random put, get, purge, expire, restart,
+//! Memory, disk, purge table and log together, with real files, against a model: random put, get, purge, expire, restart,
 //! damage and loss.
 //!
 //! Held: what is found is content of the page that was asked for, as it was put and no byte else; its standing is what the
@@ -65,21 +65,21 @@ struct Run {
     memory: Memory,
     disk: Disk,
     opened: OpenedLog,
-    epochs: PurgeTable,
+    table: PurgeTable,
 }
 
 impl Run {
     fn new(dir: &Path, room: Room, now: DiskClock) -> Self {
         let opened = PurgeLog::open(&dir.join("log"), now.wall).unwrap();
-        let epochs = PurgeTable::new();
-        opened.replay(SITE, &epochs);
+        let table = PurgeTable::new();
+        opened.replay(SITE, &table);
         let generation = opened.generation.bytes();
         let disk = Disk::open(&dir.join("disk"), room.disk(), generation, now).unwrap();
         Self {
             memory: room.memory(),
             disk,
             opened,
-            epochs,
+            table,
         }
     }
 

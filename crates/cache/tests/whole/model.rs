@@ -27,7 +27,7 @@ struct Sent {
     length: usize,
     born: u64,
     /// How many orders there were when it was sent.
-    orders: usize,
+    purges: usize,
 }
 
 /// What the disk holds of a page.
@@ -53,7 +53,7 @@ pub struct World {
     /// Those whose answers have not come.
     under_way: Vec<usize>,
     /// What the log knows.
-    orders: Vec<Purge>,
+    purges: Vec<Purge>,
     memory: BTreeMap<Page, usize>,
     disk: BTreeMap<Page, Kept>,
     /// Whether the disk's entries are of the generation that the log will have after a restart.
@@ -73,7 +73,7 @@ impl World {
             fingerprint: 0,
             sent: Vec::new(),
             under_way: Vec::new(),
-            orders: Vec::new(),
+            purges: Vec::new(),
             memory: BTreeMap::new(),
             disk: BTreeMap::new(),
             is_of_the_log: true,
@@ -91,7 +91,7 @@ impl World {
             Step::Send(page, length) => self.send(*page, *length),
             Step::Land(at, place) => self.land(*at, *place),
             Step::Get(page) => self.look(*page),
-            Step::Purge(order) => self.purge(order),
+            Step::Purge(purge) => self.purge(purge),
             Step::Later(seconds) => self.second += seconds,
             Step::Evict(page) => {
                 self.run().memory.remove(&key(*page));
@@ -132,8 +132,8 @@ impl World {
         self.sent.push(Sent {
             page,
             length,
-            born: self.run().epochs.current(),
-            orders: self.orders.len(),
+            born: self.run().table.current(),
+            purges: self.purges.len(),
         });
     }
 
@@ -259,33 +259,33 @@ impl World {
         );
         assert_eq!(entry.born, sent.born);
         assert!(body == content(number, sent.length), "torn, from {place}");
-        let standing = self.run().epochs.prove_waiting(entry);
+        let standing = self.run().table.prove_waiting(entry);
         assert_eq!(
             standing,
             self.standing(sent),
             "from {place}: {sent:?}, {:?}",
-            self.orders
+            self.purges
         );
         standing
     }
 
     fn standing(&self, sent: &Sent) -> Validity {
-        let touching = self.orders[sent.orders..]
+        let touching = self.purges[sent.purges..]
             .iter()
-            .filter(|order| reaches(&order.scope, sent.page));
-        touching.fold(Validity::Valid, |standing, order| {
-            match (order.strength, standing) {
+            .filter(|purge| reaches(&purge.scope, sent.page));
+        touching.fold(Validity::Valid, |standing, purge| {
+            match (purge.strength, standing) {
                 (Strength::Hard, _) | (_, Validity::Purged) => Validity::Purged,
                 (Strength::Soft, _) => Validity::SoftPurged,
             }
         })
     }
 
-    fn purge(&mut self, order: &Purge) {
-        let Run { opened, epochs, .. } = self.run();
-        let published = opened.log.publish(SITE, epochs, order, wall(self.second));
+    fn purge(&mut self, purge: &Purge) {
+        let Run { opened, table, .. } = self.run();
+        let published = opened.log.publish(SITE, table, purge, wall(self.second));
         assert_eq!(published.ticket.wait(), Durability::Kept);
-        self.orders.push(order.clone());
+        self.purges.push(purge.clone());
     }
 
     fn sweep(&mut self) {
@@ -293,10 +293,10 @@ impl World {
         let Run {
             memory,
             disk,
-            epochs,
+            table,
             ..
         } = self.run();
-        let is_dead = |entry: &Entry| epochs.prove_waiting(entry) == Validity::Purged;
+        let is_dead = |entry: &Entry| table.prove_waiting(entry) == Validity::Purged;
         memory.sweep(is_dead);
         while !disk.sweep_step(now, |view| is_dead(&view.entry)).ends_round {}
         let dead = |sent: usize| self.standing(&self.sent[sent]) == Validity::Purged;
@@ -390,7 +390,7 @@ impl World {
         }
         self.run = Some(run);
         if is_lost {
-            self.orders.clear();
+            self.purges.clear();
         }
         if is_lost || !self.is_of_the_log {
             self.disk.clear();

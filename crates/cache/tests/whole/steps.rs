@@ -97,7 +97,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (page(), length).prop_map(|(page, length)| Step::Send(page, length)),
         10 => (any::<Index>(), into).prop_map(|(at, into)| Step::Land(at, into)),
         12 => page().prop_map(Step::Get),
-        6 => order().prop_map(Step::Purge),
+        6 => purge().prop_map(Step::Purge),
         1 => (0..400_000_u64).prop_map(Step::Later),
         2 => page().prop_map(Step::Evict),
         1 => page().prop_map(Step::Remove),
@@ -109,7 +109,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn order() -> impl Strategy<Value = Purge> {
+fn purge() -> impl Strategy<Value = Purge> {
     let url = (0..PAGES.len(), any::<bool>()).prop_map(|(page, on_host)| {
         let (host, path_query, _) = PAGES[page];
         let (path, query) = split(path_query);

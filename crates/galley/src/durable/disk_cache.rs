@@ -33,7 +33,7 @@ pub struct DiskCache {
     turns: [Mutex<()>; TURNS],
     /// Helper threads that may read at one time.
     readers: Arc<Semaphore>,
-    /// Helper threads that may each write a page that is being composed, for as long as that takes.
+    /// Helper threads that may each write a page that is being received, for as long as that takes.
     pub(super) recorders: Arc<Semaphore>,
     /// The tick until which the disk is not asked: it took too long.
     rests_until: AtomicU64,
@@ -109,9 +109,9 @@ impl DiskCache {
         self.disk.scan_step()
     }
 
-    /// Looks at some of what is on the disk and removes what `dead` names. Blocks.
-    pub fn sweep_step(&self, dead: impl FnMut(&HeaderView) -> bool) -> Swept {
-        self.disk.sweep_step(self.now(), dead)
+    /// Looks at some of what is on the disk and removes what `is_purged` names. Blocks.
+    pub fn sweep_step(&self, is_purged: impl FnMut(&HeaderView) -> bool) -> Swept {
+        self.disk.sweep_step(self.now(), is_purged)
     }
 
     /// Has pages written that are in memory and not on the disk: those that found the queue full, and those that came while
@@ -207,7 +207,7 @@ pub struct Shelved {
 
 impl Shelved {
     /// The page of a key, proved, and in memory if its body fits there. `None` also when the disk takes too long: the
-    /// page is then composed as if it were not there.
+    /// page is then generated as if it were not there.
     pub async fn find(&self, key: &[u8], table: &PurgeTable) -> Option<Arc<Entry>> {
         let shelf = &self.shelf;
         if !shelf.disk.may_hold(self.site, key) || shelf.rests() {
@@ -307,7 +307,7 @@ const TURNS: usize = 64;
 /// Reads at one time: enough to keep a disk busy, few enough that one that hangs takes no more threads.
 const READERS: usize = 16;
 
-/// Large pages that are written while they are composed. With the readers a part of a fetch thread's helpers
+/// Large pages that are written while they are received. With the readers a part of a fetch thread's helpers
 /// ([`HELPERS`](crate::sys::HELPERS)): the page of a recorder may itself wait for one, where its client is slow.
 const RECORDERS: usize = 16;
 
@@ -316,5 +316,5 @@ const _: () = assert!(READERS + RECORDERS < crate::sys::HELPERS);
 /// How long the disk is not asked after it took too long.
 const REST: Duration = Duration::from_secs(5);
 
-/// What a visitor waits for the disk before PHP is asked instead: less than a page takes to compose.
+/// What a visitor waits for the disk before PHP is asked instead: less than a page takes to generate.
 const PATIENCE: Duration = Duration::from_millis(500);

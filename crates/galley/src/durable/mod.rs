@@ -1,8 +1,8 @@
-//! What survives a restart: purge orders in a log, pages on the disk.
+//! What survives a restart: purges in a log, pages on the disk.
 //!
-//! [`SitePurges`] obeys a site's purge orders and tells when they may be acknowledged; [`DiskCache`] keeps pages behind the
+//! [`SitePurges`] publishes a site's purges and says when they may be acknowledged; [`DiskCache`] keeps pages behind the
 //! memory. Both blocks of the disk's work run on helper threads and on two threads of their own; nothing a visitor waits
-//! for waits for a write, and a look-up that the disk holds up is given up as a miss. Without a folder for it, orders and
+//! for waits for a write, and a look-up that the disk holds up is given up as a miss. Without a folder for it, purges and
 //! pages live in memory and end together.
 
 mod disk_cache;

@@ -1,4 +1,4 @@
-//! Opening what survives a restart, in this order: the log, the orders of each site, the disk under the log's generation.
+//! Opening what survives a restart, in this order: the log, the purges of each site, the disk under the log's generation.
 //!
 //! A folder that cannot be used does not keep the server from serving: it says so and goes on in memory. Orders are logged
 //! all the same where only the pages' part cannot be used, and else acknowledged with a warning: the pages of the run before
@@ -62,7 +62,7 @@ struct OpenedStorage {
 struct StoredPages {
     shelf: Arc<DiskCache>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// What the disk was told last.
+    /// What the disk was last given.
     told: Mutex<DiskGeneration>,
 }
 
@@ -127,7 +127,7 @@ impl Durable {
         })
     }
 
-    /// The orders of a site, those of earlier runs included. `site` is its own among all sites; once for each.
+    /// The purges of a site, those of earlier runs included. `site` is its own among all sites; once for each.
     pub fn site_purges(&self, site: String) -> SitePurges {
         let Some(open) = &self.open else {
             return SitePurges::in_memory(site, self.clock, self.unusable.clone())
@@ -139,7 +139,7 @@ impl Durable {
             .with_cluster(self.cluster.clone())
     }
 
-    /// A site's part of the disk. `fingerprint` tells the rules that shape its keys: what was written under others is dead.
+    /// A site's part of the disk. `fingerprint` tells the rules that shape its keys: what was written under others is purged.
     pub fn shelved(&self, site: &str, fingerprint: u64) -> Option<Shelved> {
         let shelf = self.shelf()?;
         Some(Shelved {
@@ -163,7 +163,7 @@ impl Durable {
         self.unusable.as_deref()
     }
 
-    /// Whether orders reach the disk; `None`: they live in memory, as they are to.
+    /// Whether purges reach the disk; `None`: they live in memory, as they are to.
     pub fn durability(&self) -> Option<Durability> {
         match (&self.open, &self.unusable) {
             (Some(open), _) => Some(open.past.log.durability()),

@@ -1,4 +1,4 @@
-//! The purge orders of one site: obeyed at once, on the disk before they are acknowledged.
+//! The purges of one site: in force at once, on the disk before they are acknowledged.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 
-/// Publishes a site's orders and proves its entries. Its table is read only here, so that no order goes past the log.
+/// Publishes a site's purges and proves its entries. Its table is read only here, so that no purge goes past the log.
 pub struct SitePurges {
     /// The site in the log.
     site: String,
@@ -41,7 +41,7 @@ impl SitePurges {
         }
     }
 
-    /// Orders of a log; `epochs` have been replayed.
+    /// Purges of a log; the table has been replayed.
     pub(super) fn logged(
         site: String,
         table: PurgeTable,
@@ -102,7 +102,7 @@ impl SitePurges {
         &self.site
     }
 
-    /// How many orders were obeyed since the start.
+    /// How many purges were published since the start.
     pub fn given(&self) -> u64 {
         self.current().saturating_sub(self.first)
     }
@@ -141,7 +141,7 @@ impl SitePurges {
     }
 }
 
-/// The acknowledgement of an order, and of all that were published before it.
+/// The acknowledgement of a purge, and of all that were published before it.
 #[must_use = "an order may be acknowledged only when its receipt says so"]
 #[derive(Debug, Default)]
 pub struct Receipt {
@@ -185,7 +185,7 @@ impl PendingReceipt {
     }
 }
 
-/// What may be said about an order that is obeyed.
+/// What the client learns about a purge that is in force.
 #[derive(Clone, Debug, Default)]
 pub struct PurgeReceipt {
     /// Why it is not on the disk, for the log.
@@ -241,7 +241,7 @@ impl From<Durability> for PurgeReceipt {
     }
 }
 
-/// What is true of orders without a log while the pages of earlier runs may be there.
+/// The warning for purges without a log while the pages of earlier runs may be there.
 pub(super) fn forgetful(reason: &Arc<str>) -> Loss {
     Loss {
         reason: Arc::clone(reason),

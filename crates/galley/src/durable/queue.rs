@@ -1,7 +1,7 @@
 //! What is waiting to be written to the disk: bounded, without anybody waiting.
 //!
 //! A page that finds the queue full is not written. Its older copy must not come back after a restart either, so what is
-//! left of it is the order to remove that copy, which takes no memory to speak of.
+//! left of it is the command to remove that copy, which takes no memory to speak of.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

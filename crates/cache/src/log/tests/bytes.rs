@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::log::format::{
-    Chain, HEADER_BYTES, Image, MARK_AT, RecordStamp, Start, mark, push_order,
+    Chain, HEADER_BYTES, Image, MARK_AT, RecordStamp, Start, mark, push_purge,
 };
 use crate::log::scan::{LogError, Scanned, scan};
 use galley_policy::purge::Scope;
@@ -21,7 +21,7 @@ fn logged(number: u64, scope: Scope) -> Logged {
         site: SITE.into(),
         number,
         at: now(),
-        order: hard(scope),
+        purge: hard(scope),
     }
 }
 
@@ -36,7 +36,7 @@ fn file(appended: &[Logged], unacknowledged: usize) -> Vec<u8> {
             number: logged.number,
             at: logged.at,
         };
-        push_order(&mut record, &logged.site, stamp, &logged.order);
+        push_purge(&mut record, &logged.site, stamp, &logged.purge);
         chain.seal(&mut record);
         bytes.extend_from_slice(&record);
         if n + unacknowledged < appended.len() {
@@ -77,7 +77,7 @@ const GOLDEN: &str = "galleypl\\x01\\x00\\x00\\x008\\x00\\x00\\x000123456789abcd
 #[test]
 fn no_flipped_bit_is_believed() {
     let whole = file(&three(), 0);
-    assert_eq!(scan(&whole).unwrap().orders, three());
+    assert_eq!(scan(&whole).unwrap().purges, three());
     for at in 0..whole.len() {
         for bit in 0..8 {
             let mut damaged = whole.clone();
@@ -107,8 +107,8 @@ fn a_cut_record_that_was_not_acknowledged_is_cut_off_and_one_that_was_is_missed(
         if end < acknowledged {
             assert!(cut.is_err(), "{end}");
         } else {
-            let Scanned { orders, end, .. } = cut.unwrap();
-            assert_eq!((orders, end), (three()[..2].to_vec(), acknowledged));
+            let Scanned { purges, end, .. } = cut.unwrap();
+            assert_eq!((purges, end), (three()[..2].to_vec(), acknowledged));
         }
     }
     let acknowledged = file(&three(), 0);
@@ -129,7 +129,7 @@ fn what_no_log_says_is_not_believed() {
         number: 9,
         at: now(),
     };
-    push_order(&mut other, SITE, stamp, &tag("t"));
+    push_purge(&mut other, SITE, stamp, &tag("t"));
     let mut chain = start(7).chain;
     chain.seal(&mut other);
     let not_next = foreign.len();
@@ -178,7 +178,7 @@ fn resealed(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
         number: 1,
         at: now(),
     };
-    push_order(&mut record, SITE, stamp, &tag("t"));
+    push_purge(&mut record, SITE, stamp, &tag("t"));
     change(&mut record);
     image.header().seal(&mut record);
     bytes.extend_from_slice(&record);
@@ -196,14 +196,14 @@ fn no_start() -> Vec<u8> {
 fn texts_too_long_for_a_record_are_told_as_the_whole_site() {
     let long = logged(8, Scope::Tag("t".repeat(64 * 1024 + 1)));
     assert_eq!(
-        scan(&file(&[long], 0)).unwrap().orders,
+        scan(&file(&[long], 0)).unwrap().purges,
         [logged(8, Scope::Site)]
     );
     let longest = logged(8, Scope::Tag("t".repeat(64 * 1024)));
     assert_eq!(
         scan(&file(std::slice::from_ref(&longest), 0))
             .unwrap()
-            .orders,
+            .purges,
         [longest]
     );
 }
@@ -217,8 +217,8 @@ proptest! {
         damaged.truncate(at);
         damaged.extend_from_slice(&bytes);
         if let Ok(read) = scan(&damaged) {
-            assert_eq!(read.orders, three()[..read.orders.len()]);
-            assert!(read.orders.len() >= 2);
+            assert_eq!(read.purges, three()[..read.purges.len()]);
+            assert!(read.purges.len() >= 2);
         }
     }
 }

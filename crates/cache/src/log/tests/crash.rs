@@ -52,24 +52,24 @@ struct Told {
     run: usize,
     site: usize,
     number: u64,
-    order: Purge,
+    purge: Purge,
 }
 
 /// One process.
 struct Run {
     opened: OpenedLog,
-    epochs: [PurgeTable; 2],
+    table: [PurgeTable; 2],
 }
 
 impl Run {
     fn new(sim: &Sim, limits: LogLimits) -> Self {
         let opened = PurgeLog::start(Box::new(sim.clone()), limits, now()).unwrap();
-        let epochs = SITES.map(|site| {
-            let epochs = PurgeTable::new();
-            opened.replay(site, &epochs);
-            epochs
+        let table = SITES.map(|site| {
+            let table = PurgeTable::new();
+            opened.replay(site, &table);
+            table
         });
-        Self { opened, epochs }
+        Self { opened, table }
     }
 }
 
@@ -87,14 +87,14 @@ fn play(steps: &[Step], limits: LogLimits, ends_at: usize) -> Play {
             break;
         }
         match step {
-            Step::Publish(site, order, waits) => {
-                let (log, epochs) = (&run.opened.log, &run.epochs[*site]);
-                let Published { number, ticket } = log.publish(SITES[*site], epochs, order, now());
+            Step::Publish(site, purge, waits) => {
+                let (log, table) = (&run.opened.log, &run.table[*site]);
+                let Published { number, ticket } = log.publish(SITES[*site], table, purge, now());
                 let told = Told {
                     run: runs,
                     site: *site,
                     number,
-                    order: order.clone(),
+                    purge: purge.clone(),
                 };
                 play.published.push(told.clone());
                 if *waits {
@@ -110,7 +110,7 @@ fn play(steps: &[Step], limits: LogLimits, ends_at: usize) -> Play {
                 run: runs,
                 site: *site,
                 tag,
-                born: run.epochs[*site].current(),
+                born: run.table[*site].current(),
             }),
             Step::Restart => {
                 drop(run);
@@ -133,15 +133,15 @@ fn severity(standing: Validity) -> u8 {
 }
 
 /// What the purges that came after a page was generated do to it.
-fn told(orders: &[Told], stored: &Stored) -> u8 {
-    let epochs = PurgeTable::new();
-    let later = orders.iter().filter(|told| {
+fn told(purges: &[Told], stored: &Stored) -> u8 {
+    let table = PurgeTable::new();
+    let later = purges.iter().filter(|told| {
         told.site == stored.site && (told.run, told.number) > (stored.run, stored.born)
     });
     for told in later {
-        epochs.publish(&told.order);
+        table.publish(&told.purge);
     }
-    severity(epochs.prove(&entry(SITES[stored.site], "/p", &[stored.tag], 0)))
+    severity(table.prove(&entry(SITES[stored.site], "/p", &[stored.tag], 0)))
 }
 
 /// Opens what is left and compares. `is_exact`: nothing has failed and no floor is raised, so no page may be lost either.
@@ -167,7 +167,7 @@ fn check(play: &Play, left: Left, is_exact: bool) {
         })
         .collect();
     for (page, stored) in &entries {
-        let now = severity(run.epochs[stored.site].prove(page));
+        let now = severity(run.table[stored.site].prove(page));
         assert!(
             now >= told(&play.acknowledged, stored),
             "forgotten: {left:?} {page:?}"
@@ -180,18 +180,18 @@ fn check(play: &Play, left: Left, is_exact: bool) {
         }
     }
     // Whatever number a page was stored under, the next order touches it.
-    for (site, epochs) in run.epochs.iter().enumerate() {
-        let order = hard(Scope::Site);
+    for (site, table) in run.table.iter().enumerate() {
+        let purge = hard(Scope::Site);
         let ticket = run
             .opened
             .log
-            .publish(SITES[site], epochs, &order, now())
+            .publish(SITES[site], table, &purge, now())
             .ticket;
         assert_eq!(ticket.wait(), Durability::Kept);
     }
     for (page, stored) in &entries {
         assert_eq!(
-            run.epochs[stored.site].prove(page),
+            run.table[stored.site].prove(page),
             Validity::Purged,
             "{left:?}"
         );
@@ -267,7 +267,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Scope::Pattern(PurgePattern::parse("^/p").unwrap())),
     ];
     let strength = prop_oneof![Just(Strength::Hard), Just(Strength::Soft)];
-    let order = (scope, strength).prop_map(|(scope, strength)| Purge { scope, strength });
+    let purge = (scope, strength).prop_map(|(scope, strength)| Purge { scope, strength });
     let faults = prop::sample::subsequence(
         vec![
             Op::Create,
@@ -281,7 +281,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         0..3,
     );
     let step = prop_oneof![
-        8 => (0..2usize, order, any::<bool>()).prop_map(|(site, order, waits)| Step::Publish(site, order, waits)),
+        8 => (0..2usize, purge, any::<bool>()).prop_map(|(site, purge, waits)| Step::Publish(site, purge, waits)),
         6 => (0..2usize, tag()).prop_map(|(site, tag)| Step::Store(site, tag)),
         1 => Just(Step::Restart),
         1 => faults.prop_map(Step::Fail),

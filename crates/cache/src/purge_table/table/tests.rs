@@ -68,37 +68,41 @@ fn each_scope_reaches_what_it_names_and_nothing_else() {
     ];
     for ring in [0, 64] {
         for (scope, touches) in &table {
-            let epochs = PurgeTable::with_limits(PurgeTableLimits {
+            let purge_table = PurgeTable::with_limits(PurgeTableLimits {
                 ring,
                 ..PurgeTableLimits::default()
             });
             let page = |born| entry("a.test", "/shop/cart?x=1", &["home", "post-7"], born);
             let (old, softened) = (page(0), page(0));
-            let young = page(epochs.publish(&hard(scope.clone())));
+            let young = page(purge_table.publish(&hard(scope.clone())));
             let expected = if *touches {
                 Validity::Purged
             } else {
                 Validity::Valid
             };
-            assert_eq!(epochs.prove(&old), expected, "{scope:?} ring {ring}");
+            assert_eq!(purge_table.prove(&old), expected, "{scope:?} ring {ring}");
             assert_eq!(
-                epochs.prove(&young),
+                purge_table.prove(&young),
                 Validity::Valid,
                 "{scope:?} ring {ring}"
             );
-            let epochs = PurgeTable::with_limits(PurgeTableLimits {
+            let purge_table = PurgeTable::with_limits(PurgeTableLimits {
                 ring,
                 ..PurgeTableLimits::default()
             });
-            epochs.publish(&soft(scope.clone()));
+            purge_table.publish(&soft(scope.clone()));
             let expected = if *touches {
                 Validity::SoftPurged
             } else {
                 Validity::Valid
             };
-            assert_eq!(epochs.prove(&softened), expected, "{scope:?} ring {ring}");
             assert_eq!(
-                epochs.prove(&softened),
+                purge_table.prove(&softened),
+                expected,
+                "{scope:?} ring {ring}"
+            );
+            assert_eq!(
+                purge_table.prove(&softened),
                 expected,
                 "again: {scope:?} ring {ring}"
             );
@@ -108,13 +112,13 @@ fn each_scope_reaches_what_it_names_and_nothing_else() {
 
 #[test]
 fn a_site_purge_covers_every_host() {
-    let epochs = PurgeTable::new();
+    let purge_table = PurgeTable::new();
     let pages = ["a.test", "b.test", "xn--c.test"].map(|host| entry(host, "/", &[], 0));
-    epochs.publish(&hard(Scope::Site));
+    purge_table.publish(&hard(Scope::Site));
     assert!(
         pages
             .iter()
-            .all(|page| epochs.prove(page) == Validity::Purged)
+            .all(|page| purge_table.prove(page) == Validity::Purged)
     );
 }
 
@@ -128,15 +132,15 @@ fn hard_stays_hard_when_a_soft_order_follows() {
             pattern("^/p"),
             url(None, "/p", None),
         ] {
-            let epochs = PurgeTable::with_limits(PurgeTableLimits {
+            let purge_table = PurgeTable::with_limits(PurgeTableLimits {
                 ring,
                 ..PurgeTableLimits::default()
             });
             let page = entry("a.test", "/p", &["t"], 0);
-            epochs.publish(&hard(scope.clone()));
-            epochs.publish(&soft(scope.clone()));
+            purge_table.publish(&hard(scope.clone()));
+            purge_table.publish(&soft(scope.clone()));
             assert_eq!(
-                epochs.prove(&page),
+                purge_table.prove(&page),
                 Validity::Purged,
                 "{scope:?} ring {ring}"
             );
@@ -146,43 +150,43 @@ fn hard_stays_hard_when_a_soft_order_follows() {
 
 #[test]
 fn soft_stays_soft_and_dead_stays_dead() {
-    let epochs = PurgeTable::new();
+    let purge_table = PurgeTable::new();
     let page = entry("a.test", "/p", &["t"], 0);
-    epochs.publish(&soft(tag("t")));
-    assert_eq!(epochs.prove(&page), Validity::SoftPurged);
-    epochs.publish(&hard(tag("other")));
+    purge_table.publish(&soft(tag("t")));
+    assert_eq!(purge_table.prove(&page), Validity::SoftPurged);
+    purge_table.publish(&hard(tag("other")));
     assert_eq!(
-        epochs.prove(&page),
+        purge_table.prove(&page),
         Validity::SoftPurged,
-        "an order that does not touch it changes nothing"
+        "a purge that does not touch it changes nothing"
     );
-    epochs.publish(&hard(tag("t")));
-    epochs.publish(&soft(tag("t")));
-    assert_eq!(epochs.prove(&page), Validity::Purged);
-    epochs.publish(&soft(tag("t")));
-    assert_eq!(epochs.prove(&page), Validity::Purged);
+    purge_table.publish(&hard(tag("t")));
+    purge_table.publish(&soft(tag("t")));
+    assert_eq!(purge_table.prove(&page), Validity::Purged);
+    purge_table.publish(&soft(tag("t")));
+    assert_eq!(purge_table.prove(&page), Validity::Purged);
 }
 
 /// The fill that raced the purge: born before it, stored after it.
 #[test]
 fn an_order_between_birth_and_storing_is_seen_at_the_first_hit() {
-    let epochs = PurgeTable::new();
-    epochs.publish(&hard(tag("early")));
-    let born = epochs.current();
-    epochs.publish(&hard(tag("t")));
+    let purge_table = PurgeTable::new();
+    purge_table.publish(&hard(tag("early")));
+    let born = purge_table.current();
+    purge_table.publish(&hard(tag("t")));
     let page = entry("a.test", "/p", &["t", "early"], born);
-    assert_eq!(epochs.prove(&page), Validity::Purged);
+    assert_eq!(purge_table.prove(&page), Validity::Purged);
 }
 
 #[test]
 fn the_value_loaded_is_noted_and_never_a_later_one() {
-    let epochs = PurgeTable::new();
+    let purge_table = PurgeTable::new();
     let page = entry("a.test", "/p", &["t"], 0);
-    epochs.publish(&hard(tag("other")));
-    let loaded = epochs.current();
-    epochs.publish(&hard(tag("another")));
+    purge_table.publish(&hard(tag("other")));
+    let loaded = purge_table.current();
+    purge_table.publish(&hard(tag("another")));
     assert_eq!(
-        epochs.prove_at(&page, loaded, OnContention::None),
+        purge_table.prove_at(&page, loaded, OnContention::None),
         Validity::Valid
     );
     assert_eq!(
@@ -194,63 +198,63 @@ fn the_value_loaded_is_noted_and_never_a_later_one() {
 
 #[test]
 fn a_hit_takes_no_lock_when_nothing_is_newer_and_never_waits_for_a_writer() {
-    let epochs = PurgeTable::new();
+    let purge_table = PurgeTable::new();
     let (proved, unproved) = (entry("a.test", "/p", &[], 0), entry("a.test", "/q", &[], 0));
-    epochs.publish(&hard(tag("t")));
-    assert_eq!(epochs.prove(&proved), Validity::Valid);
-    let writer = epochs.tables.write().unwrap();
+    purge_table.publish(&hard(tag("t")));
+    assert_eq!(purge_table.prove(&proved), Validity::Valid);
+    let writer = purge_table.tables.write().unwrap();
     assert_eq!(
-        epochs.prove(&proved),
+        purge_table.prove(&proved),
         Validity::Valid,
         "while a writer holds the lock"
     );
-    assert_eq!(epochs.prove(&unproved), Validity::Unknown);
+    assert_eq!(purge_table.prove(&unproved), Validity::Unknown);
     drop(writer);
     assert_eq!(unproved.proof.load().number, 0, "nothing was noted");
-    assert_eq!(epochs.prove_waiting(&unproved), Validity::Valid);
+    assert_eq!(purge_table.prove_waiting(&unproved), Validity::Valid);
 }
 
 /// While the tables cannot be written, the counter does not move: who reads it finds the tables to match.
 #[test]
 fn the_counter_is_stored_after_the_tables() {
-    let epochs = PurgeTable::new();
+    let purge_table = PurgeTable::new();
     let started = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
-        let reading = epochs.tables.read().unwrap();
+        let reading = purge_table.tables.read().unwrap();
         let publisher = scope.spawn(|| {
             started.wait();
-            epochs.publish(&hard(tag("t")))
+            purge_table.publish(&hard(tag("t")))
         });
         started.wait();
         for _ in 0..2_000 {
-            assert_eq!(epochs.current(), 0);
+            assert_eq!(purge_table.current(), 0);
             std::thread::yield_now();
         }
         drop(reading);
         assert_eq!(publisher.join().unwrap(), 1);
     });
-    assert_eq!(epochs.current(), 1);
+    assert_eq!(purge_table.current(), 1);
 }
 
 #[test]
 fn a_pattern_is_tested_once_per_entry_and_order() {
     for ring in [0, 64] {
-        let epochs = PurgeTable::with_limits(PurgeTableLimits {
+        let purge_table = PurgeTable::with_limits(PurgeTableLimits {
             ring,
             ..PurgeTableLimits::default()
         });
         let page = entry("a.test", "/p", &["t"], 0);
-        epochs.publish(&hard(pattern("^/x")));
-        let tested = || epochs.tables.read().unwrap().tested();
+        purge_table.publish(&hard(pattern("^/x")));
+        let tested = || purge_table.tables.read().unwrap().tested();
         for _ in 0..5 {
-            assert_eq!(epochs.prove(&page), Validity::Valid);
-            epochs.publish(&hard(tag("other")));
+            assert_eq!(purge_table.prove(&page), Validity::Valid);
+            purge_table.publish(&hard(tag("other")));
         }
         assert_eq!(tested(), 1, "ring {ring}");
-        epochs.publish(&hard(pattern("^/p")));
+        purge_table.publish(&hard(pattern("^/p")));
         for _ in 0..5 {
-            assert_eq!(epochs.prove(&page), Validity::Purged);
-            epochs.publish(&hard(tag("other")));
+            assert_eq!(purge_table.prove(&page), Validity::Purged);
+            purge_table.publish(&hard(tag("other")));
         }
         assert_eq!(tested(), 2, "ring {ring}");
     }
@@ -260,21 +264,21 @@ fn a_pattern_is_tested_once_per_entry_and_order() {
 #[test]
 fn replayed_orders_touch_what_they_touched() {
     for ring in [0, 2, 64] {
-        let epochs = PurgeTable::with_limits(PurgeTableLimits {
+        let purge_table = PurgeTable::with_limits(PurgeTableLimits {
             ring,
             ..PurgeTableLimits::default()
         });
-        epochs.replay(10, &hard(tag("t")));
-        epochs.replay(1_000, &soft(tag("u")));
-        epochs.lift(5_000);
-        epochs.lift(20);
-        assert_eq!(epochs.current(), 5_000);
-        let standing = |name, born| epochs.prove(&entry("a.test", "/p", &[name], born));
+        purge_table.replay(10, &hard(tag("t")));
+        purge_table.replay(1_000, &soft(tag("u")));
+        purge_table.lift(5_000);
+        purge_table.lift(20);
+        assert_eq!(purge_table.current(), 5_000);
+        let standing = |name, born| purge_table.prove(&entry("a.test", "/p", &[name], born));
         assert_eq!(standing("t", 9), Validity::Purged, "ring {ring}");
         assert_eq!(standing("t", 10), Validity::Valid, "ring {ring}");
         assert_eq!(standing("u", 999), Validity::SoftPurged, "ring {ring}");
         assert_eq!(standing("u", 1_000), Validity::Valid, "ring {ring}");
-        assert_eq!(epochs.publish(&hard(tag("t"))), 5_001);
+        assert_eq!(purge_table.publish(&hard(tag("t"))), 5_001);
         assert_eq!(standing("t", 5_000), Validity::Purged, "ring {ring}");
         assert_eq!(standing("t", 5_001), Validity::Valid, "ring {ring}");
     }
@@ -282,20 +286,20 @@ fn replayed_orders_touch_what_they_touched() {
 
 #[test]
 fn what_cannot_be_replayed_as_it_was_purges_more() {
-    let epochs = PurgeTable::new();
-    epochs.replay(7, &hard(tag("t")));
-    epochs.replay(3, &hard(tag("u")));
-    let standing = |name, born| epochs.prove(&entry("a.test", "/p", &[name], born));
+    let purge_table = PurgeTable::new();
+    purge_table.replay(7, &hard(tag("t")));
+    purge_table.replay(3, &hard(tag("u")));
+    let standing = |name, born| purge_table.prove(&entry("a.test", "/p", &[name], born));
     assert_eq!(standing("u", 7), Validity::Purged, "it got the next number");
     assert_eq!(standing("t", 7), Validity::Valid);
 }
 
 #[test]
 fn markers_obey_site_url_and_prefix_orders() {
-    let marker = |epochs: &PurgeTable| {
+    let marker = |purge_table: &PurgeTable| {
         Entry::new(EntryParts {
             kind: EntryKind::HitForPass,
-            ..parts("/form/a", epochs.current())
+            ..parts("/form/a", purge_table.current())
         })
     };
     for scope in [
@@ -304,12 +308,16 @@ fn markers_obey_site_url_and_prefix_orders() {
         url(None, "/form/a", None),
         prefix("/form"),
     ] {
-        let epochs = PurgeTable::new();
-        let marker = marker(&epochs);
-        epochs.publish(&hard(tag("t")));
-        assert_eq!(epochs.prove(&marker), Validity::Valid, "it has no tags");
-        epochs.publish(&hard(scope.clone()));
-        assert_eq!(epochs.prove(&marker), Validity::Purged, "{scope:?}");
+        let purge_table = PurgeTable::new();
+        let marker = marker(&purge_table);
+        purge_table.publish(&hard(tag("t")));
+        assert_eq!(
+            purge_table.prove(&marker),
+            Validity::Valid,
+            "it has no tags"
+        );
+        purge_table.publish(&hard(scope.clone()));
+        assert_eq!(purge_table.prove(&marker), Validity::Purged, "{scope:?}");
     }
 }
 
@@ -323,36 +331,36 @@ fn the_tag_for_everything_is_touched_by_every_order() {
             prefix("/q"),
             pattern("q"),
         ] {
-            let epochs = PurgeTable::with_limits(PurgeTableLimits {
+            let purge_table = PurgeTable::with_limits(PurgeTableLimits {
                 ring,
                 ..PurgeTableLimits::default()
             });
             let page = entry("a.test", "/p", &["*"], 0);
-            epochs.publish(&soft(scope.clone()));
-            assert_eq!(epochs.prove(&page), Validity::SoftPurged, "{scope:?}");
-            epochs.publish(&hard(scope.clone()));
-            assert_eq!(epochs.prove(&page), Validity::Purged, "{scope:?}");
+            purge_table.publish(&soft(scope.clone()));
+            assert_eq!(purge_table.prove(&page), Validity::SoftPurged, "{scope:?}");
+            purge_table.publish(&hard(scope.clone()));
+            assert_eq!(purge_table.prove(&page), Validity::Purged, "{scope:?}");
         }
     }
 }
 
 #[test]
 fn requests_join_only_fills_that_no_newer_order_touches() {
-    let epochs = PurgeTable::new();
+    let purge_table = PurgeTable::new();
     let own = scopes("a.test", "/p", &["t"]);
     let before_head = Touch {
         tags: None,
         ..own.touch()
     };
-    assert_eq!(epochs.newer_than(0, before_head), Touched::No);
-    epochs.publish(&hard(tag("other")));
-    assert_eq!(epochs.newer_than(0, before_head), Touched::OnlyTags);
-    assert_eq!(epochs.newer_than(0, own.touch()), Touched::No);
+    assert_eq!(purge_table.newer_than(0, before_head), Touched::No);
+    purge_table.publish(&hard(tag("other")));
+    assert_eq!(purge_table.newer_than(0, before_head), Touched::OnlyTags);
+    assert_eq!(purge_table.newer_than(0, own.touch()), Touched::No);
     let for_all = scopes("a.test", "/p", &["*"]);
-    assert_eq!(epochs.newer_than(0, for_all.touch()), Touched::Yes);
-    epochs.publish(&hard(tag("t")));
-    assert_eq!(epochs.newer_than(0, before_head), Touched::OnlyTags);
-    assert_eq!(epochs.newer_than(0, own.touch()), Touched::Yes);
+    assert_eq!(purge_table.newer_than(0, for_all.touch()), Touched::Yes);
+    purge_table.publish(&hard(tag("t")));
+    assert_eq!(purge_table.newer_than(0, before_head), Touched::OnlyTags);
+    assert_eq!(purge_table.newer_than(0, own.touch()), Touched::Yes);
     for scope in [
         Scope::Site,
         Scope::Host("a.test".into()),
@@ -360,15 +368,15 @@ fn requests_join_only_fills_that_no_newer_order_touches() {
         prefix("/"),
         pattern("p$"),
     ] {
-        let born = epochs.current();
-        epochs.publish(&soft(scope.clone()));
+        let born = purge_table.current();
+        purge_table.publish(&soft(scope.clone()));
         assert_eq!(
-            epochs.newer_than(born, before_head),
+            purge_table.newer_than(born, before_head),
             Touched::Yes,
             "{scope:?}"
         );
         assert_eq!(
-            epochs.newer_than(epochs.current(), before_head),
+            purge_table.newer_than(purge_table.current(), before_head),
             Touched::No
         );
     }
@@ -376,7 +384,7 @@ fn requests_join_only_fills_that_no_newer_order_touches() {
 
 #[test]
 fn full_tables_raise_a_floor_and_forget_no_purge() {
-    let epochs = PurgeTable::with_limits(PurgeTableLimits {
+    let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 100,
         patterns: 10,
         ring: 4,
@@ -387,29 +395,29 @@ fn full_tables_raise_a_floor_and_forget_no_purge() {
         .map(|name| entry("a.test", "/p", &[name], 0))
         .collect();
     for name in &names {
-        epochs.publish(&hard(tag(name)));
-        let (named, _, _) = epochs.tables.read().unwrap().sizes();
+        purge_table.publish(&hard(tag(name)));
+        let (named, _, _) = purge_table.tables.read().unwrap().sizes();
         assert!(named <= 100, "{named}");
     }
     assert!(
         old.iter()
-            .all(|page| epochs.prove(page) == Validity::Purged)
+            .all(|page| purge_table.prove(page) == Validity::Purged)
     );
-    let (_, _, floor) = epochs.tables.read().unwrap().sizes();
+    let (_, _, floor) = purge_table.tables.read().unwrap().sizes();
     assert!(
-        floor > 0 && floor < epochs.current(),
+        floor > 0 && floor < purge_table.current(),
         "the newer part is still known exactly"
     );
     let recent = entry("a.test", "/p", &["tag-1"], floor);
-    assert_eq!(epochs.prove(&recent), Validity::Valid);
+    assert_eq!(purge_table.prove(&recent), Validity::Valid);
     for n in 0..50 {
-        epochs.publish(&soft(pattern(&format!("^/x{n}$"))));
-        let (_, patterns, _) = epochs.tables.read().unwrap().sizes();
+        purge_table.publish(&soft(pattern(&format!("^/x{n}$"))));
+        let (_, patterns, _) = purge_table.tables.read().unwrap().sizes();
         assert!(patterns <= 10, "{patterns}");
     }
     let untouched = entry("a.test", "/y", &[], 0);
     assert_eq!(
-        epochs.prove(&untouched),
+        purge_table.prove(&untouched),
         Validity::Purged,
         "what is not known exactly counts as hard"
     );
@@ -417,14 +425,14 @@ fn full_tables_raise_a_floor_and_forget_no_purge() {
 
 #[test]
 fn what_was_proved_at_the_floor_stays_alive() {
-    let epochs = PurgeTable::with_limits(PurgeTableLimits {
+    let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 10,
         ..PurgeTableLimits::default()
     });
     let hot = entry("a.test", "/p", &["mine"], 0);
     for n in 0..100 {
-        epochs.publish(&hard(tag(&format!("tag-{n}"))));
-        assert_eq!(epochs.prove(&hot), Validity::Valid);
+        purge_table.publish(&hard(tag(&format!("tag-{n}"))));
+        assert_eq!(purge_table.prove(&hot), Validity::Valid);
     }
 }
 
@@ -432,7 +440,7 @@ fn what_was_proved_at_the_floor_stays_alive() {
 #[test]
 fn threads_never_see_an_acknowledged_purge_undone() {
     const ORDERS: u64 = 200;
-    let epochs = PurgeTable::with_limits(PurgeTableLimits {
+    let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         ring: 8,
         ..PurgeTableLimits::default()
     });
@@ -443,7 +451,8 @@ fn threads_never_see_an_acknowledged_purge_undone() {
             let mut patience = 1_000_000;
             for n in 0..ORDERS {
                 let mine = [tag("t"), prefix("/p"), pattern("^/p"), Scope::Site];
-                let number = epochs.publish(&hard(mine[usize::try_from(n % 4).unwrap()].clone()));
+                let number =
+                    purge_table.publish(&hard(mine[usize::try_from(n % 4).unwrap()].clone()));
                 acknowledged.store(number, Ordering::Release);
                 let seen = proofs.load(Ordering::Relaxed);
                 while patience > 0 && proofs.load(Ordering::Relaxed) < seen + 3 {
@@ -454,21 +463,21 @@ fn threads_never_see_an_acknowledged_purge_undone() {
         });
         scope.spawn(|| {
             for n in 0..ORDERS {
-                epochs.publish(&hard(tag(&format!("other-{n}"))));
+                purge_table.publish(&hard(tag(&format!("other-{n}"))));
             }
         });
         for _ in 0..2 {
-            scope.spawn(|| prove_until(&epochs, &acknowledged, &proofs, 2 * ORDERS));
+            scope.spawn(|| prove_until(&purge_table, &acknowledged, &proofs, 2 * ORDERS));
         }
     });
 }
 
-fn prove_until(epochs: &PurgeTable, acknowledged: &AtomicU64, proofs: &AtomicU64, last: u64) {
+fn prove_until(purge_table: &PurgeTable, acknowledged: &AtomicU64, proofs: &AtomicU64, last: u64) {
     let mut page = entry("a.test", "/p", &["t"], 0);
     loop {
-        let now = epochs.current();
+        let now = purge_table.current();
         let purged = acknowledged.load(Ordering::Acquire);
-        let standing = epochs.prove(&page);
+        let standing = purge_table.prove(&page);
         proofs.fetch_add(1, Ordering::Relaxed);
         if page.born < purged {
             assert!(
@@ -481,7 +490,7 @@ fn prove_until(epochs: &PurgeTable, acknowledged: &AtomicU64, proofs: &AtomicU64
         }
         if now == last {
             assert!(matches!(
-                epochs.prove_waiting(&page),
+                purge_table.prove_waiting(&page),
                 Validity::Valid | Validity::Purged
             ));
             return;
@@ -520,7 +529,7 @@ fn a_page() -> impl Strategy<Value = Page> {
     })
 }
 
-fn an_order() -> impl Strategy<Value = Purge> {
+fn any_purge() -> impl Strategy<Value = Purge> {
     let named = prop::sample::select(vec!["t", "u", "v", "w", "*"]).prop_map(tag);
     let below = prop::sample::select(vec!["/", "/a", "/a/", "/a/b", "/a//"]).prop_map(prefix);
     let matching = prop::sample::select(vec!["^/a", "x=1$", "b", "^/$"]).prop_map(pattern);
@@ -535,7 +544,7 @@ fn an_order() -> impl Strategy<Value = Purge> {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        3 => an_order().prop_map(Step::Publish),
+        3 => any_purge().prop_map(Step::Publish),
         2 => a_page().prop_map(Step::Compose),
         4 => any::<prop::sample::Index>().prop_map(Step::Prove),
     ];
@@ -567,10 +576,10 @@ fn model_touches(page: &Page, scope: &Scope) -> bool {
     }
 }
 
-fn model(page: &Page, born: u64, orders: &[Purge]) -> PurgeEffect {
-    let newer = orders.iter().skip(usize::try_from(born).unwrap());
-    let touching = newer.filter(|order| model_touches(page, &order.scope));
-    let verdicts = touching.map(|order| match order.strength {
+fn model(page: &Page, born: u64, purges: &[Purge]) -> PurgeEffect {
+    let newer = purges.iter().skip(usize::try_from(born).unwrap());
+    let touching = newer.filter(|purge| model_touches(page, &purge.scope));
+    let verdicts = touching.map(|purge| match purge.strength {
         Strength::Hard => PurgeEffect::Hard,
         Strength::Soft => PurgeEffect::Soft,
     });
@@ -578,13 +587,13 @@ fn model(page: &Page, born: u64, orders: &[Purge]) -> PurgeEffect {
 }
 
 /// Plays `steps` and hands each proof to `check`, with what the model says.
-fn play(epochs: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity, PurgeEffect)) {
-    let (mut orders, mut pages) = (Vec::new(), Vec::new());
+fn play(purge_table: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity, PurgeEffect)) {
+    let (mut purges, mut pages) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
-            Step::Publish(order) => {
-                epochs.publish(order);
-                orders.push(order.clone());
+            Step::Publish(purge) => {
+                purge_table.publish(purge);
+                purges.push(purge.clone());
             }
             Step::Compose(page) => {
                 let whole = page.query.map_or(page.path.to_owned(), |query| {
@@ -592,16 +601,17 @@ fn play(epochs: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity, Pur
                 });
                 pages.push((
                     page.clone(),
-                    entry(page.host, &whole, &page.tags, epochs.current()),
+                    entry(page.host, &whole, &page.tags, purge_table.current()),
                 ));
             }
             Step::Prove(_) if pages.is_empty() => {}
             Step::Prove(at) => {
                 let (page, entry) = at.get(&pages);
-                let says = model(page, entry.born, &orders);
-                let touched = epochs.newer_than(entry.born, entry.scopes.touch()) == Touched::Yes;
+                let says = model(page, entry.born, &purges);
+                let touched =
+                    purge_table.newer_than(entry.born, entry.scopes.touch()) == Touched::Yes;
                 assert!(touched || says == PurgeEffect::Untouched);
-                check(epochs.prove(entry), says);
+                check(purge_table.prove(entry), says);
             }
         }
     }
@@ -610,14 +620,14 @@ fn play(epochs: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity, Pur
 proptest! {
     #[test]
     fn ring_and_tables_say_what_the_model_says(steps in steps(), ring in prop::sample::select(vec![0, 1, 3, 64])) {
-        let epochs = PurgeTable::with_limits(PurgeTableLimits { ring, ..PurgeTableLimits::default() });
-        play(&epochs, &steps, |standing, says| assert_eq!(standing, Validity::from(says)));
+        let purge_table = PurgeTable::with_limits(PurgeTableLimits { ring, ..PurgeTableLimits::default() });
+        play(&purge_table, &steps, |standing, says| assert_eq!(standing, Validity::from(says)));
     }
 
     #[test]
     fn with_narrow_limits_it_errs_towards_dead_only(steps in steps()) {
-        let epochs = PurgeTable::with_limits(PurgeTableLimits { scopes: 2, patterns: 1, ring: 1 });
-        play(&epochs, &steps, |standing, says| match says {
+        let purge_table = PurgeTable::with_limits(PurgeTableLimits { scopes: 2, patterns: 1, ring: 1 });
+        play(&purge_table, &steps, |standing, says| match says {
             PurgeEffect::Untouched => {}
             PurgeEffect::Soft => assert!(matches!(standing, Validity::SoftPurged | Validity::Purged)),
             PurgeEffect::Hard => assert_eq!(standing, Validity::Purged),
@@ -656,12 +666,12 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
         };
         entry("a.test", "/x", &["p1"], 0).with_fragments(vec![fragment])
     };
-    let epochs = PurgeTable::new();
+    let purge_table = PurgeTable::new();
     let alone = page(0);
-    assert_eq!(epochs.prove_waiting(&alone), Validity::Valid);
-    epochs.publish(&purge("posts", Strength::Hard));
+    assert_eq!(purge_table.prove_waiting(&alone), Validity::Valid);
+    purge_table.publish(&purge("posts", Strength::Hard));
     assert_eq!(
-        epochs.prove_waiting(&alone),
+        purge_table.prove_waiting(&alone),
         Validity::Purged,
         "nobody knows how to render it"
     );
@@ -672,22 +682,26 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
     };
     table.rendered(version.id, rendered);
     let shared = page(0);
-    assert_eq!(epochs.prove(&shared), Validity::Purged, "on the fast path");
-    assert_eq!(epochs.prove_waiting(&shared), Validity::Outdated);
-    assert_eq!(epochs.purged_fragments(&shared), Some(vec![0]));
-    let patched = page(1);
-    assert_eq!(epochs.prove_waiting(&patched), Validity::Valid);
-    epochs.publish(&purge("alone", Strength::Soft));
     assert_eq!(
-        epochs.prove_waiting(&patched),
+        purge_table.prove(&shared),
+        Validity::Purged,
+        "on the fast path"
+    );
+    assert_eq!(purge_table.prove_waiting(&shared), Validity::Outdated);
+    assert_eq!(purge_table.purged_fragments(&shared), Some(vec![0]));
+    let patched = page(1);
+    assert_eq!(purge_table.prove_waiting(&patched), Validity::Valid);
+    purge_table.publish(&purge("alone", Strength::Soft));
+    assert_eq!(
+        purge_table.prove_waiting(&patched),
         Validity::Outdated,
         "also by what it had alone"
     );
-    epochs.publish(&purge("p1", Strength::Soft));
+    purge_table.publish(&purge("p1", Strength::Soft));
     assert_eq!(
-        epochs.prove_waiting(&patched),
+        purge_table.prove_waiting(&patched),
         Validity::Purged,
         "the page, too"
     );
-    assert_eq!(epochs.purged_fragments(&patched), None);
+    assert_eq!(purge_table.purged_fragments(&patched), None);
 }

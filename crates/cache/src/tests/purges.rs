@@ -15,12 +15,12 @@ use crate::purge_table::{PurgeTable, Validity};
 use crate::sync::model;
 use crate::testing::entry;
 
-fn purge(epochs: &PurgeTable, tag: &str) {
-    let order = Purge {
+fn purge(table: &PurgeTable, tag: &str) {
+    let purge = Purge {
         scope: Scope::Tag(tag.to_owned()),
         strength: Strength::Hard,
     };
-    epochs.publish(&order);
+    table.publish(&purge);
 }
 
 fn page(born: u64) -> Entry {
@@ -33,49 +33,49 @@ fn page(born: u64) -> Entry {
 fn what_is_born_after_an_order_sees_what_changed_before_it() {
     model(|| {
         let content = Arc::new(AtomicU64::new(0));
-        let epochs = Arc::new(PurgeTable::new());
+        let table = Arc::new(PurgeTable::new());
         let editor = {
-            let (content, epochs) = (Arc::clone(&content), Arc::clone(&epochs));
+            let (content, table) = (Arc::clone(&content), Arc::clone(&table));
             spawn(move || {
                 content.store(1, Relaxed);
-                purge(&epochs, "t");
+                purge(&table, "t");
             })
         };
-        let born = epochs.current();
+        let born = table.current();
         let shown = content.load(Relaxed);
         editor.join().unwrap();
-        let is_dead = epochs.prove_waiting(&page(born)) == Validity::Purged;
+        let is_dead = table.prove_waiting(&page(born)) == Validity::Purged;
         assert!(shown == 1 || is_dead, "born at {born}");
     });
 }
 
-/// What one reader notes in an entry, with no order at all, misleads no other: after the acknowledgement it is dead.
+/// What one reader notes in an entry, with no order at all, misleads no other: after the acknowledgement it is purged.
 #[test]
 fn a_proof_of_one_reader_misleads_no_other() {
     model(|| {
         let acknowledged = Arc::new(AtomicU64::new(0));
-        let epochs = Arc::new(PurgeTable::new());
+        let table = Arc::new(PurgeTable::new());
         let page = Arc::new(page(0));
         let editor = {
-            let (acknowledged, epochs) = (Arc::clone(&acknowledged), Arc::clone(&epochs));
+            let (acknowledged, table) = (Arc::clone(&acknowledged), Arc::clone(&table));
             spawn(move || {
-                purge(&epochs, "other");
-                purge(&epochs, "t");
+                purge(&table, "other");
+                purge(&table, "t");
                 acknowledged.store(1, Release);
             })
         };
         let other = {
-            let (epochs, page) = (Arc::clone(&epochs), Arc::clone(&page));
-            spawn(move || epochs.prove(&page))
+            let (table, page) = (Arc::clone(&table), Arc::clone(&page));
+            spawn(move || table.prove(&page))
         };
         let is_purged = acknowledged.load(Acquire) == 1;
-        let standing = epochs.prove(&page);
+        let standing = table.prove(&page);
         if is_purged {
             // Nobody holds the lock for writing any more.
             assert_eq!(standing, Validity::Purged);
         }
         editor.join().unwrap();
         assert_ne!(other.join().unwrap(), Validity::SoftPurged);
-        assert_eq!(epochs.prove(&page), Validity::Purged);
+        assert_eq!(table.prove(&page), Validity::Purged);
     });
 }
