@@ -89,7 +89,7 @@ pub struct ServerConfig {
     /// The limit of these files together, in bytes.
     pub spool_size: u64,
     /// The limit of one response's file, in bytes.
-    pub spool_answer: u64,
+    pub spool_response: u64,
     /// The memory limit of bodies in transit together, in bytes.
     pub spool_memory: u64,
     /// Largest request head, in bytes.
@@ -107,7 +107,7 @@ pub struct ServerConfig {
     /// Connections at one time; 0: from the descriptor limit.
     pub max_connections: usize,
     /// Whether hits take the fast path.
-    pub lane: bool,
+    pub fast_path: bool,
     /// Whether clients may use HTTP/2 without TLS.
     pub h2c: bool,
     /// Connections of one client at one time; 0: any number.

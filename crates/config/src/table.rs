@@ -59,6 +59,18 @@ pub fn options() -> impl Iterator<Item = &'static OptionRow> + Clone {
     TABLE.iter().copied().flatten()
 }
 
+/// Options that had another name: section, old name, new name.
+const RENAMED: &[(OptionSection, &str, &str)] = &[
+    (OptionSection::Server, "lane", "fast_path"),
+    (OptionSection::Server, "spool_answer", "spool_response"),
+];
+
+/// The name that an option has now, if `name` was its name before.
+pub(crate) fn new_name(section: OptionSection, name: &str) -> Option<&'static str> {
+    let is_it = |row: &&(OptionSection, &str, &str)| row.0 == section && row.1 == name;
+    RENAMED.iter().find(is_it).map(|row| row.2)
+}
+
 /// The row of an option, if there is one.
 pub(crate) fn find(section: OptionSection, name: &str) -> Option<&'static OptionRow> {
     options().find(|row| row.section == section && row.name == name)

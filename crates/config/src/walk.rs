@@ -186,6 +186,15 @@ fn unknown(
     name: &str,
     value: &DeValue<'_>,
 ) {
+    let option = match section.prefix() {
+        "" => name.to_owned(),
+        prefix => format!("{prefix}.{name}"),
+    };
+    if let Some(new) = table::new_name(section, name) {
+        let message = format!("`{name}` was renamed to `{new}`");
+        let help = format!("write `{new}`");
+        return reader.complaints.add(place, option, message, help);
+    }
     let message = match (section, value) {
         (OptionSection::Top, DeValue::Table(_)) => format!("unknown section {}", shown(name)),
         (OptionSection::Top, _) => {
@@ -208,10 +217,6 @@ fn unknown(
         format!("did you mean `{}`?", row.path())
     } else {
         format!("known names: {}", known.join(", "))
-    };
-    let option = match section.prefix() {
-        "" => name.to_owned(),
-        prefix => format!("{prefix}.{name}"),
     };
     reader.complaints.add(place, option, message, help);
 }

@@ -18,7 +18,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`$TMPDIR`, else `/var/tmp`, else `/tmp`").example(r#""/var/lib/galley/spool""#),
     row(OptionSection::Server, "spool_size", Size { least: 0, most: 1024 * GIB }, "The disk space for these files, for all requests together. An upload without room gets 503; a response without room occupies PHP until its client has received it. 0: memory only.")
         .computed("`1GiB`, or twice `request_body` if that is more").example(r#""1GiB""#),
-    row(OptionSection::Server, "spool_answer", Size { least: 0, most: 1024 * GIB }, "How much of one response may wait in a file for its client. 0: Galley reads responses at the client's pace.")
+    row(OptionSection::Server, "spool_response", Size { least: 0, most: 1024 * GIB }, "How much of one response may wait in a file for its client. 0: Galley reads responses at the client's pace.")
         .or(r#""256MiB""#),
     row(OptionSection::Server, "spool_memory", Size { least: MIB, most: 1024 * GIB }, "The memory for bodies in transit, for all requests together, in addition to `cache.memory`.")
         .computed("an eighth of `cache.memory`, at least 4MiB").example(r#""32MiB""#),
@@ -34,7 +34,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""30s""#),
     row(OptionSection::Server, "drain_timeout", time(ms(0), HOUR), "How long requests in progress may take when Galley stops.")
         .or(r#""15s""#),
-    row(OptionSection::Server, "lane", Flag, "Whether hits use the fast path. `false` helps to find faults: responses are the same, and slower.")
+    row(OptionSection::Server, "fast_path", Flag, "Whether hits use the fast path. `false` helps to find faults: responses are the same, and slower.")
         .or("true"),
     row(OptionSection::Server, "max_connections", Count { least: 0, most: 10_000_000 }, "The maximum number of client connections. 0: as many as the descriptor limit allows.")
         .or("0").unit("connections"),

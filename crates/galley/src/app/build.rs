@@ -216,7 +216,7 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> ClientLimits 
         leaving: Speed::new(server.write_timeout, server.min_rate),
         drain_timeout: server.drain_timeout,
         connections,
-        lane: server.lane,
+        lane: server.fast_path,
         h2c: server.h2c,
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
         group => "server.group",
         spool => "server.spool",
         spool_size => "server.spool_size",
-        spool_answer => "server.spool_answer",
+        spool_response => "server.spool_response",
         spool_memory => "server.spool_memory",
         socket_mode => "server.socket_mode",
     );
@@ -57,7 +57,7 @@ pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
     new.server.group.clone_from(&own.group);
     new.server.spool.clone_from(&own.spool);
     new.server.spool_size = own.spool_size;
-    new.server.spool_answer = own.spool_answer;
+    new.server.spool_response = own.spool_response;
     new.server.spool_memory = own.spool_memory;
     new.server.socket_mode = own.socket_mode;
     new.cache = running.cache.clone();
@@ -98,7 +98,7 @@ fn sections(before: &Config, after: &Config) -> Vec<String> {
         write_timeout => "write_timeout",
         drain_timeout => "drain_timeout",
         max_connections => "max_connections",
-        lane => "lane",
+        fast_path => "fast_path",
         h2c => "h2c",
         connections_per_address => "connections_per_address",
         limit_exempt => "limit_exempt",

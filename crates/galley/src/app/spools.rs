@@ -33,7 +33,7 @@ pub(super) fn open(server: &ServerConfig) -> Result<Arc<Spools>, ServerStartErro
     Ok(Arc::new(Spools::new(SpoolLimits {
         memory: server.spool_memory,
         disk: server.spool_size,
-        answer: server.spool_answer,
+        answer: server.spool_response,
         folder,
     })))
 }

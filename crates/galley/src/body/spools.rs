@@ -165,7 +165,7 @@ impl Spools {
         if self.holds.admit() {
             tracing::warn!(
                 held_up,
-                "slow clients hold up the upstream: there is no room for its answers; see `server.spool_answer` and `server.spool_size`"
+                "slow clients hold up the upstream: there is no room for its answers; see `server.spool_response` and `server.spool_size`"
             );
         }
     }

@@ -90,7 +90,7 @@ pub fn spools(status: &Result<Value, String>) -> DoctorFinding {
         (
             "uploads that find no room get 503, and answers without room hold a worker of PHP until their visitor has taken them",
             format!(
-                "in [server]: spool_size = \"{larger}MiB\", for long answers spool_answer as well, and systemctl restart galley"
+                "in [server]: spool_size = \"{larger}MiB\", for long answers spool_response as well, and systemctl restart galley"
             ),
         )
     };

@@ -479,7 +479,7 @@ fn a_slow_reader_holds_little_memory() {
     let stage = Plan::php()
         .file("large.php", large)
         .ini("output_buffering", "0")
-        .server("spool_answer = \"8MiB\"")
+        .server("spool_response = \"8MiB\"")
         .start();
     stage.get("/");
     let before = stage.peak_memory();

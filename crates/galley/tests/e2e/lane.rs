@@ -78,8 +78,8 @@ impl Both {
                 .start()
         };
         let both = Self {
-            with: stage("lane = true"),
-            without: stage("lane = false"),
+            with: stage("fast_path = true"),
+            without: stage("fast_path = false"),
             _origin: origin,
         };
         for stage in [&both.with, &both.without] {

@@ -112,7 +112,7 @@ fn the_field_that_is_named_counts_and_no_other() {
 #[test]
 fn pages_of_two_schemes_are_two_pages_on_either_way() {
     for lane in [true, false] {
-        let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nlane = {lane}");
+        let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nfast_path = {lane}");
         let stage = plan().server(&lines).start();
         let over = |scheme: &str, client: &str| {
             let request = Request::get("/page").field("X-Forwarded-Proto", scheme);

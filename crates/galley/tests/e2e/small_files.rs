@@ -443,8 +443,8 @@ fn files_are_answered_alike_with_memory_and_without() {
     let ways = Ways::start(
         "[]",
         &[
-            ("lane = true", ""),
-            ("lane = false", ""),
+            ("fast_path = true", ""),
+            ("fast_path = false", ""),
             ("", "max_file = 0"),
         ],
     );
@@ -459,7 +459,7 @@ fn files_are_answered_alike_with_memory_and_without() {
 fn coded_files_are_answered_alike_by_the_lane_and_the_long_way() {
     let ways = Ways::start(
         "[\"br\", \"gzip\"]",
-        &[("lane = true", ""), ("lane = false", "")],
+        &[("fast_path = true", ""), ("fast_path = false", "")],
     );
     for stage in &ways.0 {
         stage.wait_until_kept(&FILES);

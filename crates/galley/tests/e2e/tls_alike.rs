@@ -29,8 +29,8 @@ impl All {
         let lifetimes = "[site.ttl]\ndefault = \"1h\"\n\"404\" = \"1h\"";
         let secure = |server| over_tls(plan(server), &authority).more(lifetimes).start();
         let all = Self {
-            plain: plan("lane = true").more(lifetimes).start(),
-            secure: [secure("lane = true"), secure("lane = false")],
+            plain: plan("fast_path = true").more(lifetimes).start(),
+            secure: [secure("fast_path = true"), secure("fast_path = false")],
             client: authority.client(),
             _origin: origin,
         };

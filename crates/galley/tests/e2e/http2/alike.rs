@@ -70,7 +70,7 @@ fn agree(stage: &Stage, client: &Client, request: &Request) {
 fn start(lane: &str) -> (Stage, galley_testkit::origin::Origin) {
     let origin = origin();
     let stage = Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
-        .server(&format!("h2c = true\nlane = {lane}"))
+        .server(&format!("h2c = true\nfast_path = {lane}"))
         .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0")
         .more("[site.ttl]\ndefault = \"1h\"\n\"404\" = \"1h\"")
         .file("file.txt", "a file ".repeat(2000))
