@@ -113,10 +113,10 @@ pub(super) const fn kind(kind: EntryKind) -> &'static str {
 /// One stable word.
 pub(super) const fn standing(standing: Validity) -> &'static str {
     match standing {
-        Validity::Valid => "alive",
-        Validity::SoftPurged => "soft",
+        Validity::Valid => "valid",
+        Validity::SoftPurged => "soft-purged",
         Validity::Outdated => "outdated",
-        Validity::Purged => "dead",
+        Validity::Purged => "purged",
         Validity::Unknown => "busy",
     }
 }

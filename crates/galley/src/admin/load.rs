@@ -1,4 +1,4 @@
-//! Metrics of the ways to the upstreams: places, queues, classes, servers.
+//! Metrics of the upstreams: slots, queues, classes, servers.
 //!
 //! One series for each upstream of a site; a site with several tells them apart by the address of the first server.
 
@@ -8,29 +8,29 @@ use crate::upstream::{Gauge, Load, OfClass, ServerGauge};
 /// Writes the families of all upstreams; `rows` are sites with theirs.
 pub(super) fn metrics<'g>(rows: impl Iterator<Item = (&'g str, &'g Gauge)>, text: &mut Text) {
     let rows: Vec<(&str, &Gauge)> = rows.collect();
-    places(&rows, text);
+    slots(&rows, text);
     classes(&rows, text);
     hurried(&rows, text);
     servers(&rows, text);
 }
 
-fn places(rows: &[(&str, &Gauge)], text: &mut Text) {
+fn slots(rows: &[(&str, &Gauge)], text: &mut Text) {
     type Of = fn(&Load) -> usize;
     let families: [(&str, Of, &str); 3] = [
         (
             "galley_upstream_places",
             |load| load.limit,
-            "requests that an upstream is given at once, as far as that makes it faster",
+            "concurrent requests to an upstream, as far as more make it faster",
         ),
         (
             "galley_upstream_places_most",
             |load| load.most,
-            "requests that it may be given at once",
+            "maximum of concurrent requests to an upstream",
         ),
         (
             "galley_upstream_idle_connections",
             |load| load.idle,
-            "connections that are kept without a request",
+            "idle connections to an upstream",
         ),
     ];
     for (name, of, help) in families {
@@ -48,12 +48,12 @@ fn classes(rows: &[(&str, &Gauge)], text: &mut Text) {
         (
             "galley_upstream_let_in_total",
             |of| of.let_in,
-            "requests that got a place at an upstream, by class",
+            "requests that got a slot at an upstream, by class",
         ),
         (
             "galley_upstream_turned_away_total",
             |of| of.turned_away,
-            "requests for which no place came free in time, by class",
+            "requests that timed out in the queue or found it full, by class",
         ),
     ];
     for (name, of, help) in families {
@@ -73,7 +73,7 @@ fn classes(rows: &[(&str, &Gauge)], text: &mut Text) {
 
 fn hurried(rows: &[(&str, &Gauge)], text: &mut Text) {
     let name = "galley_upstream_hurried_total";
-    let help = "requests that moved to a line where they are served sooner, because somebody else wanted the same page";
+    let help = "requests that moved to a class with more slots, because a visitor requested the same page";
     text.family(name, MetricKind::Counter, help);
     for (site, gauge) in rows {
         let labels = [("site", *site), ("upstream", first(gauge))];
@@ -88,13 +88,13 @@ fn servers(rows: &[(&str, &Gauge)], text: &mut Text) {
             "galley_upstream_paused",
             MetricKind::Gauge,
             |server| u64::from(server.is_paused()),
-            "1 while a server is left alone because it does not answer",
+            "1 while Galley sends a server no requests because it does not respond",
         ),
         (
             "galley_upstream_pauses_total",
             MetricKind::Counter,
             ServerGauge::pauses,
-            "how often that has begun",
+            "times that Galley stopped sending requests to a server",
         ),
     ];
     for (name, kind, of, help) in families {

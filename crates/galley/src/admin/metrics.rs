@@ -50,7 +50,7 @@ pub(super) async fn metrics(Extract(state): Extract<Arc<AdminState>>, asker: Ask
         text.family(
             "galley_descriptors_limit",
             MetricKind::Gauge,
-            "file descriptors that may be open",
+            "limit of open file descriptors",
         );
         text.sample("galley_descriptors_limit", &[], limit);
     }
@@ -122,7 +122,7 @@ fn server(state: &AdminState, text: &mut Text) {
         (
             "store_entries",
             usage.entries,
-            "stored pages, and markers of pages that are not stored",
+            "stored pages and hit-for-pass entries",
         ),
         ("store_bytes", usage.bytes, "bytes of stored pages"),
         (
@@ -133,12 +133,12 @@ fn server(state: &AdminState, text: &mut Text) {
         (
             "store_limit_bytes",
             usage.limit,
-            "bytes that all of these may have",
+            "memory limit of all of these, in bytes",
         ),
         (
             "upstream_in_flight",
             in_flight as u64,
-            "exchanges under way with upstreams",
+            "exchanges in progress with upstreams",
         ),
         (
             "upstream_waiting",
@@ -165,7 +165,7 @@ fn totals(state: &AdminState, text: &mut Text) {
     text.family(
         name,
         MetricKind::Counter,
-        "connections that were ended, by why",
+        "connections closed by Galley, by reason",
     );
     for (why, count) in CounterReader::closed(&state.counters) {
         text.sample(name, &[("why", why)], count);
@@ -192,7 +192,7 @@ fn totals(state: &AdminState, text: &mut Text) {
 
 fn sites(rows: &[SiteCounters], text: &mut Text) {
     let name = "galley_requests_total";
-    text.family(name, MetricKind::Counter, "requests by how they went");
+    text.family(name, MetricKind::Counter, "requests by outcome");
     for row in rows {
         for (outcome, requests, _) in row.totals.outcomes() {
             let labels = [("site", row.site.as_str()), ("outcome", outcome)];
@@ -203,7 +203,7 @@ fn sites(rows: &[SiteCounters], text: &mut Text) {
     text.family(
         name,
         MetricKind::Counter,
-        "bytes of bodies sent, by how the request went",
+        "bytes of bodies sent, by outcome",
     );
     for row in rows {
         for (outcome, _, bytes) in row.totals.outcomes() {
@@ -216,7 +216,7 @@ fn sites(rows: &[SiteCounters], text: &mut Text) {
     text.family(
         name,
         MetricKind::Counter,
-        "misses that shared what another request had asked for",
+        "misses that shared the fetch of another request",
     );
     for row in rows {
         text.sample(name, &[("site", &row.site)], row.totals.collapsed());
@@ -231,14 +231,14 @@ fn sites(rows: &[SiteCounters], text: &mut Text) {
         rows,
         text,
         "galley_request_duration_seconds",
-        "from the request's head to the end of the answer",
+        "from the head of the request to the end of the response",
         Totals::total_time,
     );
     times(
         rows,
         text,
         "galley_upstream_duration_seconds",
-        "from asking the upstream to the head of its answer",
+        "from the request to the upstream to the head of its response",
         Totals::upstream_time,
     );
 }
@@ -259,12 +259,12 @@ fn reasons(rows: &[SiteCounters], text: &mut Text) {
         (
             "galley_stale_total",
             |t| t.stale().collect(),
-            "stale answers by reason",
+            "stale responses by reason",
         ),
         (
             "galley_passes_total",
             |t| t.passes().collect(),
-            "requests that travelled whole, by reason",
+            "requests that bypassed the cache, by reason",
         ),
         (
             "galley_refused_total",
@@ -297,7 +297,7 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
         (
             "galley_purges_total",
             |own| own.purges,
-            "purge orders obeyed",
+            "purges published",
         ),
         (
             "galley_pages_healed_total",
@@ -307,7 +307,7 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
         (
             "galley_fills_total",
             |own| own.fills.begun,
-            "pages asked of the upstream to be stored, refreshes included",
+            "pages fetched from the upstream to be stored, refreshes included",
         ),
         (
             "galley_fills_stored_total",

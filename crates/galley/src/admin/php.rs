@@ -31,7 +31,7 @@ const FAMILIES: &[(&str, MetricKind, Of, &str)] = &[
         "places",
         MetricKind::Gauge,
         |n| n.places().load(Ordering::Relaxed) as u64,
-        "requests that a managed PHP may work at now",
+        "concurrent requests to a managed PHP",
     ),
     (
         "workers",
@@ -79,7 +79,7 @@ const FAMILIES: &[(&str, MetricKind, Of, &str)] = &[
         "restarts_total",
         MetricKind::Counter,
         |n| read(&n.restarts),
-        "times that it ended by itself and was started again",
+        "times that a managed PHP ended unexpectedly and was restarted",
     ),
 ];
 

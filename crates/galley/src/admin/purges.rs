@@ -5,7 +5,7 @@
 //!   "prefixes": ["/blog/"], "patterns": ["^/shop/.*"], "soft": false }
 //! ```
 //! `site` may be any host of the site; without it an order goes to the site of its URL, the token's site, or all sites. The answer
-//! comes when every order holds and is on the disk: `{"ok": true, "orders": 3}`, with a `warning` where it could not be written. Orders that cannot be understood are named, and then none is obeyed.
+//! comes when every order holds and is on the disk: `{"ok": true, "purges": 3}`, with a `warning` where it could not be written. Orders that cannot be understood are named, and then none is obeyed.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub(super) async fn purge(
     }
     // One log for all sites: when the last is on the disk, all are.
     let receipt = newest.acknowledged().await;
-    let mut answer = json!({ "ok": true, "orders": orders.len() });
+    let mut answer = json!({ "ok": true, "purges": orders.len() });
     if let Some(reach) = receipt.reach_word() {
         answer["reach"] = json!(reach);
     }

@@ -110,8 +110,8 @@ pub(super) fn upstream(gauge: &Gauge) -> Value {
     });
     json!({
         "in_flight": load.in_flight,
-        "places": load.limit,
-        "places_most": load.most,
+        "slots": load.limit,
+        "slots_most": load.most,
         "waiting": load.waiting,
         "hurried_on": gauge.hurried_on(),
         "idle_connections": load.idle,
@@ -158,7 +158,7 @@ fn spools(spools: &Spools) -> Value {
 fn php(numbers: &PoolNumbers) -> Value {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     json!({
-        "places": numbers.places().load(Ordering::Relaxed), "workers": numbers.workers.load(Ordering::Relaxed),
+        "slots": numbers.places().load(Ordering::Relaxed), "workers": numbers.workers.load(Ordering::Relaxed),
         "worker_bytes": read(&numbers.worker_bytes), "largest_bytes": read(&numbers.largest_bytes),
         "bytes": read(&numbers.bytes), "share_bytes": read(&numbers.share_bytes),
         "replaced": read(&numbers.replaced), "overdue": read(&numbers.overdue), "restarts": read(&numbers.restarts),

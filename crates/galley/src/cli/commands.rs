@@ -88,7 +88,7 @@ fn purge(options: &PurgeOptions) -> ExitCode {
         if options.json {
             show::data(value);
         } else {
-            talk(&format!("purged: {} order(s) in force", value["orders"]));
+            talk(&format!("{} purge(s) in force", value["purges"]));
             if let Some(warning) = value["warning"].as_str() {
                 talk(&format!("warning: {warning}"));
             }

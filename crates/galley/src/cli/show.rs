@@ -233,7 +233,7 @@ fn php(site: &Value) -> Option<String> {
         "php       {}: {} workers for {} requests at a time, {} each, {} of {} in all; {} replaced, {} overdue, {} restarts",
         text(&site["name"]),
         php["workers"],
-        php["places"],
+        php["slots"],
         size(&php["worker_bytes"]),
         size(&php["bytes"]),
         size(&php["share_bytes"]),
@@ -277,7 +277,7 @@ fn certificates(site: &Value) -> Vec<String> {
     lines.collect()
 }
 
-/// What is to be said of the sites' upstreams: those that are left alone, and those with fewer places than they might have.
+/// What is to be said of the sites' upstreams: those that are left alone, and those with fewer slots than the maximum.
 fn upstreams(sites: &[&Value]) -> Vec<String> {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut lines = Vec::new();
@@ -292,11 +292,11 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
                     ));
                 }
             }
-            let (places, most) = (&upstream["places"], &upstream["places_most"]);
-            if places.as_u64() < most.as_u64() {
+            let (slots, most) = (&upstream["slots"], &upstream["slots_most"]);
+            if slots.as_u64() < most.as_u64() {
                 let waiting = &upstream["waiting"];
                 lines.push(format!(
-                    "{name}: {places} of {most} places for now, as more make it no faster or it has just come back; {waiting} waiting"
+                    "{name}: {slots} of {most} slots for now: more do not make it faster, or it has just recovered; {waiting} waiting"
                 ));
             }
         }

@@ -214,14 +214,17 @@ fn entry(value: &Value) {
             text(&order["kind"])
         ),
     };
-    row("purges", &format!("{} orders; {last}", purges["counter"]));
+    row(
+        "purges",
+        &format!("{} since the start; {last}", purges["counter"]),
+    );
 }
 
 fn stored(entry: &Value) {
     let standing = match text(&entry["standing"]) {
-        "alive" => "not purged",
-        "soft" => "purged softly: stale",
-        "dead" => "purged: not used any more",
+        "valid" => "not purged",
+        "soft-purged" => "soft-purged: stale",
+        "purged" => "purged: no longer served",
         other => other,
     };
     let kind = match text(&entry["kind"]) {
@@ -322,11 +325,11 @@ fn upstream(upstream: &Value) {
     row(
         "queue",
         &format!(
-            "as {}; {} under way in {} places (at most {}), {} waiting",
+            "as {}; {} in progress in {} slots (at most {}), {} waiting",
             text(&upstream["class"]),
             load["in_flight"],
-            load["places"],
-            load["places_most"],
+            load["slots"],
+            load["slots_most"],
             load["waiting"]
         ),
     );

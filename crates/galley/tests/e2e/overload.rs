@@ -231,7 +231,7 @@ fn crowd(stage: &Stage, is_enough: impl Fn() -> bool) -> bool {
     let answers = AtomicUsize::new(0);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Of as many addresses: one alone is held back while the processors are busy, and leaves places free.
+        // Of as many addresses: one alone is held back while the processors are busy, and leaves slots free.
         for number in 1..=40 {
             let client = Ipv4Addr::new(127, 0, 1, number);
             let (answers, is_over) = (&answers, &is_over);
@@ -254,22 +254,22 @@ fn crowd(stage: &Stage, is_enough: impl Fn() -> bool) -> bool {
 }
 
 #[test]
-fn more_places_than_workers_are_found_out_and_nobody_is_refused() {
+fn more_slots_than_workers_are_found_out_and_nobody_is_refused() {
     let stage = Plan::php()
         .file("slow.php", "<?php usleep(15000); echo 'slow';")
         .workers(2)
         .site("in_flight = 20\nqueue = 1000\nqueue_timeout = \"30m\"")
         .start();
-    let places = || stage.status_number("places");
+    let slots = || stage.status_number("slots");
     // What it takes when there is little to do: a whole window of it.
     for _ in 0..60 {
         assert_eq!(stage.get("/slow.php").status, 200);
     }
-    assert_eq!(places(), 20);
-    // Where other programs have the machine for moments, throughput may seem to pay for the places; after a calm time they are
+    assert_eq!(slots(), 20);
+    // Where other programs have the machine for moments, throughput may seem to pay for the slots; after a calm time they are
     // looked at anew.
     let is_found = (0..20).any(|_| {
-        let is_found = crowd(&stage, || places() <= 10);
+        let is_found = crowd(&stage, || slots() <= 10);
         if !is_found {
             for _ in 0..300 {
                 stage.get("/slow.php").is(200);
@@ -277,9 +277,9 @@ fn more_places_than_workers_are_found_out_and_nobody_is_refused() {
         }
         is_found
     });
-    assert!(is_found, "{} places", places());
-    assert!(places() >= 2);
+    assert!(is_found, "{} slots", slots());
+    assert!(slots() >= 2);
     let text = stage.galley.cli(&["status"]).unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains(" of 20 places for now"), "{text}");
+    assert!(text.contains(" of 20 slots for now"), "{text}");
 }

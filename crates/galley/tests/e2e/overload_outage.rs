@@ -94,15 +94,15 @@ fn a_dead_php_is_left_alone_and_asked_again_by_one() {
         stage.get("/never-seen").status == 200
     });
     // It is not run over: two at a time to begin with, one more with each answer.
-    assert_eq!(stage.status_number("places"), 2);
+    assert_eq!(stage.status_number("slots"), 2);
     for number in 0..4 {
         stage.get(&format!("/again/{number}")).is(200);
     }
-    assert_eq!(stage.status_number("places"), 6);
+    assert_eq!(stage.status_number("slots"), 6);
     for number in 4..40 {
         stage.get(&format!("/again/{number}")).is(200);
     }
-    assert_eq!(stage.status_number("places"), 20);
+    assert_eq!(stage.status_number("slots"), 20);
     assert_eq!(metric(&stage, "galley_upstream_paused"), "0");
     let log = stage.galley.log();
     assert_eq!(lines_with(&log, "the upstream answers again"), 1, "{log}");
@@ -158,7 +158,7 @@ fn one_dead_server_of_two_is_passed_over_and_nobody_waits_for_it() {
         "{status}"
     );
     assert_eq!(
-        stage.status_number("places"),
+        stage.status_number("slots"),
         20,
         "the other one is as good as ever"
     );

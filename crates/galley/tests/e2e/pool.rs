@@ -68,10 +68,10 @@ fn places_follow_what_workers_take() {
     let (stage, budget) = measured();
     let at_start = budget.places_at_start() as u64;
     assert!(at_start > 2, "{budget:?}");
-    assert_eq!(of_php(&stage, "places"), at_start);
+    assert_eq!(of_php(&stage, "slots"), at_start);
     post(&stage, "/grows.php?patterns=1100").is(200);
     wait_for("fewer places", PATIENCE, || {
-        of_php(&stage, "places") < at_start
+        of_php(&stage, "slots") < at_start
     });
     // The first look may have come while it grew.
     wait_for("what it holds to be seen", PATIENCE, || {
@@ -80,7 +80,7 @@ fn places_follow_what_workers_take() {
     wait_for("as many as fit", PATIENCE, || {
         let status = stage.status();
         let number = |name| number_in(&status, name);
-        number("places") == budget.places(number("worker_bytes"), number("largest_bytes")) as u64
+        number("slots") == budget.places(number("worker_bytes"), number("largest_bytes")) as u64
     });
     stage
         .galley

@@ -68,7 +68,7 @@ fn five_hundred_entries_are_listed_once_each() {
         &row["lifetime_s"],
         &row["standing"],
     );
-    let wanted = (&"page".into(), &200.into(), &600.into(), &"alive".into());
+    let wanted = (&"page".into(), &200.into(), &600.into(), &"valid".into());
     assert_eq!(told, wanted, "{row}");
     assert_eq!(row["bytes"], "<html>/shop/7/</html>".len());
     assert!(page["next"].is_null());
@@ -119,13 +119,13 @@ fn a_purged_entry_is_not_called_alive() {
     });
     stage.command(&["purge", "--url", "http://a.test/shop/1/"]);
     let page = stage.json("/cache?site=a.test", SERVER);
-    let alive = |entry: &&Value| entry["standing"] == "alive";
+    let is_valid = |entry: &&Value| entry["standing"] == "valid";
     assert_eq!(
         page["entries"]
             .as_array()
             .unwrap()
             .iter()
-            .filter(alive)
+            .filter(is_valid)
             .count(),
         2
     );

@@ -25,7 +25,7 @@ fn a_hit_is_explained_and_not_counted() {
     assert_eq!(before["gate"]["open"], true);
     let entry = &before["entry"];
     assert_eq!(entry["kind"], "page");
-    assert_eq!(entry["standing"], "alive");
+    assert_eq!(entry["standing"], "valid");
     assert_eq!(entry["lifetime_s"], 600);
     assert_eq!(entry["url"], "http://a.test/page/?a=1&b=2");
     assert_eq!(entry["tags"], serde_json::json!(["t6"]));
@@ -275,8 +275,8 @@ fn a_purged_page_names_the_order() {
     assert_eq!(why["now"]["what"], "miss", "{why}");
     let order = serde_json::json!({ "number": 2, "kind": "url", "strength": "hard" });
     assert_eq!(why["purges"]["touching"], order);
-    // Whether it is still there depends on the sweeper; it is never called alive.
-    assert_ne!(why["entry"]["standing"], "alive");
+    // Whether it is still there depends on the sweeper; it is never called valid.
+    assert_ne!(why["entry"]["standing"], "valid");
     let advice = why["advice"]["why"].as_str().unwrap();
     assert!(advice.contains("purge by url (order 2)"), "{advice}");
 }
@@ -291,7 +291,7 @@ fn a_softly_purged_page_is_stale_and_refreshed() {
     let why = stage.why("http://a.test/brief/", &[]);
     assert_eq!(why["entry"]["tags"], serde_json::json!(["t0"]));
     assert_eq!(why["now"]["what"], "stale", "{why}");
-    assert_eq!(why["entry"]["standing"], "soft");
+    assert_eq!(why["entry"]["standing"], "soft-purged");
     assert_eq!(why["purges"]["touching"]["kind"], "tag");
     assert_eq!(why["now"]["upstream"]["form"], "trimmed");
 }
