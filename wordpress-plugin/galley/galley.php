@@ -1,7 +1,7 @@
 <?php
 /**
  * Plugin Name:       Galley
- * Description:       Tells the Galley web server what each page is made of, and what every edit changes, so that exactly the changed pages are composed anew.
+ * Description:       Tells the Galley web server what each page is made of, and what every edit changes, so that PHP generates exactly the changed pages again.
  * Version:           0.3.0
  * Requires at least: 6.0
  * Requires PHP:      7.4

@@ -73,7 +73,8 @@ fn classes(rows: &[(&str, &Gauge)], text: &mut Text) {
 
 fn hurried(rows: &[(&str, &Gauge)], text: &mut Text) {
     let name = "galley_upstream_hurried_total";
-    let help = "requests that moved to a class with more slots, because a visitor requested the same page";
+    let help =
+        "requests that moved to a class with more slots, because a visitor requested the same page";
     text.family(name, MetricKind::Counter, help);
     for (site, gauge) in rows {
         let labels = [("site", *site), ("upstream", first(gauge))];

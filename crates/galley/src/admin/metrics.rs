@@ -294,11 +294,7 @@ fn upstreams(rows: &[SiteCounters], text: &mut Text) {
 fn owned(rows: &[SiteCounters], text: &mut Text) {
     type Of = fn(&ProcessCounters) -> u64;
     let families: [(&str, Of, &str); 7] = [
-        (
-            "galley_purges_total",
-            |own| own.purges,
-            "purges published",
-        ),
+        ("galley_purges_total", |own| own.purges, "purges published"),
         (
             "galley_pages_healed_total",
             |own| own.healed,

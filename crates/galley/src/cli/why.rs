@@ -19,7 +19,7 @@ pub(super) fn why(options: &WhyOptions) -> ExitCode {
     for header in &options.headers {
         let Some((name, value)) = header.split_once(':') else {
             // Not repeated: it may be the value of a cookie whose name was forgotten.
-            return fail("a header has no `:`: say -H 'Name: value'");
+            return fail("a header has no `:`: write -H 'Name: value'");
         };
         headers.push((name.trim(), value.trim()));
     }
@@ -55,7 +55,7 @@ fn print(value: &Value) {
             "do",
             advice["do"]
                 .as_str()
-                .unwrap_or("nothing: it is as it should be"),
+                .unwrap_or("nothing: this is as intended"),
         );
     }
     request(value);
@@ -104,10 +104,13 @@ fn request(value: &Value) {
     row("access", &access(&value["access"]));
     let gate = &value["gate"];
     let state = match gate["why"].as_str() {
-        None => "open".to_owned(),
-        Some(why) => format!("closed ({why})"),
+        None => "yes".to_owned(),
+        Some(why) => format!("no ({why})"),
     };
-    row("gate", &format!("{state}: {}", text(&gate["sentence"])));
+    row(
+        "cacheable",
+        &format!("{state}: {}", text(&gate["sentence"])),
+    );
     row("key", &key(&value["key"]));
 }
 
@@ -155,7 +158,7 @@ fn access(access: &Value) -> String {
         says.push(format!("with a password, by {by}"));
     }
     if let Some(check) = access["body"].as_str() {
-        says.push(format!("its body is looked at for {check}"));
+        says.push(format!("its body is checked for {check}"));
     }
     says.join("; ")
 }
@@ -206,9 +209,9 @@ fn entry(value: &Value) {
     }
     let purges = &value["purges"];
     let last = match purges["touching"].as_object() {
-        None => "none of them touches this".to_owned(),
+        None => "none of them matches this page".to_owned(),
         Some(order) => format!(
-            "the last that touches this: number {}, {}, by {}",
+            "the latest that matches this page: number {}, {}, by {}",
             order["number"],
             text(&order["strength"]),
             text(&order["kind"])
@@ -282,15 +285,15 @@ fn file(value: &Value) {
             text(&file["content_type"]),
             file["bytes"],
             match file["looked_at_ago_ms"].as_u64() {
-                Some(ms) => format!(", in memory, looked at {ms} ms ago"),
+                Some(ms) => format!(", in memory, checked {ms} ms ago"),
                 None => String::new(),
             }
         ),
         "script" => format!("the script {}", text(&file["path"])),
         "redirect" => format!("a folder; its address is {}", text(&file["path"])),
-        "denied" => "a name that is never sent, or closed by a .htaccess".to_owned(),
+        "denied" => "a name that is never sent, or that a .htaccess denies".to_owned(),
         "missing" => "nothing".to_owned(),
-        "failed" => format!("not to be seen: {}", text(&file["error"])),
+        "failed" => format!("not readable: {}", text(&file["error"])),
         "no-root" => "nothing: the site has no root".to_owned(),
         _ => return,
     };
@@ -304,8 +307,10 @@ fn upstream(upstream: &Value) {
     }
     section("upstream");
     let form = match text(&upstream["form"]) {
-        "trimmed" => "trimmed to what the key knows, so that the answer can be for everybody",
-        _ => "whole, as the client sent it",
+        "trimmed" => {
+            "trimmed to what the cache key contains, so that the response is the same for all visitors"
+        }
+        _ => "complete, as the client sent it",
     };
     row(
         "request",
@@ -321,7 +326,7 @@ fn upstream(upstream: &Value) {
             )
         })
         .collect();
-    row("asks", &servers.join(", "));
+    row("servers", &servers.join(", "));
     row(
         "queue",
         &format!(
@@ -349,9 +354,9 @@ fn upstream(upstream: &Value) {
 fn state(word: &str) -> &str {
     match word {
         "paused" => {
-            "(does not answer: 503, or a stale copy, but for a request now and then that tries it)"
+            "(paused because it does not respond: clients get the stale page or 503; Galley tries it with single requests)"
         }
-        _ => "(answers)",
+        _ => "(responds)",
     }
 }
 

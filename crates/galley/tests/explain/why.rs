@@ -154,7 +154,7 @@ fn what_the_answer_said_is_quoted() {
     let advice = why["advice"]["why"].as_str().unwrap();
     assert_eq!(
         advice,
-        "its answer says `cache-control: private, max-age=600`"
+        "its response has `cache-control: private, max-age=600`"
     );
 }
 
@@ -278,7 +278,7 @@ fn a_purged_page_names_the_order() {
     // Whether it is still there depends on the sweeper; it is never called valid.
     assert_ne!(why["entry"]["standing"], "valid");
     let advice = why["advice"]["why"].as_str().unwrap();
-    assert!(advice.contains("purge by url (order 2)"), "{advice}");
+    assert!(advice.contains("purge number 2 (by url)"), "{advice}");
 }
 
 #[test]

@@ -33,35 +33,35 @@ pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> 
 }
 
 fn missed(explanation: &Explanation<'_, '_>) -> Advice {
-    let order = explanation.touching.map(|touching| {
+    let purge = explanation.touching.map(|touching| {
         let word = touching.kind.word();
-        format!("a purge by {word} (order {})", touching.number)
+        format!("purge number {} (by {word})", touching.number)
     });
     if let (Some(reason), Some((_, Validity::Valid))) =
         (&explanation.reason, &explanation.found.entry)
     {
-        // Remembered, but for too long: the next answer decides anew.
+        // Remembered, but for too long: the next response decides anew.
         return not_stored(reason.why, Some(reason));
     }
-    match (&explanation.found.entry, order) {
-        (Some((_, Validity::Purged)), Some(order)) => {
-            Advice::fine(format!("the stored copy is gone by {order}"))
+    match (&explanation.found.entry, purge) {
+        (Some((_, Validity::Purged)), Some(purge)) => {
+            Advice::fine(format!("{purge} removed the stored page"))
         }
-        (Some((_, Validity::SoftPurged)), Some(order)) => {
-            Advice::fine(format!("the stored copy is stale by {order}"))
+        (Some((_, Validity::SoftPurged)), Some(purge)) => {
+            Advice::fine(format!("{purge} made the stored page stale"))
         }
         (Some((entry, _)), _) if explanation.reason.is_none() => Advice::fine(format!(
-            "the stored copy is older than its lifetime of {} s",
+            "the stored page is older than its lifetime of {} s",
             entry.life.fresh.as_secs()
         )),
-        (_, order) => match (explanation.lately, order) {
+        (_, purge) => match (explanation.lately, purge) {
             (Some(lately), _) => not_stored(lately.why, None),
-            (None, Some(order)) => {
-                Advice::fine(format!("nothing is stored for this address since {order}"))
-            }
+            (None, Some(purge)) => Advice::fine(format!(
+                "{purge} removed this page, and it was not stored again since"
+            )),
             (None, None) => Advice::new(
                 "nothing is stored for this address",
-                "ask for it once and look again; if it stays so, the answer to this question says why",
+                "load the page once and run the command again; if nothing is stored then, it prints the reason",
             ),
         },
     }

@@ -45,11 +45,11 @@ pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
             exchange.facts.method_text()
         )),
         PassWhy::Authorization => {
-            Advice::fine("it carries `Authorization`, so the answer may be for one person")
+            Advice::fine("it carries `Authorization`, so the response may be for one person")
         }
         PassWhy::Cookie => Advice::new(
             format!("{} a person", meaning(&bypassing(exchange))),
-            "log out, or leave the cookie away, to see what visitors get; if the cookie means nobody, look where its name is listed",
+            "log out, or send the request without the cookie, to see what visitors get; if the cookie identifies nobody, look where its name is listed",
         ),
         PassWhy::Path => {
             Advice::fine("administration, login and scripts called directly are never cached")
@@ -61,11 +61,11 @@ pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
         PassWhy::Upgrade => Advice::fine("it asks for another protocol on the connection"),
         PassWhy::Body => Advice::fine("it has a body, which is no part of a page's address"),
         PassWhy::Origin => {
-            Advice::fine("`Origin` names another host, and the answer may depend on it")
+            Advice::fine("`Origin` names another host, and the response may depend on it")
         }
-        PassWhy::Nonce => Advice::fine("it carries a REST nonce of somebody who is logged in"),
+        PassWhy::Nonce => Advice::fine("it carries the REST nonce of a logged-in user"),
         PassWhy::Ajax => {
-            Advice::fine("a script asks for it, and themes answer those with a part of the page")
+            Advice::fine("a script requests it, and themes send a part of the page to scripts")
         }
         PassWhy::Rule => {
             let rule = applying::applying(exchange);
@@ -79,13 +79,13 @@ pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
         }
         PassWhy::NoStore => Advice::fine("the client says `no-store`"),
         PassWhy::Remembered => Advice::new(
-            "its answer could not be stored a moment ago",
-            "look again after the next request for it",
+            "its latest response could not be stored",
+            "run the command again after the next request for it",
         ),
-        PassWhy::Range => {
-            Advice::fine("it asks for a part, and nothing is stored that it could be cut from")
+        PassWhy::Range => Advice::fine("it requests a part, and no stored response contains it"),
+        PassWhy::Head => {
+            Advice::fine("it requests the head only, and no response is stored for it")
         }
-        PassWhy::Head => Advice::fine("it asks for the head only, and nothing stored may answer"),
         PassWhy::Partition => Advice::new(
             "this node cannot read the purges of the other nodes, so stored pages may be outdated",
             "make the engine of `[cluster]` reachable: `galley status` has the error",
@@ -118,7 +118,7 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice 
     let says = |otherwise: &str| {
         telling.map_or_else(
             || otherwise.to_owned(),
-            |(name, value)| format!("its answer says `{name}: {value}`"),
+            |(name, value)| format!("its response has `{name}: {value}`"),
         )
     };
     match why {
@@ -126,15 +126,15 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice 
             cookies_set(reason),
             "name it in `harmless_cookies` if it is the same for everyone, or find the plugin that starts a session",
         ),
-        NotStored::NoStore => Advice::new(says("its answer says `no-store`"), SILENCE),
-        NotStored::Private => Advice::new(says("its answer says `private`"), SILENCE),
-        NotStored::NoCache => Advice::new(says("its answer says `no-cache`"), SILENCE),
+        NotStored::NoStore => Advice::new(says("its response has `no-store`"), SILENCE),
+        NotStored::Private => Advice::new(says("its response has `private`"), SILENCE),
+        NotStored::NoCache => Advice::new(says("its response has `no-cache`"), SILENCE),
         NotStored::Vary => {
             let field = reason.and_then(|r| r.fields.iter().find(|(name, _)| name == "vary"));
             let value = field.map_or("*", |(_, value)| value.as_str());
             Advice::new(
                 format!(
-                    "its answer says `vary: {value}`, so it may differ by what is not in the key"
+                    "its response has `vary: {value}`, so it may differ by fields that are not in the key"
                 ),
                 "if the page does not differ by that, a `[[site.rule]]` with `ignore = [\"vary\"]`",
             )
@@ -145,14 +145,14 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice 
             "if the upstream's clock is wrong, correct it; or a `[[site.rule]]` with `ignore = [\"cache-control\", \"expires\"]` and a `ttl`",
         ),
         NotStored::NoLifetime => Advice::new(
-            "nothing says how long it may be stored",
+            "no field and no option gives its lifetime",
             "name its status in `[site.ttl]`",
         ),
         NotStored::Empty => Advice::new("the page has no content", PHP_LOG),
         NotStored::ErrorPage => {
             Advice::new("the page looks like a message about an error", PHP_LOG)
         }
-        NotStored::Incomplete => Advice::new("its answer broke off before its end", PHP_LOG),
+        NotStored::Incomplete => Advice::new("its response ended before it was complete", PHP_LOG),
         NotStored::Loop => Advice::new(
             "it redirects to its own address",
             "compare the address in WordPress's settings with the one that visitors use, scheme and port included",
@@ -162,19 +162,20 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice 
             "wait; if it stays so, remove `.maintenance` from the site's folder",
         ),
         NotStored::TooLarge => Advice::new(
-            "it is larger than `max_object`",
+            "the page is larger than `max_object`",
             "raise `max_object`, if the page is worth the memory",
         ),
-        NotStored::Memory => {
-            Advice::new("there was no memory for it", "raise `memory` in `[cache]`")
-        }
+        NotStored::Memory => Advice::new(
+            "the cache had no memory for the page",
+            "raise `memory` in `[cache]`",
+        ),
         NotStored::Partial => Advice::fine("it is a part of a page"),
         NotStored::Coding => Advice::new(
-            "it was asked for as it is, and came compressed in a way that Galley does not read",
+            "the upstream compressed it with a coding that Galley cannot decode",
             "turn the upstream's compression off, or let it use gzip",
         ),
-        NotStored::Purged => Advice::fine("it was purged while it was being composed"),
-        NotStored::Method => Advice::fine("only answers to GET are stored"),
+        NotStored::Purged => Advice::fine("it was purged while PHP generated it"),
+        NotStored::Method => Advice::fine("only responses to GET are stored"),
     }
 }
 
@@ -182,15 +183,17 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice 
 fn status_not_stored(status: Option<u16>) -> Advice {
     match status {
         Some(status @ (204 | 302..=304 | 307 | 401 | 407 | 429 | 500..)) => Advice::fine(format!(
-            "responses with status {status} are never stored: they are meant for one client or for a moment"
+            "responses with status {status} are never stored: they are for one client or for a short time"
         )),
         Some(status) => Advice::new(
-            format!("responses with status {status} are stored only where the file says so"),
+            format!(
+                "responses with status {status} are stored only if `[site.ttl]` names the status"
+            ),
             "name the status in `[site.ttl]`",
         ),
         None => Advice::new(
-            "its status is not one that is stored",
-            "ask for the page once and look again: then the status is known",
+            "responses with its status are not stored",
+            "load the page once and run the command again: then the status is known",
         ),
     }
 }
@@ -208,13 +211,13 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
     match why {
         RefusedWhy::UnknownHost => Advice::new(
             "no site has this host",
-            "add it to a site's `hosts`, with and without `www`; if a proxy stands in front, it must pass the host on",
+            "add it to a site's `hosts`, with and without `www`; a proxy in front of Galley must forward the host",
         ),
         RefusedWhy::Misdirected => Advice::new(
-            "the certificate that the client was shown speaks for other hosts",
-            "a browser asks again over a connection of its own; other clients must name the host in the handshake (SNI)",
+            "the certificate of this connection is for other hosts",
+            "browsers repeat the request on a new connection; other clients must name the host in the handshake (SNI)",
         ),
-        RefusedWhy::BadRequest => Advice::fine("it is not HTTP as Galley reads it"),
+        RefusedWhy::BadRequest => Advice::fine("it is not a valid HTTP request"),
         RefusedWhy::HeadTooLarge => Advice::new(
             "its head is larger than allowed",
             "raise `head_size` in `[server]`; or find out who sends so many cookies",
@@ -224,34 +227,34 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
             "raise `request_body` in `[server]`, the site or a rule, and PHP's own limits",
         ),
         RefusedWhy::NoRoom => Advice::new(
-            "there is no room left for request bodies",
-            "raise `spool_size` in `[server]`, and look whether the disk is full",
+            "the spool for request bodies is full",
+            "raise `spool_size` in `[server]`, and check whether the disk is full",
         ),
         RefusedWhy::Timeout => Advice::fine("the client takes too long"),
-        RefusedWhy::ClientGone => Advice::fine("the client has left"),
+        RefusedWhy::ClientGone => Advice::fine("the client has disconnected"),
         RefusedWhy::Denied => Advice::new(
-            "this name is never sent, or a `.htaccess` closes it",
-            "rename the file, or look into the `.htaccess` files on its way",
+            "files with this name are never sent, or a `.htaccess` denies access",
+            "rename the file, or check the `.htaccess` files in its folders",
         ),
         RefusedWhy::Network => Advice::new(
-            "this address may not ask for it",
+            "this client address may not request it",
             "look at `allow` and `deny` of the site and of the rule that applies",
         ),
         RefusedWhy::Admin => Advice::new(
-            "this is for administrators, and the address is in none of the networks of `admin_allow`",
-            "add the network to `admin_allow`; visitors need none of this",
+            "this page is for administrators, and `admin_allow` does not contain the client address",
+            "add the network to `admin_allow`; visitors do not need this page",
         ),
-        RefusedWhy::Password => Advice::fine("a name and a password are wanted"),
+        RefusedWhy::Password => Advice::fine("a user name and a password are required"),
         RefusedWhy::Limited => Advice::new(
-            "the client asks more often than `limit`, `login_limit` or `xmlrpc_limit` lets one",
+            "the client exceeds `limit`, `login_limit` or `xmlrpc_limit`",
             "raise the limit, or name networks that share one address in `limit_exempt`",
         ),
         RefusedWhy::XmlRpc => Advice::new(
-            "`xmlrpc` says that this is not served",
-            "if a program needs it, say `xmlrpc = \"on\"` in the site",
+            "the option `xmlrpc` denies XML-RPC",
+            "if a program needs it, set `xmlrpc = \"on\"` for the site",
         ),
         RefusedWhy::Authors => Advice::new(
-            "it asks for the names of users, and `hide_authors` is on",
+            "it requests the names of users, and `hide_authors` is on",
             "if an application needs them, it can log in",
         ),
         RefusedWhy::Method => Advice::fine("this method is not served here"),
@@ -260,33 +263,33 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
             "if an application needs it, add a `[[site.rule]]` with its path and this method in `methods`",
         ),
         RefusedWhy::NotFound => Advice::new(
-            "there is no such file, and no PHP that could answer",
+            "there is no such file, and no PHP to run",
             "look whether `root` is the folder with WordPress's `index.php`",
         ),
         RefusedWhy::OnlyIfCached => {
-            Advice::fine("the client wants a stored answer only, and there is none")
+            Advice::fine("the client accepts a stored response only, and there is none")
         }
         RefusedWhy::Overload => Advice::fine("the queue in front of the upstream is full"),
         RefusedWhy::UpstreamPaused => Advice::fine(
-            "the upstream failed several times on end; one request at a time tries whether it answers again",
+            "the upstream failed several times in a row; Galley tries one request at a time until it responds",
         ),
         RefusedWhy::UpstreamDown => Advice::fine("the upstream cannot be reached"),
         RefusedWhy::UpstreamTimeout => Advice::fine("the upstream takes too long"),
-        RefusedWhy::BadUpstream => Advice::fine("the upstream's answer cannot be read"),
+        RefusedWhy::BadUpstream => Advice::fine("the upstream's response is not valid"),
         RefusedWhy::MustRevalidate => Advice::fine(
-            "what is stored must not be used without asking, and the upstream does not answer",
+            "the stored page must be revalidated before use, and the upstream does not respond",
         ),
         RefusedWhy::Loop => Advice::new(
             "the upstream sends this request back to Galley",
             "look whether the site's `upstream` is an address of Galley itself",
         ),
-        RefusedWhy::Internal => Advice::fine("a fault of Galley: see the error log"),
+        RefusedWhy::Internal => Advice::fine("an internal error of Galley: see the error log"),
     }
 }
 
-const SILENCE: &str = "find the plugin or the theme that says so; or a `[[site.rule]]` with `ignore = [\"cache-control\", \"expires\"]` and a `ttl`, if the page is the same for everyone";
+const SILENCE: &str = "find the plugin or the theme that sets it; or a `[[site.rule]]` with `ignore = [\"cache-control\", \"expires\"]` and a `ttl`, if the page is the same for everyone";
 
-const PHP_LOG: &str = "look into PHP's error log";
+const PHP_LOG: &str = "read PHP's error log";
 
 /// Fields that speak about storing, in the order in which they are obeyed.
 const VOICES: &[&str] = &[
