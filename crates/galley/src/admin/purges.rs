@@ -92,7 +92,7 @@ pub(super) fn targets(
         Some(host) => Some(find(state, host).ok_or_else(|| {
             refuse(
                 StatusCode::NOT_FOUND,
-                &format!("no site `{host}`: see `galley status` for the sites there are"),
+                &format!("no site `{host}`: `galley status` lists the sites"),
             )
         })?),
     };

@@ -53,7 +53,7 @@ pub(super) fn target(
         (TokenReach::None, _) => Err(unknown()),
         (TokenReach::All, None) => Err(refuse(
             StatusCode::NOT_FOUND,
-            &format!("no site `{host}`: see `galley status` for the sites there are"),
+            &format!("no site `{host}`: `galley status` lists the sites"),
         )),
         (TokenReach::Site(own), site) => match site.filter(|site| is_number(site, own)) {
             Some(site) => Ok(SiteSelection {

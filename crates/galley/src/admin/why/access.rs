@@ -28,7 +28,7 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
     let network = |option: &str, by: By, verb: &str| {
         Advice::new(
             format!("`{option}` of {} {verb} {client}", said_by(by, exchange)),
-            "if this address may ask, change that line; a rule's own lists stand in place of the site's",
+            "to let this address in, change that list; lists of a rule replace those of the site",
         )
     };
     match judged(exchange) {
@@ -38,7 +38,7 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
         Ok(demands) => {
             let by = *demands.passwords.first()?;
             Some(Advice::fine(format!(
-                "`basic_auth` of {} wants a name and a password, and none came",
+                "`basic_auth` of {} requires a user name and a password, and the request has none",
                 said_by(by, exchange)
             )))
         }
@@ -77,9 +77,9 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
         "limits": limits.collect::<Vec<_>>(),
         "password": demands.passwords.first().map(|by| said_by(*by, exchange)),
         "body": demands.body.map(|check| match check {
-            BodyCheck::XmlRpc => "its method of XML-RPC",
+            BodyCheck::XmlRpc => "its XML-RPC method",
             BodyCheck::VisitorsForm => "that it is the form of a protected post",
-            BodyCheck::Authors => "that it asks for no author",
+            BodyCheck::Authors => "that it requests no author",
         }),
     })
 }

@@ -50,7 +50,7 @@ pub(super) fn choose<'s>(
             found.retain(|candidate| is_named(candidate, text));
             if found.is_empty() {
                 let why = format!(
-                    "no site `{text}` has the host `{host}`: see `galley status` for the sites there are"
+                    "no site `{text}` has the host `{host}`: `galley status` lists the sites"
                 );
                 return Err(if reach == TokenReach::All {
                     refuse(StatusCode::NOT_FOUND, &why)

@@ -79,13 +79,13 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
         Decision::Refuse(why) => return fault::public_text(fault::status(*why)).to_owned(),
         Decision::Redirect(found) => {
             let location = String::from_utf8_lossy(&found.location);
-            return format!("redirected to {location}, before anything stored is looked at");
+            return format!("redirected to {location}, before the cache lookup");
         }
-        Decision::Methods => "answered with the methods there are",
+        Decision::Methods => "answered with the allowed methods",
         Decision::Patch => {
             "the stored page is sent after its purged fragments have been rendered again and replaced in it"
         }
-        Decision::Purge => "a purge request: what it names is purged",
+        Decision::Purge => "a purge request: Galley purges the pages that it names",
         Decision::StaleWhileRevalidate => {
             "the stale response is sent at once, and one background request fetches it again"
         }

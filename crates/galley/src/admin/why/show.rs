@@ -91,8 +91,8 @@ fn classed_by(name: &[u8], class: Class, rules: &Policy) -> String {
     by_file.unwrap_or_else(|| {
         let by_preset = match (rules.preset, class) {
             (Preset::WordPress, Class::Bypass | Class::Vary) => "the WordPress preset",
-            (Preset::WordPress, Class::Ignored) => "nothing names it",
-            (Preset::None, _) => "no preset: an unknown cookie may mean a person",
+            (Preset::WordPress, Class::Ignored) => "no preset or option names it",
+            (Preset::None, _) => "no preset: an unknown cookie may identify a visitor",
         };
         by_preset.to_owned()
     })
@@ -126,7 +126,7 @@ pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
 pub(super) fn gate(exchange: &Exchange<'_>) -> Value {
     match exchange.facts.cacheability() {
         Cacheability::Cacheable => {
-            json!({ "open": true, "why": null, "sentence": "the cache may be asked" })
+            json!({ "open": true, "why": null, "sentence": "the request may be answered from the cache" })
         }
         Cacheability::Pass(why) => {
             let advice = words::pass(why, exchange);
@@ -199,7 +199,7 @@ mod tests {
         for (name, by) in [
             ("member_1", "bypass_cookies `member*`"),
             ("wordpress_logged_in_x", "the WordPress preset"),
-            ("_ga", "nothing names it"),
+            ("_ga", "no preset or option names it"),
         ] {
             let class = cookie::classify(name.as_bytes(), &rules);
             assert_eq!(classed_by(name.as_bytes(), class, &rules), by);
