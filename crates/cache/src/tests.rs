@@ -11,28 +11,28 @@
 //! |---|---|
 //! | a reader loads the counter after the whole head | `the_counter_is_read_after_the_head` |
 //! | the counter is never cached per core | `the_counter_is_never_cached` |
-//! | dead is never served again, not on errors | `the_dead_do_not_answer_on_errors` |
+//! | dead is never served again, not on errors | `purged_entries_are_not_served_on_errors` |
 //! | `born` is the counter before the request is sent | `born_is_read_before_sending` |
 //! | retries reload `born` | `retries_reload_born` |
-//! | who joins asks for newer purges | `joining_asks_for_orders` |
+//! | who joins asks for newer purges | `joining_checks_for_purges` |
 //! | with newer tag purges it waits for the head | `joining_waits_for_tags` |
-//! | what is purged is fetched without conditions | `the_dead_are_fetched_whole` |
+//! | what is purged is fetched without conditions | `purged_entries_are_not_revalidated` |
 //! | what a 304 is about is proved again when it came | `what_a_304_renews_is_proved_again` |
 //! | `born` of a revalidation is the counter at its start | `a_revalidation_is_born_at_its_start` |
 //! | a 304 takes the place of what it was asked about only | `a_304_takes_no_others_place` |
 //! | a 304 keeps the old tags / adds the new ones | `a_304_keeps_the_old_tags`, `a_304_adds_the_new_tags` |
-//! | markers obey purges | `markers_obey_orders` |
+//! | markers obey purges | `purges_touch_hit_for_pass_entries` |
 //! | more tags than allowed mean all | `too_many_tags_mean_all` |
-//! | purges of a response count at its head and at its end | `answers_order_with_the_head`, `answers_order_at_the_end` |
-//! | the log is durable before the response | `orders_are_durable_before_the_answer` |
+//! | purges of a response count at its head and at its end | `responses_purge_with_the_head`, `responses_purge_at_the_end` |
+//! | the log is durable before the response | `purges_are_durable_before_the_response` |
 //! | entries of another generation are purged | `generations_count` |
-//! | sweeping removes the dead only | `sweeping_removes_the_dead_only` |
+//! | sweeping removes the dead only | `sweeping_removes_purged_entries_only` |
 //!
 //! Where the line is in this crate, these fail without it:
 //!
 //! | line | test |
 //! |---|---|
-//! | the counter is stored with release, loaded with acquire | `orders::what_is_born_after_an_order_sees_what_changed_before_it` |
+//! | the counter is stored with release, loaded with acquire | `orders::an_entry_born_after_a_purge_sees_earlier_changes` |
 //! | the tables before the counter; both in one critical section | `laws_hold_in_every_interleaving` |
 //! | the value that was loaded is noted, and never a later one | `laws_hold_in_every_interleaving` |
 //! | a stored fill starts as proved at `born` | `laws_hold_in_every_interleaving` |
@@ -315,7 +315,7 @@ fn the_counter_is_never_cached() {
 }
 
 #[test]
-fn the_dead_do_not_answer_on_errors() {
+fn purged_entries_are_not_served_on_errors() {
     needs(Without::DeadAlsoOnErrors, VISITORS);
 }
 
@@ -330,7 +330,7 @@ fn retries_reload_born() {
 }
 
 #[test]
-fn joining_asks_for_orders() {
+fn joining_checks_for_purges() {
     needs(Without::JoiningAsksForOrders, VISITORS);
 }
 
@@ -340,7 +340,7 @@ fn joining_waits_for_tags() {
 }
 
 #[test]
-fn the_dead_are_fetched_whole() {
+fn purged_entries_are_not_revalidated() {
     needs(Without::DeadIsFetchedWhole, REVALIDATORS);
 }
 
@@ -370,7 +370,7 @@ fn a_304_adds_the_new_tags() {
 }
 
 #[test]
-fn markers_obey_orders() {
+fn purges_touch_hit_for_pass_entries() {
     needs(Without::MarkersAreEntries, VISITORS);
 }
 
@@ -380,17 +380,17 @@ fn too_many_tags_mean_all() {
 }
 
 #[test]
-fn answers_order_with_the_head() {
+fn responses_purge_with_the_head() {
     needs(Without::OrdersWhenTheHeadArrives, POSTS);
 }
 
 #[test]
-fn answers_order_at_the_end() {
+fn responses_purge_at_the_end() {
     needs(Without::OrdersAgainAtTheEnd, POSTS);
 }
 
 #[test]
-fn orders_are_durable_before_the_answer() {
+fn purges_are_durable_before_the_response() {
     needs(Without::DurableBeforeTheAnswer, CRASH);
 }
 
@@ -400,7 +400,7 @@ fn generations_count() {
 }
 
 #[test]
-fn sweeping_removes_the_dead_only() {
+fn sweeping_removes_purged_entries_only() {
     needs(Without::SweepingRemovesTheDeadOnly, SWEEPERS);
 }
 

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_newer_orders_cover_is_left_out_and_hard_stays_hard() {
+    fn purges_that_newer_ones_cover_are_left_out_and_hard_stays_hard() {
         use Strength::{Hard, Soft};
         let table = [
             (vec![(Hard, tag("t")), (Hard, tag("t"))], vec![2]),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn above_the_limit_old_soft_orders_go_first_then_the_oldest_of_who_has_many() {
+    fn above_the_limit_old_soft_purges_are_folded_first_then_the_oldest_of_large_sites() {
         let old_soft = (1..=50).map(|n| Logged {
             at: now() - 8 * DAY,
             ..logged(n, Strength::Soft, tag(&format!("s{n}")))

@@ -91,7 +91,7 @@ fn until(condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn an_order_is_obeyed_at_once_and_acknowledged_after_the_fdatasync() {
+fn a_purge_is_in_force_at_once_and_acknowledged_after_the_fdatasync() {
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, limits());
     let old = page(&["t"], purge_table.current());
@@ -108,7 +108,7 @@ fn an_order_is_obeyed_at_once_and_acknowledged_after_the_fdatasync() {
 }
 
 #[test]
-fn orders_that_arrive_together_share_one_fdatasync() {
+fn purges_that_arrive_together_share_one_fdatasync() {
     const CALLERS: usize = 100;
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, limits());
@@ -244,7 +244,7 @@ fn numbers_that_never_reached_the_disk_are_not_given_out_again() {
 }
 
 #[test]
-fn a_full_disk_is_obeyed_told_and_survived() {
+fn a_full_disk_delays_no_purge_and_is_reported() {
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, patient());
     let (old, born) = (page(&["t"], purge_table.current()), purge_table.current());
@@ -318,7 +318,7 @@ fn a_file_whose_fdatasync_failed_is_never_used_again() {
 }
 
 #[test]
-fn what_a_restart_does_is_told_as_it_is() {
+fn a_receipt_says_what_a_restart_does() {
     let table: &[(&[Op], Restart)] = &[
         (&[Op::Write], Restart::PurgesAll),
         (&[Op::Write, Op::Remove], Restart::PurgesAll),
@@ -369,7 +369,7 @@ fn a_log_that_can_only_be_read_is_replayed_and_taken_away() {
 /// The start of the second run is not on the disk, nor can the log of the first be taken away: the third begins where the
 /// second began, and gives its numbers out again.
 #[test]
-fn what_is_stored_in_a_run_that_left_no_trace_is_dead_in_the_next() {
+fn pages_of_a_run_without_a_log_are_purged_in_the_next() {
     let sim = Sim::default();
     let (opened, _) = open(&sim, limits());
     drop(opened.log);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_order_that_touches_is_found() {
+    fn the_newest_purge_that_touches_is_found() {
         let url = Scope::Url {
             host: Some("a.test".to_owned()),
             path: b"/blog/x".to_vec(),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn all_orders_touch_what_has_every_tag() {
+    fn all_purges_touch_an_entry_with_every_tag() {
         let purge_table = PurgeTable::new();
         let scopes = scopes("a.test", "/x", &["*"]);
         publish(&purge_table, Scope::Tag("other".to_owned()), Strength::Soft);

@@ -30,7 +30,7 @@ fn page(born: u64) -> Entry {
 /// The counter is stored with release and loaded with acquire: who takes a purge's number as `born` sees what was
 /// changed before it. Content that is older than its `born` says would never be purged.
 #[test]
-fn what_is_born_after_an_order_sees_what_changed_before_it() {
+fn an_entry_born_after_a_purge_sees_earlier_changes() {
     model(|| {
         let content = Arc::new(AtomicU64::new(0));
         let table = Arc::new(PurgeTable::new());

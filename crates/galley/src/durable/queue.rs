@@ -112,7 +112,7 @@ mod tests {
     use galley_policy::time::Tick;
 
     #[test]
-    fn a_page_that_finds_no_room_leaves_the_order_to_remove_its_older_copy() {
+    fn a_page_that_does_not_fit_the_queue_still_removes_its_older_copy() {
         let folder = tempfile::tempdir().unwrap();
         let now = DiskClock {
             tick: Tick(0),

@@ -311,7 +311,7 @@ fn names_of_users_are_not_told() {
 }
 
 #[test]
-fn orders_to_purge_need_no_password() {
+fn purge_requests_need_no_password() {
     let plan = Plan::php();
     plan.scratch
         .write("people", htpasswd("-s", "jane", "secret"))

@@ -84,14 +84,14 @@ fn what_php_flushes_is_seen_before_it_goes_on() {
 }
 
 #[test]
-fn a_crowd_before_a_page_is_one_composition_and_each_gets_its_coding() {
+fn waiters_share_one_fetch_and_each_gets_its_coding() {
     // Those who come behind its head, and those who have waited for that.
     for is_early in [false, true] {
-        crowd_before_a_page(is_early);
+        waiters_share_one_fetch(is_early);
     }
 }
 
-fn crowd_before_a_page(is_early: bool) {
+fn waiters_share_one_fetch(is_early: bool) {
     let [before, amid] = [Gate::new(), Gate::new()];
     let held = [before.clone(), amid.clone()];
     let origin = Origin::start(move |_, wire| {

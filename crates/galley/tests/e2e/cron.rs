@@ -41,7 +41,7 @@ fn let_beats_pass(stage: &Stage) {
 }
 
 #[test]
-fn what_a_run_orders_is_obeyed_and_its_request_is_galleys_own() {
+fn the_purges_of_a_run_are_published_and_its_request_is_galleys_own() {
     let origin = Origin::start(|seen: &Seen, wire: &mut Wire<'_>| {
         if seen.target == TARGET {
             wire.answer(200, &[("Galley-Purge", "/page/")], b"");

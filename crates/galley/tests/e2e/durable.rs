@@ -109,7 +109,7 @@ fn every_way_of_purging_holds_after_a_restart() {
 }
 
 #[test]
-fn a_page_that_was_being_composed_when_the_purge_came_is_not_kept_for_the_next_run() {
+fn a_page_generated_during_a_purge_is_not_stored_for_the_next_run() {
     let mut stage = Plan::php().workers(3).disk().start();
     stage.hold("/a");
     std::thread::scope(|scope| {

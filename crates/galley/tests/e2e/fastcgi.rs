@@ -560,7 +560,7 @@ fn a_rule_sends_paths_to_another_program() {
 }
 
 #[test]
-fn a_rules_php_composes_pages_and_the_files_beside_them_are_sent() {
+fn a_rules_php_generates_pages_and_the_files_beside_them_are_sent() {
     let other = Responder::start(|asked, application| {
         let text = format!("other {}", asked.param("SCRIPT_NAME"));
         application.answer("Content-Type: text/plain\r\n", text.as_bytes());

@@ -9,7 +9,7 @@ use galley_testkit::wait_for;
 use crate::support::{Is, PATIENCE, Plan, hosted, said, together};
 
 #[test]
-fn two_hundred_first_visits_are_one_composition() {
+fn two_hundred_first_visits_are_one_fetch() {
     let stage = Plan::php().workers(4).start();
     stage.hold("/page");
     let all_have_asked = Barrier::new(200);
@@ -165,7 +165,7 @@ fn what_may_not_be_shared_is_not_queued_one_behind_another() {
 }
 
 #[test]
-fn a_composition_that_fails_fails_for_all_who_wait_and_for_nobody_after() {
+fn a_failed_fetch_fails_for_all_waiters_and_for_no_later_request() {
     let stage = Plan::php().workers(4).start();
     stage.hold("/page");
     stage.head("/page", &["Status: 500"]);

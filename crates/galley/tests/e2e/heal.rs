@@ -40,7 +40,7 @@ fn healed(stage: &Stage) -> String {
 }
 
 #[test]
-fn a_page_whose_generated_file_is_gone_is_composed_anew_once() {
+fn a_page_whose_generated_file_is_gone_is_fetched_again_once() {
     let stage = stage();
     let referer = format!("http://{HOST}{PAGE}");
     miss(&stage, &format!("{FILE}?ver=7"), &referer);

@@ -61,7 +61,7 @@ pub fn apache() -> Legacy {
 }
 
 #[test]
-fn apache_composes_and_galley_keeps() {
+fn apache_generates_and_galley_caches() {
     let Legacy { stage, apache } = apache();
     let first = stage
         .ask(Request::get("/page?utm_source=canary").cookie("_ga=canary"))

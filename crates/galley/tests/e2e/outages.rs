@@ -140,7 +140,7 @@ fn is_stale(stage: &Stage, number: usize) {
 }
 
 #[test]
-fn php_that_comes_back_composes_each_page_once() {
+fn php_that_recovers_generates_each_page_once() {
     let mut stage = Plan::php()
         .workers(2)
         .site("in_flight = 2")

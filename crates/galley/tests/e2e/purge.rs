@@ -86,7 +86,7 @@ fn the_command_purges_what_it_names_and_nothing_else() {
 }
 
 #[test]
-fn wrong_orders_are_refused_and_change_nothing() {
+fn invalid_purges_are_refused_and_change_nothing() {
     let stage = tagged();
     for arguments in [
         &["purge"][..],
@@ -250,7 +250,7 @@ fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
 }
 
 #[test]
-fn the_method_of_plugins_is_obeyed_from_allowed_addresses() {
+fn the_purge_method_works_from_allowed_addresses() {
     let stage = tagged();
     let purge = |target: &str, fields: &[(&str, &str)]| {
         let request = fields
@@ -315,7 +315,7 @@ fn what_a_proxy_passed_on_is_no_order() {
 }
 
 #[test]
-fn a_page_composed_during_a_purge_is_not_served_after_it() {
+fn a_page_generated_during_a_purge_is_not_served_after_it() {
     for arguments in [
         &["--url", "/page"][..],
         &["--all"],
@@ -453,7 +453,7 @@ fn a_refresh_that_raced_a_purge_is_not_kept() {
 }
 
 #[test]
-fn an_answer_may_order_purges_of_its_own_site() {
+fn a_response_may_purge_its_own_site() {
     let stage = tagged();
     stage.head("/save", &["X-LiteSpeed-Purge: tag=p1", "Galley-Purge: p3"]);
     let answer = stage

@@ -111,7 +111,7 @@ fn a_renewal_that_raced_a_purge_is_not_kept() {
 }
 
 #[test]
-fn a_refresh_that_an_order_has_doomed_does_not_hold_up_the_next() {
+fn a_refresh_that_a_purge_outdated_does_not_delay_the_next() {
     let gate = Gate::new();
     let held = gate.clone();
     let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {

@@ -38,7 +38,7 @@ fn collapsed(answers: &[Response]) -> usize {
 }
 
 #[test]
-fn a_crowd_before_a_silent_composition_asks_once_more() {
+fn waiters_of_a_silent_fetch_cause_one_more_fetch() {
     for preset in PRESETS {
         let gates = [Gate::new(), Gate::new()];
         let origin = numbered(&gates);
@@ -74,7 +74,7 @@ fn a_crowd_before_a_silent_composition_asks_once_more() {
 }
 
 #[test]
-fn a_composition_that_wakes_up_answers_those_who_waited_for_it() {
+fn a_silent_fetch_that_continues_serves_its_waiters() {
     for preset in PRESETS {
         let gates = [Gate::new(), Gate::new()];
         let origin = numbered(&gates);
@@ -97,7 +97,7 @@ fn a_composition_that_wakes_up_answers_those_who_waited_for_it() {
 }
 
 #[test]
-fn a_composition_that_stops_amid_its_body_loses_its_place() {
+fn a_fetch_that_stops_within_its_body_is_replaced() {
     for preset in PRESETS {
         let gate = Gate::new();
         let held = gate.clone();
@@ -141,7 +141,7 @@ fn a_composition_that_stops_amid_its_body_loses_its_place() {
 }
 
 #[test]
-fn a_second_composition_that_fails_is_not_met_while_the_first_may_answer() {
+fn the_failure_of_a_second_fetch_is_ignored_while_the_first_may_succeed() {
     for preset in PRESETS {
         let gate = Gate::new();
         let held = gate.clone();
@@ -233,7 +233,7 @@ fn a_refresh_that_hangs_does_not_keep_a_stale_page_for_ever() {
 }
 
 #[test]
-fn a_purge_is_final_also_while_compositions_hang_and_are_overtaken() {
+fn a_purge_is_final_also_while_fetches_hang_and_are_replaced() {
     for preset in PRESETS {
         let version = Arc::new(AtomicU64::new(0));
         let known = Arc::clone(&version);

@@ -14,7 +14,7 @@ const LONG: (&str, &str) = ("Cache-Control", "max-age=600");
 const PRESETS: [&str; 2] = ["wordpress", "none"];
 
 #[test]
-fn a_thousand_at_once_are_one_composition_for_clients_of_every_core() {
+fn a_thousand_at_once_share_one_fetch_on_every_core() {
     for preset in PRESETS {
         let gate = Gate::new();
         let held = gate.clone();

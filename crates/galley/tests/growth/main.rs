@@ -25,7 +25,7 @@ fn run(part: Part) {
 }
 
 #[test]
-fn entries_stay_hits_and_only_the_purged_are_composed_anew() {
+fn entries_stay_hits_and_only_purged_ones_are_fetched_again() {
     run(Part::Entries);
 }
 

@@ -304,7 +304,7 @@ fn bounds() -> impl Strategy<Value = LogLimits> {
 
 proptest! {
     #[test]
-    fn no_run_of_orders_faults_restarts_and_crashes_forgets(steps in steps(), limits in bounds(), ends_at in 0..200usize) {
+    fn no_run_of_purges_faults_restarts_and_crashes_forgets(steps in steps(), limits in bounds(), ends_at in 0..200usize) {
         let play = play(&steps, limits, ends_at);
         for left in Left::every() {
             check(&play, left, false);

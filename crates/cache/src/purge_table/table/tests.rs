@@ -123,7 +123,7 @@ fn a_site_purge_covers_every_host() {
 }
 
 #[test]
-fn hard_stays_hard_when_a_soft_order_follows() {
+fn hard_stays_hard_when_a_soft_purge_follows() {
     for ring in [0, 1, 64] {
         for scope in [
             Scope::Site,
@@ -149,7 +149,7 @@ fn hard_stays_hard_when_a_soft_order_follows() {
 }
 
 #[test]
-fn soft_stays_soft_and_dead_stays_dead() {
+fn soft_stays_soft_and_hard_stays_hard() {
     let purge_table = PurgeTable::new();
     let page = entry("a.test", "/p", &["t"], 0);
     purge_table.publish(&soft(tag("t")));
@@ -169,7 +169,7 @@ fn soft_stays_soft_and_dead_stays_dead() {
 
 /// The fill that raced the purge: born before it, stored after it.
 #[test]
-fn an_order_between_birth_and_storing_is_seen_at_the_first_hit() {
+fn a_purge_between_birth_and_storing_is_seen_at_the_first_hit() {
     let purge_table = PurgeTable::new();
     purge_table.publish(&hard(tag("early")));
     let born = purge_table.current();
@@ -237,7 +237,7 @@ fn the_counter_is_stored_after_the_tables() {
 }
 
 #[test]
-fn a_pattern_is_tested_once_per_entry_and_order() {
+fn a_pattern_is_tested_once_per_entry_and_purge() {
     for ring in [0, 64] {
         let purge_table = PurgeTable::with_limits(PurgeTableLimits {
             ring,
@@ -262,7 +262,7 @@ fn a_pattern_is_tested_once_per_entry_and_order() {
 
 /// The purges of an earlier run, with their numbers and the gaps between them, through the ring and through the tables.
 #[test]
-fn replayed_orders_touch_what_they_touched() {
+fn replayed_purges_touch_the_same_entries() {
     for ring in [0, 2, 64] {
         let purge_table = PurgeTable::with_limits(PurgeTableLimits {
             ring,
@@ -295,7 +295,7 @@ fn what_cannot_be_replayed_as_it_was_purges_more() {
 }
 
 #[test]
-fn markers_obey_site_url_and_prefix_orders() {
+fn site_url_and_prefix_purges_touch_hit_for_pass_entries() {
     let marker = |purge_table: &PurgeTable| {
         Entry::new(EntryParts {
             kind: EntryKind::HitForPass,
@@ -345,7 +345,7 @@ fn the_tag_for_everything_is_touched_by_every_order() {
 }
 
 #[test]
-fn requests_join_only_fills_that_no_newer_order_touches() {
+fn requests_join_only_fills_that_no_newer_purge_touches() {
     let purge_table = PurgeTable::new();
     let own = scopes("a.test", "/p", &["t"]);
     let before_head = Touch {
@@ -424,7 +424,7 @@ fn full_tables_raise_a_floor_and_forget_no_purge() {
 }
 
 #[test]
-fn what_was_proved_at_the_floor_stays_alive() {
+fn an_entry_proved_at_the_floor_stays_valid() {
     let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 10,
         ..PurgeTableLimits::default()
@@ -625,7 +625,7 @@ proptest! {
     }
 
     #[test]
-    fn with_narrow_limits_it_errs_towards_dead_only(steps in steps()) {
+    fn narrow_limits_only_ever_purge_more(steps in steps()) {
         let purge_table = PurgeTable::with_limits(PurgeTableLimits { scopes: 2, patterns: 1, ring: 1 });
         play(&purge_table, &steps, |standing, says| match says {
             PurgeEffect::Untouched => {}

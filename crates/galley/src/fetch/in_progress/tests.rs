@@ -35,7 +35,7 @@ async fn silence_counts_from_the_last_sign_of_life_and_not_in_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_told_of_silence_once_and_each_next_is_given_twice_the_time() {
+async fn waiters_are_notified_of_silence_once_and_each_next_fetch_has_twice_the_time() {
     let (_writer, first) = in_progress(None);
     let (reply, _answer) = oneshot::channel();
     let mut wait = Wait::new(reply);
@@ -59,7 +59,7 @@ async fn who_waits_is_told_of_silence_once_and_each_next_is_given_twice_the_time
 }
 
 #[test]
-fn who_gave_way_does_not_undo_what_was_composed_since() {
+fn a_replaced_fetch_does_not_overwrite_a_newer_page() {
     let stored = |tick| {
         Entry::new(EntryParts {
             key: Key::new(b"k"),
@@ -127,7 +127,7 @@ async fn a_client_that_left_waits_no_longer() {
 }
 
 #[tokio::test]
-async fn a_flight_is_deserted_when_the_last_has_left() {
+async fn a_fetch_is_abandoned_when_its_last_waiter_has_left() {
     let (_writer, in_progress) = in_progress(None);
     let wait = || {
         let (reply, _) = oneshot::channel();

@@ -137,7 +137,7 @@ fn an_upstream_that_collapses_is_relieved() {
 }
 
 #[test]
-fn slow_work_that_is_not_crowded_keeps_its_places() {
+fn slow_work_without_contention_keeps_its_slots() {
     let mut world = World::new(20);
     // Quick pages first, then requests that wait for another server: ten times as slow, and each for itself.
     world.run(|places| places * 20.0, 10, 200);

@@ -74,9 +74,9 @@ fn wait_until_stale(stack: &Stack, host: &str, path: &str, body: &[u8], detail: 
 }
 
 /// Asks the brief site until a page comes fresh from PHP.
-fn wait_until_composed(stack: &Stack, path: &str) {
+fn wait_until_generated(stack: &Stack, path: &str) {
     ask_until(stack, (BRIEF, path), "composed", |answer| {
-        is_composed(answer) && answer.cache_status().ends_with("stored")
+        is_generated(answer) && answer.cache_status().ends_with("stored")
     });
 }
 
@@ -87,7 +87,7 @@ fn wait_until_refreshed(stack: &Stack, path: &str, before: u32) {
     });
 }
 
-fn is_composed(answer: &Response) -> bool {
+fn is_generated(answer: &Response) -> bool {
     answer.status == 200 && answer.text().contains("</html>")
 }
 
@@ -131,7 +131,7 @@ fn a_dead_upstream_is_bridged(kind: Kind) {
 
     stack.upstream.restart();
     for path in ["/unseen/", "/cut-short/", "/bridged/"] {
-        wait_until_composed(&stack, path);
+        wait_until_generated(&stack, path);
     }
     wait_until_refreshed(&stack, "/bridged/", runs);
 
@@ -217,7 +217,7 @@ fn a_dead_database_is_bridged(kind: Kind) {
     fs::remove_file(drop_in).unwrap();
     stack.database.restart().unwrap();
     for path in ["/unseen/", "/bridged/"] {
-        wait_until_composed(&stack, path);
+        wait_until_generated(&stack, path);
     }
     wait_until_refreshed(&stack, "/bridged/", run_of(&calm));
 }
@@ -256,7 +256,7 @@ fn a_broken_wordpress_is_bridged(kind: Kind) {
     stack.unset("crash", "/unseen/");
     stack.unset("crash", "/crashes/");
     for path in ["/about/", "/unseen/", "/crashes/", "/bridged/"] {
-        wait_until_composed(&stack, path);
+        wait_until_generated(&stack, path);
     }
 
     // Half a page under a status of success is nobody's next page, and nobody's instead of a whole one.
@@ -266,11 +266,11 @@ fn a_broken_wordpress_is_bridged(kind: Kind) {
     let half = stack.get("/breaks/").expect_status(200);
     assert_no_text(&half, "</html>");
     ask_until(&stack, (BRIEF, "/bridged/"), "composed in vain", |answer| {
-        assert!(is_composed(answer), "{}", answer.beginning());
+        assert!(is_generated(answer), "{}", answer.beginning());
         answer.cache_status().contains("detail=upstream-error")
     });
     for path in ["/breaks/", "/bridged/"] {
         stack.unset("break", path);
-        wait_until_composed(&stack, path);
+        wait_until_generated(&stack, path);
     }
 }

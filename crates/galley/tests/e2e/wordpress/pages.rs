@@ -9,8 +9,8 @@ use super::stack::{
 };
 
 both! {
-    a_first_visit_composes_and_a_second_is_a_hit,
-    the_whole_sample_site_is_composed_once,
+    a_first_visit_is_a_miss_and_a_second_is_a_hit,
+    the_whole_sample_site_is_generated_once,
     head_is_get_without_the_body,
     conditional_visits_cost_a_304,
     a_missing_page_is_kept_as_one,
@@ -51,7 +51,7 @@ fn lasting(answer: &Response) -> Vec<(String, String)> {
     lasting
 }
 
-fn a_first_visit_composes_and_a_second_is_a_hit(stack: &Stack) {
+fn a_first_visit_is_a_miss_and_a_second_is_a_hit(stack: &Stack) {
     stack.publish(["first-visit"]);
     let first = stack.get("/first-visit/").expect_status(200);
     assert_way(&first, STORED);
@@ -65,7 +65,7 @@ fn a_first_visit_composes_and_a_second_is_a_hit(stack: &Stack) {
     assert_eq!(stack.runs("/first-visit/"), 1);
 }
 
-fn the_whole_sample_site_is_composed_once(stack: &Stack) {
+fn the_whole_sample_site_is_generated_once(stack: &Stack) {
     let rows = [
         ("/", 200, "The Tide Table"),
         ("/page/2/", 200, "The Tide Table"),

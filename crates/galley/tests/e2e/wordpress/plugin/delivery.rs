@@ -15,7 +15,7 @@ fn pending(stack: &Stack) -> String {
 }
 
 #[test]
-fn orders_in_an_answer_are_known_to_have_arrived() {
+fn purges_in_a_response_are_acknowledged() {
     let (stack, _turn) = turn();
     let id = id_of(stack, "salt-smoke-and-patience");
     rest(
@@ -97,7 +97,7 @@ fn switching_off_takes_all_pages_along() {
 }
 
 #[test]
-fn apache_carries_tags_and_orders_as_well() {
+fn apache_forwards_tags_and_purges_as_well() {
     let stack = start(Kind::Apache);
     let id = id_of(&stack, "salt-smoke-and-patience");
     let around = Around {
