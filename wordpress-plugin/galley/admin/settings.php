@@ -122,7 +122,7 @@ function settings_numbers( ?array $site ): void {
 	echo '<h2>', esc_html__( 'Hit ratio', 'galley' ), '</h2><p class="galley-ratio">';
 	$lately = $site['last_10_minutes']['hit_ratio'] ?? null;
 	printf(
-		/* translators: 1: percentage, 2: percentage, 3: number of purge orders */
+		/* translators: 1: percentage, 2: percentage, 3: number of purges */
 		esc_html__( '%1$s in the last ten minutes, %2$s since the server started. Purges: %3$s.', 'galley' ),
 		'<strong>' . esc_html( percent( $lately ) ) . '</strong>',
 		esc_html( percent( $site['hit_ratio'] ?? null ) ),

@@ -1,7 +1,7 @@
 //! The fast path of a hit: from facts to what is to be sent, without waiting and without allocating.
 //!
 //! It decides nothing that the slow path decides otherwise: both ask the same rules, and whatever is not a plain hit of a
-//! fresh page in memory goes the slow path (`tests/e2e/lane.rs` compares their answers byte for byte).
+//! fresh page in memory goes the slow path (`tests/e2e/fast_path.rs` compares their answers byte for byte).
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 
-use crate::lane::{FIELDS, comparable, request};
+use crate::fast_path::{FIELDS, comparable, request};
 use crate::support::{HOST, Is, PATIENCE, Plan, Stage, noise};
 
 impl Stage {

@@ -6,7 +6,7 @@ use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 use rustls::ClientConfig;
 
-use crate::lane::{FIELDS, ODD, PATHS, Random, comparable, origin, request};
+use crate::fast_path::{FIELDS, ODD, PATHS, Random, comparable, origin, request};
 use crate::support::{PATIENCE, Plan, Stage};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 

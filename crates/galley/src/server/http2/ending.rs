@@ -9,7 +9,7 @@ use galley_http::frame_interceptor::FrameError;
 use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::patience;
+use super::deadlines;
 use super::wire::FramedSocket;
 use crate::server::Core;
 use crate::server::ends::Ends;
@@ -70,7 +70,7 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         }
         Poll::Pending
     });
-    let _ = timer.within(patience::LINGER, leaving).await;
+    let _ = timer.within(deadlines::LINGER, leaving).await;
 }
 
 pub(super) fn reason(broken: FrameError) -> Reason {

@@ -11,6 +11,7 @@
 //! round, a frame each.
 
 mod answer;
+mod deadlines;
 mod ending;
 mod exchange;
 mod greeting;
@@ -18,7 +19,6 @@ mod hit;
 mod ledger;
 mod limits;
 mod parsed;
-mod patience;
 mod quota;
 mod request_head;
 mod wire;
@@ -39,6 +39,7 @@ use h2::server;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
+use self::deadlines::{ConnectionDeadlines, ConnectionTimeout};
 use self::ending::{Http2End, ended, finish, reason, why};
 use self::exchange::StreamRequest;
 use self::greeting::greet;
@@ -46,7 +47,6 @@ pub(super) use self::greeting::is_greeted;
 use self::hit::{Found, HitBuffers, SentHit};
 use self::ledger::Flood;
 use self::parsed::ParsedStreams;
-use self::patience::{ConnectionDeadlines, ConnectionTimeout};
 use self::quota::Quota;
 use self::wire::{FramedSocket, Half};
 use super::Core;
@@ -79,7 +79,7 @@ pub(super) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
     let end = match greet(&core, &wire, &timer).await {
         Ok(h2) => {
             let connection = Http2Connection {
-                patience: ConnectionDeadlines::new(&core.limits),
+                deadlines: ConnectionDeadlines::new(&core.limits),
                 h2,
                 wire: Rc::clone(&wire),
                 timer: &timer,
@@ -110,7 +110,7 @@ struct Http2Connection<'c, S> {
     h2: server::Connection<Half<S>, Bytes>,
     wire: Rc<RefCell<FramedSocket<S>>>,
     timer: &'c Timer,
-    patience: ConnectionDeadlines,
+    deadlines: ConnectionDeadlines,
     /// When the timer was to look at its clocks.
     armed: Option<Deadline>,
     streams: JoinSet<()>,
@@ -174,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
             // The clock may have been stopped by what this turn did.
             let is_due = armed.is_some_and(|at| self.timer.is_past(at));
             let arrived = || self.wire.borrow().arrived();
-            match self.patience.late(self.timer, arrived) {
+            match self.deadlines.late(self.timer, arrived) {
                 // Others need what its client leaves waiting.
                 None | Some(ConnectionTimeout::Taken) if self.quota.is_overdrawn() => {
                     let why = (Http2EndReason::Slow, "too much waits for it");
@@ -439,9 +439,9 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
             self.wire.borrow_mut().rest();
         }
         let wire = self.wire.borrow();
-        self.patience.look(
+        self.deadlines.look(
             self.timer,
-            &patience::ConnectionActivity {
+            &deadlines::ConnectionActivity {
                 has_streams,
                 has_tasks,
                 is_mid_head: wire.ledger.is_mid_head(),
@@ -452,7 +452,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
             },
             || wire.arrived(),
         );
-        let mut next = self.patience.next();
+        let mut next = self.deadlines.next();
         if self.quota.is_waiting() {
             let soon = self.timer.deadline(QUOTA_EVERY);
             next = Some(next.map_or(soon, |next| next.min(soon)));

@@ -6,7 +6,7 @@ use galley_testkit::wait_for;
 
 use super::ask::Client;
 use super::attacks::metrics;
-use crate::lane::{FIELDS, PATHS, origin, settled};
+use crate::fast_path::{FIELDS, PATHS, origin, settled};
 use crate::support::{PATIENCE, Plan, Stage, hosted};
 
 /// Everything of an answer that must not depend on the protocol.
