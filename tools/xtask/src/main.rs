@@ -1,5 +1,5 @@
-//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance`, `faults`, `exactness`, `growth`,
-//! `soak` and `weather`. Builds nothing itself.
+//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance`, `faults`, `exactness`, `fragments`,
+//! `growth`, `soak` and `weather`. Builds nothing itself.
 //!
 //! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
 
@@ -8,6 +8,7 @@ mod conformance;
 mod demo;
 mod exactness;
 mod faults;
+mod fragments;
 mod growth;
 mod weather;
 
@@ -42,6 +43,8 @@ enum Task {
     Faults(faults::Arguments),
     /// Edits a real WordPress and counts what is purged, too little and too much
     Exactness(exactness::Arguments),
+    /// Measures what edits cost on a large site whose pages share fragments
+    Fragments(fragments::Arguments),
     /// Measures what a hit costs while entries and connections grow
     Growth(growth::Arguments),
     /// Asks millions of times, a tenth of it uncached, and looks at failures, memory and descriptors
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Task::Conformance(arguments) => conformance::run(&arguments),
         Task::Faults(arguments) => faults::run(&arguments),
         Task::Exactness(arguments) => exactness::run(&arguments),
+        Task::Fragments(arguments) => fragments::run(&arguments),
         Task::Growth(arguments) => growth::run(&arguments),
         Task::Soak(arguments) => weather::soak(&arguments),
         Task::Weather(arguments) => weather::weather(&arguments),

@@ -2,7 +2,8 @@
 /**
  * Run inside the sample site by the exactness run: gives everything fixed dates (all in the past, whenever it runs), plants what
  * the sample lacks, and prints `id NAME NUMBER` for what the events touch and `page KIND TARGET` for every page that is
- * compared. Included after wp-load.php; EXACTNESS_SHORT in the environment asks for fewer pages.
+ * compared. Included after wp-load.php; EXACTNESS_SHORT in the environment asks for fewer pages, EXACTNESS_POSTS for so many more
+ * posts in place of the plants, and EXACTNESS_PAGES for so many pages of that site.
  */
 
 declare(strict_types=1);
@@ -14,11 +15,20 @@ require_once ABSPATH . 'wp-admin/includes/taxonomy.php';
 global $wpdb;
 $wpdb->query( 'START TRANSACTION' );
 redate();
-plant();
+$more = (int) getenv( 'EXACTNESS_POSTS' );
+if ( $more ) {
+	copies( $more );
+} else {
+	plant();
+}
 $wpdb->query( 'COMMIT' );
 wp_cache_flush();
-names();
-pages();
+if ( $more ) {
+	large( (int) getenv( 'EXACTNESS_PAGES' ) );
+} else {
+	names();
+	pages();
+}
 
 /** Posts twelve days apart from the last of May 2024 back; pages, pictures and comments on fixed days as well. */
 function redate(): void {
@@ -246,4 +256,61 @@ function targets(): array {
 		'missing' => array( '/fresh-fish/', '/nothing-here/', '/next-week/' ),
 		'other'   => array( "/?p={$posts[30]}", '/robots.txt', $link( 0 ) . 'embed/', get_attachment_link( $media[0] ), get_attachment_link( $media[4] ) ),
 	);
+}
+
+/** Copies of the sample's posts with their categories and tags, each an hour older than the one before. */
+function copies( int $wanted ): void {
+	global $wpdb;
+	$posts = posts();
+	$day   = "post_date - INTERVAL %d HOUR, post_date_gmt - INTERVAL %d HOUR";
+	$texts = 'post_content, post_excerpt, post_status, post_author, post_type, comment_status, ping_status, post_content_filtered, to_ping, pinged';
+	for ( $round = 1; $wanted > 0; $round++ ) {
+		$ids     = implode( ',', array_slice( $posts, 0, $wanted ) );
+		$wanted -= count( $posts );
+		$wpdb->query( $wpdb->prepare( "INSERT INTO $wpdb->posts (post_title, post_name, post_date, post_date_gmt, post_modified, post_modified_gmt, $texts) SELECT CONCAT(post_title, ' ', %d), CONCAT(post_name, '-', %d), $day, $day, $texts FROM $wpdb->posts WHERE ID IN ($ids)", $round, $round, $round, $round, $round, $round ) );
+		$wpdb->query( $wpdb->prepare( "INSERT INTO $wpdb->term_relationships (object_id, term_taxonomy_id, term_order) SELECT new.ID, held.term_taxonomy_id, 0 FROM $wpdb->posts old JOIN $wpdb->posts new ON new.post_name = CONCAT(old.post_name, '-', %d) JOIN $wpdb->term_relationships held ON held.object_id = old.ID WHERE old.ID IN ($ids)", $round ) );
+	}
+	foreach ( array( 'category', 'post_tag' ) as $taxonomy ) {
+		$terms = get_terms( array( 'taxonomy' => $taxonomy, 'hide_empty' => false, 'fields' => 'tt_ids' ) );
+		wp_update_term_count_now( $terms, $taxonomy );
+	}
+	update_option( 'blogname', 'The Tide Table' );
+	flush_rewrite_rules( false );
+}
+
+/** Prints the pages of the large site, the most visited kinds first, and what its events touch. */
+function large( int $wanted ): void {
+	global $wpdb;
+	$posts = posts();
+	$pages = get_posts( array( 'post_type' => 'page', 'numberposts' => -1 ) );
+	$terms = get_terms( array( 'taxonomy' => array( 'category', 'post_tag' ) ) );
+	$lists = array_merge( array( '/', '/feed/' ), array_map( 'get_permalink', $pages ), array_map( 'get_term_link', $terms ) );
+	array_push( $lists, '/page/2/', '/page/3/', '/author/mara/', '/author/tomas/', '/author/ines/', '/2024/', '/2024/05/', '/2023/', '/comments/feed/', get_term_link( 'kitchen', 'category' ) . 'feed/', '/wp-sitemap.xml', '/wp-sitemap-posts-post-1.xml' );
+	$shown = array_slice( $posts, 0, max( 20, $wanted - count( $lists ) ) );
+	foreach ( array_merge( $lists, array_map( 'get_permalink', $shown ) ) as $target ) {
+		echo 'page any ' . preg_replace( '~^https?://[^/]+~', '', $target ) . "\n";
+	}
+	$say = static function ( string $name, $id ): void {
+		echo "id $name " . (int) $id . "\n";
+	};
+	$say( 'count.post', count( $shown ) );
+	foreach ( $shown as $number => $id ) {
+		$say( "post.$number", $id );
+	}
+	// Far behind the first pages of all lists.
+	foreach ( array( 'commented', 'renamed', 'rewritten' ) as $number => $name ) {
+		$say( "old.$name", $shown[ intdiv( count( $shown ) * ( 6 + $number ), 10 ) ] );
+	}
+	foreach ( array( 'category', 'post_tag' ) as $taxonomy ) {
+		foreach ( get_terms( array( 'taxonomy' => $taxonomy ) ) as $number => $term ) {
+			$say( "$taxonomy.$term->slug", $term->term_id );
+			$say( "$taxonomy.$number", $term->term_id );
+		}
+	}
+	foreach ( get_users() as $user ) {
+		$say( "user.{$user->user_nicename}", $user->ID );
+	}
+	foreach ( wp_get_nav_menu_items( 'main' ) as $number => $item ) {
+		$say( "item.$number", $item->ID );
+	}
 }

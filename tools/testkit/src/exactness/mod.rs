@@ -16,6 +16,7 @@ mod count;
 mod diff;
 mod editor;
 mod events;
+pub mod fragments;
 mod look;
 mod mask;
 mod run;
@@ -55,6 +56,13 @@ pub enum Form {
     Short,
     /// 150 pages and all events, a classic theme and a block theme.
     Long,
+    /// No events of this run: the site of [`fragments`].
+    Large {
+        /// Added to the sample's.
+        posts: usize,
+        /// Of all kinds, which are compared.
+        pages: usize,
+    },
 }
 
 /// Who purges.

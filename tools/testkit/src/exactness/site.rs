@@ -49,7 +49,8 @@ impl Site {
         let scratch = Scratch::new()?;
         let notes = scratch.dir("notes")?;
         fs::set_permissions(&notes, fs::Permissions::from_mode(0o1777)).during("open the notes")?;
-        let (database, wordpress) = wordpress_from_template(scratch.path(), &options(&notes))?;
+        let (database, wordpress) =
+            wordpress_from_template(scratch.path(), &options(&notes, setting.form))?;
         let (targets, ids) = seed(&scratch, &wordpress, setting.form)?;
         let pool = |name: &str, workers: usize, plugin: &str| {
             let options = FpmOptions {
@@ -67,7 +68,12 @@ impl Site {
             token(&scratch, "server.token", SERVER_TOKEN)?,
             token(&scratch, "site.token", SITE_TOKEN)?,
         ];
-        let config = configuration(&wordpress.root, &tokens, [&fpm, &with, &without]);
+        let config = configuration(
+            &wordpress.root,
+            &tokens,
+            [&fpm, &with, &without],
+            memory(setting.form),
+        );
         let file = scratch.write("galley.toml", config)?;
         let galley = Galley::start_config(&setting.galley, &scratch.dir("run")?, &file)?;
         let site = Self {
@@ -176,6 +182,26 @@ impl Site {
         self.scratch.join("notes")
     }
 
+    /// What one of the server's counters stands at for the site of a way of purging.
+    pub(super) fn counter(&self, name: &str, with: With) -> Result<u64, Trouble> {
+        let answer = Request::get("/metrics")
+            .field("Authorization", format!("Bearer {SERVER_TOKEN}"))
+            .send(self.admin()?)?;
+        let start = format!("{name}{{site=\"{}\"}} ", with.host());
+        let text = answer.text();
+        let value = text.lines().find_map(|line| line.strip_prefix(&start));
+        value
+            .and_then(|value| value.trim().parse().ok())
+            .ok_or_else(|| {
+                Trouble::Refused(format!("no counter `{start}`:\n{}", answer.beginning()))
+            })
+    }
+
+    /// The server's process.
+    pub(super) fn pid(&self) -> u32 {
+        self.galley.pid()
+    }
+
     fn admin(&self) -> Result<SocketAddr, Trouble> {
         let said = self.galley.admin().unwrap_or_default();
         let addr = said
@@ -231,11 +257,14 @@ fn seed(
     form: Form,
 ) -> Result<(Vec<String>, BTreeMap<String, String>), Trouble> {
     let file = scratch.write("seed/seed.php", SEED)?;
-    let short = if form == Form::Short { "1" } else { "" };
-    let said = wordpress.php(&format!(
-        "putenv('EXACTNESS_SHORT={short}'); require '{}';",
-        file.display()
-    ))?;
+    let asked = match form {
+        Form::Short => "putenv('EXACTNESS_SHORT=1');".to_owned(),
+        Form::Long => String::new(),
+        Form::Large { posts, pages } => {
+            format!("putenv('EXACTNESS_POSTS={posts}'); putenv('EXACTNESS_PAGES={pages}');")
+        }
+    };
+    let said = wordpress.php(&format!("{asked} require '{}';", file.display()))?;
     let (mut targets, mut ids) = (Vec::new(), BTreeMap::new());
     for line in said.lines() {
         let words: Vec<&str> = line.split(' ').collect();
@@ -250,7 +279,11 @@ fn seed(
     Ok((targets, ids))
 }
 
-fn options(notes: &Path) -> Options {
+fn options(notes: &Path, form: Form) -> Options {
+    let large = match form {
+        Form::Large { .. } => "define( 'EXACTNESS_LARGE', true );\n",
+        Form::Short | Form::Long => "",
+    };
     let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     Options {
         url: Some(format!("http://{HOST}")),
@@ -260,7 +293,7 @@ fn options(notes: &Path) -> Options {
             file("exact-clock.php", CLOCK),
         ],
         extra_config: format!(
-            "$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\ndefine( 'EXACTNESS_NOTES', '{}' );\n",
+            "$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\ndefine( 'EXACTNESS_NOTES', '{}' );\n{large}",
             notes.display()
         ),
         ..Options::default()
@@ -273,10 +306,18 @@ fn token(scratch: &Scratch, name: &str, text: &str) -> Result<PathBuf, Trouble> 
     Ok(file)
 }
 
-fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3]) -> String {
+/// MiB for all pages of the sites that are compared.
+fn memory(form: Form) -> usize {
+    match form {
+        Form::Short | Form::Long => 256,
+        Form::Large { pages, .. } => 256 + pages / 4,
+    }
+}
+
+fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3], memory: usize) -> String {
     let mut text = format!(
         "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = {}\n\
-         [cache]\nmemory = \"256MiB\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n",
+         [cache]\nmemory = \"{memory}MiB\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n",
         quoted(&tokens[0].display().to_string())
     );
     let mut site = |host: &str, fpm: &PhpFpm, workers: usize, lines: &str| {
