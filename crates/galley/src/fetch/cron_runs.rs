@@ -21,7 +21,7 @@ pub enum CronTrouble {
     #[error("{0}")]
     Upstream(FillError),
     /// It answered something that is no run.
-    #[error("`/wp-cron.php` was response_head with status {0}")]
+    #[error("`/wp-cron.php` answered with status {0}")]
     Status(StatusCode),
     /// The configuration's host makes no request; nothing that is read from a file comes to this.
     #[error("the site's host cannot be asked for")]
