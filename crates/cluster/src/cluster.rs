@@ -45,7 +45,7 @@ pub struct ClusterPublisher {
 }
 
 impl ClusterPublisher {
-    /// Queues a purge, which holds on this node already. The receiver gets its reach within [`crate::publisher::LONGEST_WAIT`].
+    /// Queues a purge, which holds on this node already. The receiver gets its reach within `LONGEST_WAIT` (5 s).
     pub fn publish(&self, site: &str, purge: &Purge) -> oneshot::Receiver<PurgeReach> {
         let (reply, receiver) = oneshot::channel();
         let outgoing = Outgoing {

@@ -1,6 +1,6 @@
 //! What outlives every configuration of this process: memory and disk, what sites keep, the threads that compress, the clock.
 //!
-//! Its sizes and folders are those of the first configuration. [`RESTART`] names the options that are read here, and nowhere
+//! Its sizes and folders are those of the first configuration. `RESTART` names the options that are read here, and nowhere
 //! else; a reload that changes one of them names it, and keeps what is there.
 
 use std::sync::Arc;
