@@ -294,10 +294,10 @@ impl Publisher {
         for Sent { outgoing, .. } in sent {
             self.reply(outgoing.reply, PurgeReach::Local(Arc::clone(why)));
         }
-        self.tell_unsent(why);
+        self.settle_unsent(why);
     }
 
-    fn tell_unsent(&mut self, why: &Arc<str>) {
+    fn settle_unsent(&mut self, why: &Arc<str>) {
         for at in 0..self.unsent.len() {
             let reply = self.unsent.get_mut(at).and_then(|it| it.reply.take());
             self.reply(reply, PurgeReach::Local(Arc::clone(why)));
@@ -313,7 +313,7 @@ impl Publisher {
             match self.inbox.recv_timeout(left) {
                 Ok(outgoing) => {
                     self.unsent.push_back(outgoing);
-                    self.tell_unsent(why);
+                    self.settle_unsent(why);
                 }
                 Err(RecvTimeoutError::Timeout) => return !self.shared.is_stopped(),
                 Err(RecvTimeoutError::Disconnected) => return false,

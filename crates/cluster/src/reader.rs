@@ -71,7 +71,7 @@ impl Reader {
         let mut session = self.engine.connect()?;
         let known = self.position.as_ref().map(|position| position.last);
         self.epoch = session.join(&self.shared.member, known.unwrap_or(StreamId::START))?;
-        self.find_place(&mut session)?;
+        self.find_position(&mut session)?;
         // Purges that came while the node was away are applied before the lease begins.
         while self.apply(session.read(self.last(), None)?) {}
         self.renew(&mut session)?;
@@ -91,7 +91,7 @@ impl Reader {
     }
 
     /// Where to read on. Purges that can be missing are made up for by purging everything.
-    fn find_place(&mut self, session: &mut Session) -> Result<(), EngineError> {
+    fn find_position(&mut self, session: &mut Session) -> Result<(), EngineError> {
         let engine = session.identity.word();
         let Some(position) = &self.position else {
             let last = session.newest()?;

@@ -97,7 +97,7 @@ pub(crate) fn reach(
     let help = "make the page private in WordPress if its content is secret, and add a rule for each custom address; \
          docs/how-to/access.md has the list. Every rule of this kind also applies to `?p=` and `?page_id=`";
     complaints.warn(
-        given.place(name),
+        given.position(name),
         format!("site.rule.{name}"),
         message,
         help,

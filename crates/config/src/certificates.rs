@@ -35,7 +35,7 @@ fn pair(
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
 ) -> Option<(SourceSpan, CertificateFiles)> {
-    let place = reader.place(value.span());
+    let place = reader.position(value.span());
     let table = table(reader, row, value)?;
     known(reader, row, table, &["cert", "key"])?;
     let mut file = |name: &str| {
@@ -90,7 +90,7 @@ fn table<'v, 'i>(
     if let DeValue::Table(table) = value.get_ref() {
         return Some(table);
     }
-    let place = reader.place(value.span());
+    let place = reader.position(value.span());
     let given = reader.complaints.text(reader.source);
     let given = shown(given.get(value.span()).unwrap_or_default());
     let message = format!(
@@ -114,7 +114,7 @@ fn known(
     for key in table.keys() {
         let given: &str = key.get_ref();
         if !names.contains(&given) {
-            let place = reader.place(key.span());
+            let place = reader.position(key.span());
             let message = format!("unknown name {} in `{}`", shown(given), row.path());
             let help = match nearest(given, names.iter().copied()) {
                 Some(word) => format!("did you mean `{word}`?"),
@@ -157,7 +157,7 @@ fn wrong(
     value: &Spanned<DeValue<'_>>,
     wanted: &str,
 ) {
-    let place = reader.place(value.span());
+    let place = reader.position(value.span());
     let given = reader.complaints.text(reader.source);
     let given = shown(given.get(value.span()).unwrap_or_default());
     let message = format!("`{}` holds {given}; expected {wanted}", row.path());

@@ -90,7 +90,7 @@ pub(crate) fn error_page(
 /// A token file must be a secret: there, private, and long enough not to be guessed.
 pub(crate) fn token_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
     if let Some(file) = given.given::<PathBuf>(name) {
-        token_at(given, name, given.place(name), &file, complaints);
+        token_at(given, name, given.position(name), &file, complaints);
     }
 }
 
@@ -185,7 +185,12 @@ pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
     if given.has("pattern") && given.has("path") {
         let message = "`site.rule.path` and `site.rule.pattern` are both given, but one of them says which paths are meant";
         let help = "remove one of the two";
-        complaints.add(given.place("pattern"), "site.rule.pattern", message, help);
+        complaints.add(
+            given.position("pattern"),
+            "site.rule.pattern",
+            message,
+            help,
+        );
     }
     if !given.has("pattern") {
         required(

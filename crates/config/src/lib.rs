@@ -56,7 +56,7 @@ pub use options::{Fallback, OptionRow, OptionSection, OptionStatus, ValueKind};
 pub use origin::{MachineFinding, OptionPath};
 pub use quantity::{Pace, parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};
-pub use site::token_place;
+pub use site::default_token_file;
 pub use table::options;
 pub use upstream::{
     HttpUpstream, ManagedPhp, PhpAddress, Program, UpstreamConfig, UpstreamLimits, UpstreamTls,

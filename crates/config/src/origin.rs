@@ -102,7 +102,7 @@ impl Origin {
         };
         given.map_or_else(
             || (name.to_owned(), document.whole.clone()),
-            |given| (given.path(name), given.place(name).clone()),
+            |given| (given.path(name), given.position(name).clone()),
         )
     }
 
@@ -113,7 +113,7 @@ impl Origin {
         let given = own.filter(|own| own.has(list)).unwrap_or(&document.server);
         let members: Vec<(SourceSpan, Listen)> = given.given(list).unwrap_or_default();
         let member = members.into_iter().find(|(_, one)| one == listen);
-        let place = member.map_or_else(|| given.place(list).clone(), |(place, _)| place);
+        let place = member.map_or_else(|| given.position(list).clone(), |(place, _)| place);
         (given.path(list), place)
     }
 }

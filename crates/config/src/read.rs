@@ -39,7 +39,7 @@ pub(crate) fn read(
     let mut list = Vec::new();
     for member in members {
         if let Some(read) = read_one(reader, row, each, member, "holds") {
-            list.push((reader.place(member.span()), read));
+            list.push((reader.position(member.span()), read));
         }
     }
     // A list of which nothing is left has been complained about; it is not an empty one.

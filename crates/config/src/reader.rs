@@ -26,7 +26,7 @@ pub(crate) struct Problem {
 
 impl ValueReader<'_> {
     /// The place of a span in this file.
-    pub fn place(&self, span: Range<usize>) -> SourceSpan {
+    pub fn position(&self, span: Range<usize>) -> SourceSpan {
         SourceSpan {
             source: self.source,
             span: Some(span),
@@ -51,7 +51,7 @@ impl ValueReader<'_> {
             ),
         };
         let message = format!("`{}` {verb} {text}, {}", row.path(), problem.why);
-        let place = self.place(value.span());
+        let place = self.position(value.span());
         self.complaints
             .add(&place, row.path(), message, problem.help);
     }

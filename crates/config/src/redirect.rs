@@ -103,7 +103,7 @@ pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Opti
             "`site.rule.redirect` and `site.rule.{option}` are both given, but Galley does nothing else with a request that it redirects"
         );
         let help = "remove one of the two";
-        complaints.add(given.place(option), given.path(option), message, help);
+        complaints.add(given.position(option), given.path(option), message, help);
     }
     let status = status(given, complaints);
     let groups = match given.given::<PathPattern>("pattern") {

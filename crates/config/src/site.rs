@@ -173,14 +173,14 @@ fn token_file(
     if own.has("token_file") {
         return own.given("token_file");
     }
-    let usual = token_place(around.folder?, hosts.first()?);
+    let usual = default_token_file(around.folder?, hosts.first()?);
     usual.symlink_metadata().ok()?;
     check::token_at(own, "token_file", &own.place, &usual, complaints);
     Some(usual)
 }
 
 /// Where the token of a site lies that names no `token_file`: `tokens/HOST.token` in the configuration's folder.
-pub fn token_place(folder: &Path, first_host: &HostPattern) -> PathBuf {
+pub fn default_token_file(folder: &Path, first_host: &HostPattern) -> PathBuf {
     let name = match first_host {
         HostPattern::Exact(name) => name.clone(),
         HostPattern::Wildcard(suffix) => format!("any{suffix}"),
@@ -198,7 +198,7 @@ fn upstream(given: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig
         );
         let help = "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it";
         complaints.add(
-            given.place("upstream"),
+            given.position("upstream"),
             format!("{prefix}.upstream"),
             message,
             help,
@@ -412,7 +412,7 @@ fn rule(
         redirect: redirect::of_rule(given, complaints),
         changes: headers::changes(given, complaints),
         request_body: given.given("request_body"),
-        patience: UpstreamTimeouts {
+        timeouts: UpstreamTimeouts {
             first_byte: given.given("first_byte_timeout"),
             read: given.given("read_timeout"),
         },

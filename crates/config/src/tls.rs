@@ -50,7 +50,7 @@ pub(crate) fn certificates(
         }
     }
     if good.len() == given.len() && !good.is_empty() {
-        names(own.place("tls"), hosts, &good, complaints);
+        names(own.position("tls"), hosts, &good, complaints);
     }
     given.into_iter().map(|(_, files)| files).collect()
 }
@@ -148,7 +148,7 @@ pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &
         let own = &given.own;
         if own.stands("tls") && site.listen_tls.is_empty() && !own.has("listen_tls") {
             let help = "add `listen_tls = [\"0.0.0.0:443\"]` to `[server]`";
-            complaints.add(own.place("tls"), "site.tls", nobody, help);
+            complaints.add(own.position("tls"), "site.tls", nobody, help);
         }
         if own.has("listen_tls") && !own.has("tls") {
             let why = "is given, but the site has no certificate";
@@ -202,7 +202,7 @@ pub(crate) fn upstream(
     complaints: &mut Complaints,
 ) -> UpstreamTls {
     let given: Option<UpstreamTls> = own.given("upstream_tls");
-    let place = own.place("upstream_tls");
+    let place = own.position("upstream_tls");
     if given.is_some() && !speaks_tls {
         let message = "`site.upstream_tls` is given, but no `upstream` begins with `https://`";
         let help = "write `upstream = [\"https://host:port\"]`, or remove it";

@@ -136,7 +136,7 @@ impl SectionTable {
     ) {
         let option = self.path(name);
         let message = format!("`{option}` {why}");
-        complaints.add(self.place(name), option, message, help);
+        complaints.add(self.position(name), option, message, help);
     }
 
     /// Whether the file names the option, readable or not.
@@ -152,7 +152,7 @@ impl SectionTable {
     }
 
     /// Where the option stands, else where its section does.
-    pub fn place(&self, name: &str) -> &SourceSpan {
+    pub fn position(&self, name: &str) -> &SourceSpan {
         self.values
             .get(name)
             .map_or(&self.place, |(place, _)| place)

@@ -47,7 +47,7 @@ pub(crate) fn walk(
 }
 
 fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -> GivenSite {
-    let mut site = GivenSite::new(&reader.place(span));
+    let mut site = GivenSite::new(&reader.position(span));
     for (key, value) in table {
         let name: &str = key.get_ref();
         match name {
@@ -56,7 +56,8 @@ fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -
             "log" => fill(&mut site.log, reader, value),
             "rule" => {
                 for (span, table) in tables(reader, OptionSection::SiteRule, value) {
-                    let mut rule = SectionTable::new(OptionSection::SiteRule, reader.place(span));
+                    let mut rule =
+                        SectionTable::new(OptionSection::SiteRule, reader.position(span));
                     options(&mut rule, reader, table);
                     site.rules.push(rule);
                 }
@@ -73,7 +74,7 @@ fn statuses(given: &mut StatusTable, reader: &mut ValueReader<'_>, value: &Spann
     let Some(table) = one_table(reader, section, value) else {
         return;
     };
-    given.options.place = reader.place(value.span());
+    given.options.place = reader.position(value.span());
     for (key, value) in table {
         let name: &str = key.get_ref();
         if !name.bytes().all(|byte| byte.is_ascii_digit()) || name.is_empty() {
@@ -108,7 +109,7 @@ fn status(
         (Ok(status @ 200..=599), false) => return Some(status),
         (_, false) => ("which is not the status of a final response", OF_LIFETIMES),
     };
-    let place = reader.place(key.span());
+    let place = reader.position(key.span());
     let prefix = section.prefix();
     let message = format!("`{prefix}` names {}, {why}", shown(key.get_ref()));
     reader
@@ -120,7 +121,7 @@ fn status(
 /// A section that exists once: its options are added to those of other files.
 fn fill(given: &mut SectionTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
     if let Some(table) = one_table(reader, given.section, value) {
-        given.place = reader.place(value.span());
+        given.place = reader.position(value.span());
         options(given, reader, table);
     }
 }
@@ -137,7 +138,7 @@ fn option(
     key: &Spanned<std::borrow::Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
 ) {
-    let place = reader.place(key.span());
+    let place = reader.position(key.span());
     let row = table::find(given.section, key.get_ref()).filter(|row| row.name != STATUS);
     let Some(row) = row else {
         unknown(
@@ -162,7 +163,7 @@ fn option(
         return;
     }
     let read = read(reader, row, value);
-    let at = reader.place(value.span());
+    let at = reader.position(value.span());
     if let Some(earlier) = given.set(row.name, at, read) {
         twice(row, reader, &place, &earlier);
     }
@@ -266,7 +267,7 @@ fn tables<'v, 'i>(
 }
 
 fn wrong_form(reader: &mut ValueReader<'_>, section: OptionSection, value: &Spanned<DeValue<'_>>) {
-    let place = reader.place(value.span());
+    let place = reader.position(value.span());
     let message = format!(
         "`{}` is a section, but has another form here",
         section.prefix()

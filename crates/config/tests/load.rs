@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use galley_config::{AdminListen, Colour, UpstreamConfig, for_root, from_text, load, token_place};
+use galley_config::{
+    AdminListen, Colour, UpstreamConfig, default_token_file, for_root, from_text, load,
+};
 use galley_policy::route::HostPattern;
 use proptest::prelude::*;
 
@@ -67,7 +69,7 @@ fn a_token_beside_the_file_counts_where_none_is_named() {
         let named = taken(&site(hosts, "token_file = \"other.token\"")).unwrap();
         assert_eq!(named, Some(other));
     }
-    let place = token_place(
+    let place = default_token_file(
         Path::new("/etc/galley"),
         &HostPattern::Exact("x.test".to_owned()),
     );

@@ -9,7 +9,6 @@
 //! One request at a time per connection, always with id 1: PHP-FPM does not multiplex. Pools, limits, queues, timeouts
 //! and retries are not here, and neither is the meaning of a variable or of a response's field.
 
-pub mod answer;
 mod connection;
 mod error;
 mod event;
@@ -18,6 +17,7 @@ mod incoming;
 mod outgoing;
 pub mod params;
 pub mod record;
+pub mod response;
 
 pub use connection::{BodySource, FastCgiConnection, NoBody};
 pub use error::Error;

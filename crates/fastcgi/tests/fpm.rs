@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use galley_fastcgi::answer::Splitter;
+use galley_fastcgi::response::Splitter;
 use galley_fastcgi::{BodySource, FastCgiConnection, FastCgiEvent, FastCgiRequest, NoBody};
 use tempfile::TempDir;
 use tokio::net::UnixStream;

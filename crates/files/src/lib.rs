@@ -8,7 +8,6 @@
 //! The order of reading: `resolve` (what a path means), `tree` (how anything is opened), `deny` and
 //! `htaccess` (what is closed), `asset` (an opened file), `answer`.
 
-mod answer;
 mod asset;
 mod deny;
 #[cfg(fuzzing)]
@@ -19,12 +18,13 @@ mod options;
 mod path;
 mod recheck;
 mod resolve;
+mod response;
 mod root;
 mod tree;
 mod types;
 
-pub use answer::{FileResponse, IMMUTABLE, Part, answer, is_immutable, validators};
 pub use asset::{Asset, FileForm};
 pub use options::Options;
 pub use resolve::Resolved;
+pub use response::{FileResponse, IMMUTABLE, Part, answer, is_immutable, validators};
 pub use root::Root;

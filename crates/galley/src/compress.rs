@@ -131,13 +131,13 @@ impl Compressing {
     /// plain body.
     pub fn live(
         &self,
-        facts: &RequestInfo,
+        info: &RequestInfo,
         status: StatusCode,
         fields: &HeaderMap,
         length: Option<u64>,
     ) -> Option<Coding> {
-        let may = facts.range().is_none() && self.settings.is_for_live(status, fields, length);
-        may.then(|| self.settings.choose_live(facts.codings()))
+        let may = info.range().is_none() && self.settings.is_for_live(status, fields, length);
+        may.then(|| self.settings.choose_live(info.codings()))
             .flatten()
     }
 
@@ -223,7 +223,7 @@ impl CompressionJob {
                 continue;
             }
             let level = self.level(*coding, is_dense);
-            let room = encode::room(entry.body.len(), *coding, level);
+            let room = encode::working_memory(entry.body.len(), *coding, level);
             // Who holds no more than this works on; a page without room for it stays as it is.
             let Some(room) = self.memory.budget().try_reserve(room) else {
                 continue;

@@ -237,7 +237,7 @@ fn the_division_of_memory_in_the_manual_is_the_one_that_decides() {
             cache: memory * MIB / 4,
             pools: 1,
         });
-        let places = |mib: u64| budget.places(mib * MIB, mib * MIB);
+        let places = |mib: u64| budget.slots(mib * MIB, mib * MIB);
         let row = format!(
             "| {memory} MiB, {cores} | {} | {} | {} | {} | {} | {} | {} / {} / {} | {} |",
             budget.system / MIB,

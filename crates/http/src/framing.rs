@@ -4,9 +4,9 @@
 //! connection ends. This is the only place that reads Content-Length, Transfer-Encoding, Connection, Expect and Host
 //! for their framing; whoever is behind it works from [`Framing`] and writes messages anew.
 
-use crate::answer::{ConnectionField, Length};
 use crate::head::{BadRequest, Head, Version};
 use crate::host::{host_and_port, target_authority};
+use crate::response_writer::{ConnectionField, Length};
 use crate::token::{is_name, is_token, members};
 
 pub use crate::host::Host;
@@ -48,7 +48,7 @@ pub struct Framing<'b> {
 
 /// How a response to a request is delimited and what it says about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnswerFraming {
+pub struct ResponseFraming {
     /// For [`crate::answer::write_head`].
     pub length: Length,
     /// For [`crate::answer::write_head`]; the connection ends after the response when it is `Close`.
@@ -60,7 +60,7 @@ impl Framing<'_> {
     /// (RFC 9112 section 7.1): there the end of the connection is the end of the body.
     ///
     /// A response to HEAD asks with the length that GET would have had.
-    pub fn answer(&self, known: Option<u64>) -> AnswerFraming {
+    pub fn response(&self, known: Option<u64>) -> ResponseFraming {
         let length = match (known, self.version) {
             (Some(bytes), _) => Length::Known(bytes),
             (None, Version::H11 | Version::H2) => Length::Chunked,
@@ -71,7 +71,7 @@ impl Framing<'_> {
             Version::H10 => ConnectionField::KeepAlive10,
             Version::H11 | Version::H2 => ConnectionField::KeepAlive,
         };
-        AnswerFraming { length, connection }
+        ResponseFraming { length, connection }
     }
 }
 

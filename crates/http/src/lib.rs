@@ -10,7 +10,6 @@
 //! The way of a request: [`head::resume`] until it is whole, [`framing::frame`], [`body::BodyReader`],
 //! [`framing::Framing::answer`], [`answer::write_head`]. Towards upstreams it owns what a response must not be: [`response`]. What came by HTTP/2 takes the same way from [`h2::head`] on.
 
-pub mod answer;
 pub mod body;
 pub mod frame_interceptor;
 pub mod framing;
@@ -20,6 +19,7 @@ pub mod hpack;
 pub mod owned_head;
 pub mod proxy;
 pub mod response;
+pub mod response_writer;
 
 mod classes;
 mod host;

@@ -213,7 +213,7 @@ pub enum Outcome {
         /// Why it was asked.
         why: MissWhy,
         /// Whether its response was kept.
-        kept: StoreOutcome,
+        outcome: StoreOutcome,
         /// Whether this request waited for a response that another request had ordered.
         collapsed: bool,
     },
@@ -253,18 +253,18 @@ impl Outcome {
             | Self::Purge
             | Self::Miss {
                 why: MissWhy::Uri | MissWhy::Stale,
-                kept: StoreOutcome::Stored,
+                outcome: StoreOutcome::Stored,
                 ..
             } => None,
             Self::Patched => Some(PATCHED),
             Self::Stale(why) => Some(why.word()),
             Self::Miss {
-                kept: StoreOutcome::NotStored(why),
+                outcome: StoreOutcome::NotStored(why),
                 ..
             } => Some(why.word()),
             Self::Miss {
                 why: MissWhy::Purged,
-                kept: StoreOutcome::Stored,
+                outcome: StoreOutcome::Stored,
                 ..
             } => Some(MissWhy::Purged.word()),
             Self::Pass(why) => Some(why.word()),
@@ -283,7 +283,7 @@ impl Outcome {
             Self::Hit | Self::Patched | Self::Stale(_) => out.extend_from_slice(b"; hit"),
             Self::Miss {
                 why,
-                kept,
+                outcome: kept,
                 collapsed,
             } => {
                 parameter(out, "fwd", why.forwarded());
@@ -316,7 +316,7 @@ impl Outcome {
                 | Self::Patched
                 | Self::Stale(_)
                 | Self::Miss {
-                    kept: StoreOutcome::Stored,
+                    outcome: StoreOutcome::Stored,
                     ..
                 }
         )

@@ -324,7 +324,7 @@ impl Walk<'_> {
                     if otherwise.is_some() || shape.closes {
                         add(self.found, Some(index));
                     }
-                    return shape.says;
+                    return shape.decides_access;
                 }
                 Some(Likeness::Slug) if shape.closes => {
                     add(self.found, Some(index));

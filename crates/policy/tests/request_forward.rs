@@ -227,7 +227,7 @@ fn the_plugin_is_told_what_only_galley_can_know() {
     assert_eq!(field(&shared, "galley-request"), ["shared"]);
     assert!(field(&shared, "galley-heard").is_empty());
     let mut telling = shared.clone();
-    forward::heard(&mut telling, "a1");
+    forward::set_acknowledged(&mut telling, "a1");
     assert_eq!(field(&telling, "galley-heard"), ["a1"]);
     let mut request = whole(&LINE, &claimed);
     assert!(field(&request, "galley-request").is_empty());

@@ -11,7 +11,7 @@ use super::parts::FillError;
 /// See the module.
 #[derive(Default)]
 pub(super) struct Readers {
-    places: Vec<Option<ReaderSlot>>,
+    slots: Vec<Option<ReaderSlot>>,
     free: Vec<usize>,
     joined: u64,
 }
@@ -35,16 +35,16 @@ impl Readers {
             excluded: None,
         };
         self.joined += 1;
-        let slot = self.free.pop().unwrap_or(self.places.len());
-        if slot == self.places.len() {
-            self.places.push(None);
+        let slot = self.free.pop().unwrap_or(self.slots.len());
+        if slot == self.slots.len() {
+            self.slots.push(None);
         }
-        self.places[slot] = Some(reader);
+        self.slots[slot] = Some(reader);
         slot
     }
 
     pub(super) fn remove(&mut self, slot: usize, after: &mut After) {
-        if let Some(reader) = self.places.get_mut(slot).and_then(Option::take) {
+        if let Some(reader) = self.slots.get_mut(slot).and_then(Option::take) {
             after.drop_wakers.extend(reader.waker);
             self.free.push(slot);
         }
@@ -52,11 +52,11 @@ impl Readers {
 
     /// Places that are taken.
     pub(super) fn count(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     pub(super) fn register(&mut self, slot: usize, cx: &Context<'_>, after: &mut After) {
-        let Some(reader) = self.places.get_mut(slot).and_then(Option::as_mut) else {
+        let Some(reader) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };
         if reader
@@ -73,7 +73,7 @@ impl Readers {
 
     pub(super) fn wake(&mut self, after: &mut After) {
         after.wake.extend(
-            self.places
+            self.slots
                 .iter_mut()
                 .flatten()
                 .filter_map(|reader| reader.waker.take()),
@@ -82,7 +82,7 @@ impl Readers {
 
     pub(super) fn exclude_all_but_first(&mut self, failure: FillError) {
         for reader in self
-            .places
+            .slots
             .iter_mut()
             .flatten()
             .filter(|reader| reader.joined != 0)
@@ -92,18 +92,18 @@ impl Readers {
     }
 
     pub(super) fn excluded(&self, slot: usize) -> Option<FillError> {
-        self.places.get(slot)?.as_ref()?.excluded
+        self.slots.get(slot)?.as_ref()?.excluded
     }
 
     pub(super) fn position(&self, slot: usize) -> u64 {
-        self.places
+        self.slots
             .get(slot)
             .and_then(Option::as_ref)
             .map_or(0, |reader| reader.position)
     }
 
     pub(super) fn advance(&mut self, slot: usize, position: u64) {
-        if let Some(reader) = self.places.get_mut(slot).and_then(Option::as_mut) {
+        if let Some(reader) = self.slots.get_mut(slot).and_then(Option::as_mut) {
             reader.position = position;
         }
     }
@@ -122,7 +122,7 @@ impl Readers {
     }
 
     fn reading(&self) -> impl Iterator<Item = &ReaderSlot> {
-        self.places
+        self.slots
             .iter()
             .flatten()
             .filter(|reader| reader.excluded.is_none())

@@ -119,7 +119,7 @@ impl OpenLogFile {
 impl LogWriterThread {
     /// Until the log is closed and the queue is empty.
     pub(super) fn run(mut self) {
-        while let Some(batch) = self.shared.take(self.patience()) {
+        while let Some(batch) = self.shared.take(self.retry_delay()) {
             self.turn(batch);
         }
     }
@@ -147,7 +147,7 @@ impl LogWriterThread {
         }
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn retry_delay(&self) -> Option<Duration> {
         match &self.state {
             LogFileState::Writing(_) => None,
             LogFileState::Lost { again, .. } => {

@@ -40,7 +40,7 @@ impl ClientConnections {
         if self.most == 0 {
             return Some(ConnectionSlot::uncounted());
         }
-        let places = self.rows.each_ref().map(|row| row.place(client));
+        let places = self.rows.each_ref().map(|row| row.slot(client));
         let seat = ConnectionSlot(Some((Arc::clone(self), places)));
         let before = self.each(places, |count| count.fetch_add(1, Ordering::Relaxed));
         (before < self.most).then_some(seat)
@@ -61,7 +61,7 @@ impl ClientRow {
         }
     }
 
-    fn place(&self, client: Network) -> usize {
+    fn slot(&self, client: Network) -> usize {
         let mut hasher = SipHasher13::new_with_keys(self.key, !self.key);
         client.hash(&mut hasher);
         usize::try_from(hasher.finish()).unwrap_or_default() % PLACES

@@ -26,7 +26,7 @@ pub use passwords::{PasswordCheck, Passwords};
 /// Clients, as far as something is counted of them.
 pub struct ClientState {
     buckets: Buckets,
-    crowd: Arc<ClientConnections>,
+    connections: Arc<ClientConnections>,
     exempt: Vec<IpNet>,
     proofs: Proofs,
 }
@@ -36,7 +36,7 @@ impl ClientState {
     pub fn new(connections: usize, exempt: Vec<IpNet>) -> Self {
         Self {
             buckets: Buckets::new(),
-            crowd: Arc::new(ClientConnections::new(connections)),
+            connections: Arc::new(ClientConnections::new(connections)),
             exempt,
             proofs: Proofs::new(),
         }
@@ -62,7 +62,7 @@ impl ClientState {
         if self.is_exempt(client) {
             return Some(ConnectionSlot::uncounted());
         }
-        self.crowd.seat(Network::of(client))
+        self.connections.seat(Network::of(client))
     }
 
     /// Whether somebody may ask with these credentials, the text behind `Basic`.

@@ -68,7 +68,7 @@ pub(super) struct Proofs {
     key: [u8; 32],
     known: Mutex<HashMap<[u8; 32], Tick>>,
     /// Comparisons at one time.
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 impl Proofs {
@@ -80,7 +80,7 @@ impl Proofs {
         Self {
             key,
             known: Mutex::default(),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            slots: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
 
@@ -107,7 +107,7 @@ impl Proofs {
             return PasswordCheck::TooMany(wait);
         }
         let Ok(place) =
-            tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await
+            tokio::time::timeout(PATIENCE, Arc::clone(&self.slots).acquire_owned()).await
         else {
             return PasswordCheck::TooMany(PATIENCE);
         };

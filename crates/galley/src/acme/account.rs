@@ -119,13 +119,13 @@ impl Office {
             .from_credentials(account)
             .await?;
         if contact != self.contact() {
-            self.tell_contact(&account).await;
+            self.update_contact(&account).await;
         }
         Ok(account)
     }
 
     /// The operator has another address now. That the directory does not take it hinders no certificate.
-    async fn tell_contact(&self, account: &Account) {
+    async fn update_contact(&self, account: &Account) {
         let contact = self.contact();
         let list: Vec<&str> = contact.as_deref().into_iter().collect();
         if let Err(error) = account.update_contacts(&list).await {

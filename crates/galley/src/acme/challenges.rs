@@ -18,7 +18,7 @@ pub struct Acme {
 
 impl Acme {
     /// The answer to an HTTP-01 challenge, where `path` is that of one which is under way.
-    pub fn answer(&self, path: &[u8]) -> Option<Bytes> {
+    pub fn response(&self, path: &[u8]) -> Option<Bytes> {
         self.tokens.find(path.strip_prefix(CHALLENGES.as_bytes())?)
     }
 
@@ -63,7 +63,7 @@ mod tests {
             certificates: Vec::new(),
         };
         acme.tokens.put("abc", "abc.thumb".to_owned());
-        let answer = |path: &str| acme.answer(path.as_bytes());
+        let answer = |path: &str| acme.response(path.as_bytes());
         assert_eq!(
             answer("/.well-known/acme-challenge/abc").as_deref(),
             Some(b"abc.thumb".as_slice())

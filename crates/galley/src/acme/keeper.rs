@@ -43,7 +43,7 @@ pub(super) struct CertificateKeeper {
     held: Option<IssuedCertificate>,
     /// What the directory said about when to renew it, and when it is asked again.
     window: Option<RenewalWindow>,
-    ask_at: Instant,
+    query_at: Instant,
     /// Nothing is ordered before: the pause after a failure, or the rest after a success.
     not_before: Instant,
     failures_in_a_row: u32,
@@ -69,7 +69,7 @@ impl CertificateKeeper {
             parts,
             held,
             window: None,
-            ask_at: now,
+            query_at: now,
             not_before: now + pause.unwrap_or_default(),
             failures_in_a_row,
             unwritten: None,
@@ -179,7 +179,7 @@ impl CertificateKeeper {
         }
         let now = Instant::now();
         self.not_before = now + schedule::rest(held.validity);
-        self.ask_at = now;
+        self.query_at = now;
         self.window = None;
         self.failures_in_a_row = 0;
         let days = held.validity.to.duration_since(self.parts.clock.wall());
@@ -249,11 +249,11 @@ impl CertificateKeeper {
             return;
         };
         let is_expired = held.validity.to <= self.parts.clock.wall();
-        if now < self.ask_at || is_expired {
+        if now < self.query_at || is_expired {
             return;
         }
         let Some(Ok(visit)) = self.parts.office.open_existing().await else {
-            self.ask_at = now + schedule::ASK_LATER;
+            self.query_at = now + schedule::ASK_LATER;
             return;
         };
         let pause = match visit.account.renewal_info(&id).await {
@@ -272,7 +272,7 @@ impl CertificateKeeper {
                 schedule::ASK_LATER
             }
         };
-        self.ask_at = now + pause;
+        self.query_at = now + pause;
     }
 
     /// Writes what was issued; what cannot be written is in use all the same, and tried again with each turn.
@@ -280,7 +280,7 @@ impl CertificateKeeper {
         let Some(pem) = self.unwritten.clone() else {
             return;
         };
-        let place = self.place();
+        let place = self.folder();
         let shown = place.display().to_string();
         let written = spawn_blocking(move || store::write(&place, &pem)).await;
         match written {
@@ -292,7 +292,7 @@ impl CertificateKeeper {
         }
     }
 
-    fn place(&self) -> std::path::PathBuf {
+    fn folder(&self) -> std::path::PathBuf {
         place(&self.parts)
     }
 }

@@ -111,14 +111,14 @@ impl Listings {
             asked,
         ));
         let mut open = self.lock();
-        open.retain(|listing| !listing.asks.is_closed());
+        open.retain(|listing| !listing.queries.is_closed());
         if open.len() >= MOST_LISTINGS {
             open.pop_front();
         }
         open.push_back(Listing {
             id: id.clone(),
             wanted,
-            asks: asks.clone(),
+            queries: asks.clone(),
         });
         (id, asks)
     }
@@ -138,7 +138,7 @@ impl Listings {
             .iter()
             .find(|listing| listing.id == id && listing.wanted == *wanted);
         let listing = listing.ok_or_else(ended)?;
-        Ok((id.to_owned(), number, listing.asks.clone()))
+        Ok((id.to_owned(), number, listing.queries.clone()))
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Listing>> {

@@ -16,7 +16,7 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
         ),
         (
             "galley_http2_streams_total",
-            totals.tally.streams,
+            totals.counts.streams,
             "streams that clients opened on them",
         ),
     ];
@@ -30,8 +30,8 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
         MetricKind::Counter,
         "streams on them that were reset, by side",
     );
-    text.sample(name, &[("by", "client")], totals.tally.resets_by_client);
-    text.sample(name, &[("by", "galley")], totals.tally.resets_by_galley);
+    text.sample(name, &[("by", "client")], totals.counts.resets_by_client);
+    text.sample(name, &[("by", "galley")], totals.counts.resets_by_galley);
     let name = "galley_http2_ended_total";
     text.family(
         name,

@@ -13,7 +13,7 @@ pub(super) struct Listings(pub(super) Mutex<VecDeque<Listing>>);
 pub(super) struct Listing {
     pub(super) id: String,
     pub(super) wanted: ListFilter,
-    pub(super) asks: mpsc::Sender<ListQuery>,
+    pub(super) queries: mpsc::Sender<ListQuery>,
 }
 
 /// What is listed.

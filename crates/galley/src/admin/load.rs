@@ -3,18 +3,21 @@
 //! One series for each upstream of a site; a site with several tells them apart by the address of the first server.
 
 use super::text::{MetricKind, Text};
-use crate::upstream::{Gauge, Load, OfClass, ServerGauge};
+use crate::upstream::{Load, OfClass, ServerStats, UpstreamStats};
 
 /// Writes the families of all upstreams; `rows` are sites with theirs.
-pub(super) fn metrics<'g>(rows: impl Iterator<Item = (&'g str, &'g Gauge)>, text: &mut Text) {
-    let rows: Vec<(&str, &Gauge)> = rows.collect();
+pub(super) fn metrics<'g>(
+    rows: impl Iterator<Item = (&'g str, &'g UpstreamStats)>,
+    text: &mut Text,
+) {
+    let rows: Vec<(&str, &UpstreamStats)> = rows.collect();
     slots(&rows, text);
     classes(&rows, text);
     hurried(&rows, text);
     servers(&rows, text);
 }
 
-fn slots(rows: &[(&str, &Gauge)], text: &mut Text) {
+fn slots(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     type Of = fn(&Load) -> usize;
     let families: [(&str, Of, &str); 3] = [
         (
@@ -42,7 +45,7 @@ fn slots(rows: &[(&str, &Gauge)], text: &mut Text) {
     }
 }
 
-fn classes(rows: &[(&str, &Gauge)], text: &mut Text) {
+fn classes(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     type Of = fn(&OfClass) -> u64;
     let families: [(&str, Of, &str); 2] = [
         (
@@ -71,7 +74,7 @@ fn classes(rows: &[(&str, &Gauge)], text: &mut Text) {
     }
 }
 
-fn hurried(rows: &[(&str, &Gauge)], text: &mut Text) {
+fn hurried(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     let name = "galley_upstream_hurried_total";
     let help =
         "requests that moved to a class with more slots, because a visitor requested the same page";
@@ -82,8 +85,8 @@ fn hurried(rows: &[(&str, &Gauge)], text: &mut Text) {
     }
 }
 
-fn servers(rows: &[(&str, &Gauge)], text: &mut Text) {
-    type Of = fn(&ServerGauge) -> u64;
+fn servers(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
+    type Of = fn(&ServerStats) -> u64;
     let families: [(&str, MetricKind, Of, &str); 2] = [
         (
             "galley_upstream_paused",
@@ -94,7 +97,7 @@ fn servers(rows: &[(&str, &Gauge)], text: &mut Text) {
         (
             "galley_upstream_pauses_total",
             MetricKind::Counter,
-            ServerGauge::pauses,
+            ServerStats::pauses,
             "times that Galley stopped sending requests to a server",
         ),
     ];
@@ -113,6 +116,6 @@ fn servers(rows: &[(&str, &Gauge)], text: &mut Text) {
     }
 }
 
-fn first(gauge: &Gauge) -> &str {
+fn first(gauge: &UpstreamStats) -> &str {
     gauge.servers().first().map_or("", |server| &server.address)
 }

@@ -77,7 +77,7 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
                 purges: site.core.purges.given(),
                 healed: site.healing.healed(),
                 fills: site.core.counters.fills(),
-                upstreams: site.gauges(),
+                upstreams: site.upstream_stats(),
                 cron: site.cron.as_ref().map(|_| site.core.cron.state()),
             }),
             certificates: certificates::of(state, site),

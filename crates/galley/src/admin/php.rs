@@ -30,7 +30,7 @@ const FAMILIES: &[(&str, MetricKind, Of, &str)] = &[
     (
         "places",
         MetricKind::Gauge,
-        |n| n.places().load(Ordering::Relaxed) as u64,
+        |n| n.slots().load(Ordering::Relaxed) as u64,
         "concurrent requests to a managed PHP",
     ),
     (

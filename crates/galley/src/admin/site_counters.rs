@@ -7,7 +7,7 @@ use crate::fetch::counters::Fills;
 use crate::fetch::cron::CronState;
 use crate::php::PoolNumbers;
 use crate::telemetry::totals::Totals;
-use crate::upstream::Gauge;
+use crate::upstream::UpstreamStats;
 
 /// One site's numbers.
 pub(super) struct SiteCounters {
@@ -28,6 +28,6 @@ pub(super) struct ProcessCounters {
     pub(super) purges: u64,
     pub(super) healed: u64,
     pub(super) fills: Fills,
-    pub(super) upstreams: Vec<Arc<Gauge>>,
+    pub(super) upstreams: Vec<Arc<UpstreamStats>>,
     pub(super) cron: Option<CronState>,
 }

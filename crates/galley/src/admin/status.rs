@@ -19,14 +19,14 @@ use super::cluster;
 use super::disk;
 use super::history::{last_hour, reading, recent};
 use super::target::{JsonReply, View, target};
-use crate::body::spools::Spools;
+use crate::body::body_spools::BodySpools;
 use crate::fetch::Handle;
 use crate::php::PoolNumbers;
 use crate::request::{Site, Upstream};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::Minute;
 use crate::telemetry::totals::Totals;
-use crate::upstream::Gauge;
+use crate::upstream::UpstreamStats;
 
 /// Handles `GET /status`.
 pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
@@ -86,7 +86,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
 
 /// Exchanges under way at the upstreams, and requests that wait for a place there.
 pub(super) fn load(fetch_threads: &[Handle]) -> (usize, usize) {
-    let gauges = fetch_threads.iter().flat_map(Handle::gauges);
+    let gauges = fetch_threads.iter().flat_map(Handle::upstream_stats);
     let loads = gauges.map(|gauge| gauge.load());
     loads.fold((0, 0), |(taken, waiting), load| {
         (taken + load.in_flight, waiting + load.waiting)
@@ -94,7 +94,7 @@ pub(super) fn load(fetch_threads: &[Handle]) -> (usize, usize) {
 }
 
 /// One of a site's upstreams: its places, its queue, its servers.
-pub(super) fn upstream(gauge: &Gauge) -> Value {
+pub(super) fn upstream(gauge: &UpstreamStats) -> Value {
     let load = gauge.load();
     let servers = gauge.servers().iter().map(|server| {
         let state = if server.is_paused() {
@@ -133,7 +133,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
             Upstream::Http(_) => "http",
         },
         "php": site.php.as_deref().map(php),
-        "upstreams": site.gauges().iter().map(|gauge| upstream(gauge)).collect::<Vec<_>>(),
+        "upstreams": site.upstream_stats().iter().map(|gauge| upstream(gauge)).collect::<Vec<_>>(),
         "purges": site.core.purges.given(),
         "requests": totals.requests(),
         "answers": words(&totals),
@@ -145,7 +145,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
 }
 
 /// Room for bodies on their way.
-fn spools(spools: &Spools) -> Value {
+fn spools(spools: &BodySpools) -> Value {
     let spooled = spools.counted();
     json!({
         "memory_bytes": spooled.memory, "memory_limit": spooled.memory_limit, "disk_bytes": spooled.disk,
@@ -158,7 +158,7 @@ fn spools(spools: &Spools) -> Value {
 fn php(numbers: &PoolNumbers) -> Value {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     json!({
-        "slots": numbers.places().load(Ordering::Relaxed), "workers": numbers.workers.load(Ordering::Relaxed),
+        "slots": numbers.slots().load(Ordering::Relaxed), "workers": numbers.workers.load(Ordering::Relaxed),
         "worker_bytes": read(&numbers.worker_bytes), "largest_bytes": read(&numbers.largest_bytes),
         "bytes": read(&numbers.bytes), "share_bytes": read(&numbers.share_bytes),
         "replaced": read(&numbers.replaced), "overdue": read(&numbers.overdue), "restarts": read(&numbers.restarts),

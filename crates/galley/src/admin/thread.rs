@@ -156,13 +156,13 @@ fn hosts(sites: &Arc<Vec<Arc<Site>>>) -> Sites {
 }
 
 async fn serve(
-    door: AdminListener,
+    listener: AdminListener,
     router: Router,
     shared: AdminShared,
     stopped: oneshot::Receiver<()>,
 ) {
     let result = tokio::select! {
-        result = listen(door, router) => result,
+        result = listen(listener, router) => result,
         () = history::keep(&shared) => Ok(()),
         _ = stopped => Ok(()),
     };

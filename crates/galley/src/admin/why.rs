@@ -93,7 +93,7 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
         local: NOBODY,
         scheme: scheme(choice.site.as_deref(), wanted),
         request_id: String::new(),
-        facts: RequestInfo::default(),
+        info: RequestInfo::default(),
         mailbox: None,
     };
     Ok(match admit(admission, &head, &framing) {

@@ -117,7 +117,7 @@ fn build_site(
         error_pages: error_pages(site)?,
         heads: HeadChanges::new(&site.rules),
         speaks_tls: !site.listen_tls.is_empty(),
-        door: AccessControl::new(&site.rules),
+        access: AccessControl::new(&site.rules),
         request_body: site.request_body,
         purge_allow: site.purge_allow.clone(),
         purge_secret: token(site.purge_secret_file.as_ref())?,
@@ -216,7 +216,7 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> ClientLimits 
         leaving: Speed::new(server.write_timeout, server.min_rate),
         drain_timeout: server.drain_timeout,
         connections,
-        lane: server.fast_path,
+        fast_path: server.fast_path,
         h2c: server.h2c,
     }
 }

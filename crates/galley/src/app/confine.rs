@@ -5,7 +5,7 @@ use std::path::Path;
 use galley_config::{AdminListen, Config, UpstreamConfig};
 
 use super::ServerStartError;
-use super::listeners::Doors;
+use super::listeners::NewListeners;
 use crate::sys::privileges;
 use crate::sys::sandbox::{Sandbox, SandboxLevel};
 
@@ -23,12 +23,15 @@ pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
 }
 
 /// Becomes the user that the configuration names. To be called while there is one thread.
-pub(super) fn give_up_root(config: &Config, doors: &Doors) -> Result<(), ServerStartError> {
+pub(super) fn give_up_root(
+    config: &Config,
+    listeners: &NewListeners,
+) -> Result<(), ServerStartError> {
     let Some(user) = &config.server.user else {
         return Ok(());
     };
     let group = config.server.group.as_deref();
-    privileges::become_user(user, group, doors.files()).map_err(|cause| of_user(user, cause))
+    privileges::become_user(user, group, listeners.files()).map_err(|cause| of_user(user, cause))
 }
 
 fn of_user(user: &str, cause: std::io::Error) -> ServerStartError {

@@ -15,7 +15,7 @@ use super::connections::ConnectionShare;
 use super::current::Current;
 use super::generation::{Generation, GenerationParts, Retired};
 use super::lasting::Lasting;
-use super::listeners::{Doors, HeldListeners};
+use super::listeners::{HeldListeners, NewListeners};
 use super::logs::{LogChange, Logs};
 use super::php::{Php, PhpChange};
 use super::preflight::{RunningGalley, preflight};
@@ -45,7 +45,7 @@ pub(super) struct Control {
     pub(super) generation: Generation,
     pub(super) current: Arc<Current>,
     pub(super) admin: AdminThread,
-    pub(super) orders: (mpsc::Sender<ReloadRequest>, mpsc::Receiver<ReloadRequest>),
+    pub(super) requests: (mpsc::Sender<ReloadRequest>, mpsc::Receiver<ReloadRequest>),
     pub(super) last_reload: Arc<LastReload>,
     pub(super) retired: RetiredGenerations,
     pub(super) upkeep: Upkeep,
@@ -75,7 +75,7 @@ struct Draining {
 struct Prepared {
     config: Config,
     report: ReloadReport,
-    doors: Doors,
+    listeners: NewListeners,
     tls: Tls,
     logs: LogChange,
     /// Of the error log, where it is another.
@@ -101,7 +101,7 @@ impl Control {
                         }
                     }
                 },
-                Some(order) = self.orders.1.recv() => {
+                Some(order) = self.requests.1.recv() => {
                     let Some(result) = self.reload(order.action, signals).await else {
                         return;
                     };
@@ -191,7 +191,7 @@ impl Control {
             return Err(ReloadError::Failed(config.complaints(&found).to_string()));
         }
         let failed = |error: ServerStartError| failed(&config, &error);
-        let doors = self.held.bind(&config).map_err(failed)?;
+        let listeners = self.held.bind(&config).map_err(failed)?;
         let tls = tls::open(&config, &self.generation.tls).map_err(failed)?;
         let logs = self.logs.prepare(&config).map_err(failed)?;
         let errors = self.error_target(&config).map_err(failed)?;
@@ -209,7 +209,7 @@ impl Control {
         Ok(Prepared {
             config,
             report,
-            doors,
+            listeners,
             tls,
             logs,
             errors,
@@ -236,7 +236,7 @@ impl Control {
         let Prepared {
             config,
             report,
-            doors,
+            listeners,
             tls,
             logs,
             errors,
@@ -244,7 +244,7 @@ impl Control {
             watch,
         } = prepared;
         let shown = config.clone();
-        let next = match self.next_generation(config, doors, tls, &logs, &php) {
+        let next = match self.next_generation(config, listeners, tls, &logs, &php) {
             Ok(next) => next,
             Err(error) => {
                 php.abandon().await;
@@ -281,13 +281,13 @@ impl Control {
     fn next_generation(
         &mut self,
         config: Config,
-        doors: Doors,
+        listeners: NewListeners,
         tls: Tls,
         logs: &LogChange,
         php: &PhpChange,
     ) -> Result<Generation, ServerStartError> {
         let token = build::token(config.admin.token_file.as_ref())?;
-        let added = self.held.add(doors)?;
+        let added = self.held.add(listeners)?;
         let share = ConnectionShare::new(&config, sys::raise_descriptor_limit());
         let same_directory =
             format!("{:?}", self.generation.config.acme) == format!("{:?}", config.acme);
@@ -314,7 +314,7 @@ impl Control {
             &self.generation,
             &self.logs,
             self.retired.counters(&self.generation),
-            &self.orders.0,
+            &self.requests.0,
             &self.last_reload,
         );
         self.admin.replace(spec);

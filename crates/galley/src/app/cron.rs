@@ -59,7 +59,7 @@ async fn keep(site: Weak<Site>, every: Duration, first: Duration, clock: Clock) 
         }
         let Some(site) = site.upgrade() else { return };
         let began = Instant::now();
-        site.core.cron.kept_until(began);
+        site.core.cron.rely_on_runs_until(began);
         run(&site, clock).await;
         let failures = site.core.cron.state().failures_in_a_row;
         if next < due {
@@ -154,7 +154,7 @@ mod tests {
             appointment(&cron, Some(latest)),
             Some(latest + SHORTEST_GAP)
         );
-        cron.kept_until(latest + s(10));
+        cron.rely_on_runs_until(latest + s(10));
         assert!(appointment(&cron, Some(latest)).unwrap() > latest + s(15));
         assert_eq!(soonest(latest, Some(latest + s(1))), latest);
         cron.begins();

@@ -66,7 +66,7 @@ fn as_stored(rule: Rule) -> Rule {
     Rule {
         changes: Changes::default(),
         request_body: None,
-        patience: UpstreamTimeouts::default(),
+        timeouts: UpstreamTimeouts::default(),
         ..rule
     }
 }

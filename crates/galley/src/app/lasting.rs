@@ -17,7 +17,7 @@ use super::site_states::SiteStates;
 use super::spools;
 use crate::access::ClientState;
 use crate::acme::Acme;
-use crate::body::spools::Spools;
+use crate::body::body_spools::BodySpools;
 use crate::clock::Clock;
 use crate::compress::{Compressing, Compressor};
 use crate::durable::Durable;
@@ -35,7 +35,7 @@ pub(super) struct Lasting {
     pub(super) memory: Arc<Memory>,
     pub(super) small_files: Option<Arc<SmallFiles>>,
     pub(super) durable: Durable,
-    pub(super) spools: Arc<Spools>,
+    pub(super) spools: Arc<BodySpools>,
     pub(super) states: SiteStates,
     compressor: Arc<Compressor>,
     privileged: KeeperState,

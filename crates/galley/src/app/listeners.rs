@@ -20,7 +20,7 @@ use crate::tls::Acceptor;
 
 /// Sockets that are bound and do not listen yet.
 #[derive(Default)]
-pub(super) struct Doors(Vec<(OpenListener, Bound)>);
+pub(super) struct NewListeners(Vec<(OpenListener, Bound)>);
 
 /// A listener, and what is spoken there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ struct Held {
     file: Option<SocketFile>,
 }
 
-impl Doors {
+impl NewListeners {
     /// The sockets in the file system.
     pub(super) fn files(&self) -> impl Iterator<Item = &std::path::Path> {
         self.0.iter().filter_map(|(_, bound)| bound.path())
@@ -61,45 +61,48 @@ impl HeldListeners {
     }
 
     /// Binds the listeners of a configuration that are not held, each once.
-    pub(super) fn bind(&mut self, config: &Config) -> Result<Doors, ServerStartError> {
+    pub(super) fn bind(&mut self, config: &Config) -> Result<NewListeners, ServerStartError> {
         let rows = rows(config);
         let new: Vec<&OpenListener> = rows
             .keys()
-            .filter(|door| self.socket(door, &rows).is_none())
+            .filter(|listener| self.socket(listener, &rows).is_none())
             .collect();
-        for door in &new {
-            if let Listen::Tcp(address) = &door.listen
+        for listener in &new {
+            if let Listen::Tcp(address) = &listener.listen
                 && !self.has_port(address.port())
             {
-                sockets::is_free(*address).map_err(|cause| door.failed(cause))?;
+                sockets::is_free(*address).map_err(|cause| listener.failed(cause))?;
             }
         }
-        let mut doors = Vec::with_capacity(new.len());
-        for door in new {
-            let bound = match &door.listen {
+        let mut listeners = Vec::with_capacity(new.len());
+        for listener in new {
+            let bound = match &listener.listen {
                 Listen::Tcp(address) => Bound::tcp(*address, self.cores),
                 Listen::Unix(path) => Bound::unix(path, config.server.socket_mode, self.cores),
                 Listen::Passed(name) => self.passed.bound(name, self.cores),
             };
-            let bound = bound.map_err(|cause| door.failed(cause))?;
-            doors.push((door.clone(), bound));
+            let bound = bound.map_err(|cause| listener.failed(cause))?;
+            listeners.push((listener.clone(), bound));
         }
-        Ok(Doors(doors))
+        Ok(NewListeners(listeners))
     }
 
     /// Has bound sockets listen, and holds them. Where one fails, none of them is held.
-    pub(super) fn add(&mut self, doors: Doors) -> Result<Vec<OpenListener>, ServerStartError> {
-        let mut added = Vec::with_capacity(doors.0.len());
-        for (door, bound) in doors.0 {
+    pub(super) fn add(
+        &mut self,
+        listeners: NewListeners,
+    ) -> Result<Vec<OpenListener>, ServerStartError> {
+        let mut added = Vec::with_capacity(listeners.0.len());
+        for (listener, bound) in listeners.0 {
             match bound.listen(self.cores) {
                 Ok((per_core, file)) => {
                     let held = Held { per_core, file };
-                    self.held.insert(door.clone(), held);
-                    added.push(door);
+                    self.held.insert(listener.clone(), held);
+                    added.push(listener);
                 }
                 Err(cause) => {
                     self.forget(&added);
-                    return Err(door.failed(cause));
+                    return Err(listener.failed(cause));
                 }
             }
         }
@@ -128,31 +131,31 @@ impl HeldListeners {
             reached: Vec::new(),
             removals: BTreeMap::new(),
         };
-        for (door, hosts) in &rows {
-            let Some((_, held)) = self.socket(door, &rows) else {
+        for (listener, hosts) in &rows {
+            let Some((_, held)) = self.socket(listener, &rows) else {
                 continue;
             };
             let hosts = hosts.iter().cloned();
             let sites = Arc::new(Sites::new(hosts, Arc::clone(all), Arc::clone(&proxies)));
-            let tls = tls.filter(|_| door.speaks_tls);
+            let tls = tls.filter(|_| listener.speaks_tls);
             for socket in held.per_core.first().into_iter().flatten() {
-                let url = door.url(socket);
-                let url = url.map_err(|cause| door.failed(cause))?;
+                let url = listener.url(socket);
+                let url = url.map_err(|cause| listener.failed(cause))?;
                 open.reached.push((url, Arc::clone(&sites)));
             }
             let is_removed = Arc::new(AtomicBool::new(false));
             for (core, sockets) in open.per_core.iter_mut().zip(&held.per_core) {
                 for socket in sockets {
                     core.push(BoundListener {
-                        socket: socket.try_clone().map_err(|cause| door.failed(cause))?,
+                        socket: socket.try_clone().map_err(|cause| listener.failed(cause))?,
                         sites: Arc::clone(&sites),
-                        speaks_proxy: config.server.proxy_protocol.contains(&door.listen),
+                        speaks_proxy: config.server.proxy_protocol.contains(&listener.listen),
                         tls: tls.cloned(),
                         is_removed: Arc::clone(&is_removed),
                     });
                 }
             }
-            open.removals.insert(door.clone(), is_removed);
+            open.removals.insert(listener.clone(), is_removed);
         }
         Ok(open)
     }
@@ -162,10 +165,10 @@ impl HeldListeners {
     pub(super) fn keep(&mut self, config: &Config, removals: &Removals) {
         let rows = rows(config);
         let mut kept = BTreeMap::new();
-        for door in rows.keys() {
-            let name = self.socket(door, &rows).map(|(name, _)| name.clone());
+        for listener in rows.keys() {
+            let name = self.socket(listener, &rows).map(|(name, _)| name.clone());
             if let Some(held) = name.and_then(|name| self.held.remove(&name)) {
-                kept.insert(door.clone(), held);
+                kept.insert(listener.clone(), held);
             }
         }
         let gone = std::mem::replace(&mut self.held, kept);
@@ -191,13 +194,13 @@ impl HeldListeners {
 
     /// The socket for a listener: its own, or the one of the same address on which another protocol was spoken and which nothing in
     /// `rows` names any more.
-    fn socket(&self, door: &OpenListener, rows: &Rows) -> Option<(&OpenListener, &Held)> {
+    fn socket(&self, listener: &OpenListener, rows: &Rows) -> Option<(&OpenListener, &Held)> {
         let other = OpenListener {
-            speaks_tls: !door.speaks_tls,
-            listen: door.listen.clone(),
+            speaks_tls: !listener.speaks_tls,
+            listen: listener.listen.clone(),
         };
-        let is_any = matches!(&door.listen, Listen::Tcp(address) if address.port() == 0);
-        self.held.get_key_value(door).or_else(|| {
+        let is_any = matches!(&listener.listen, Listen::Tcp(address) if address.port() == 0);
+        self.held.get_key_value(listener).or_else(|| {
             let free = !is_any && !rows.contains_key(&other);
             self.held.get_key_value(&other).filter(|_| free)
         })
@@ -205,9 +208,9 @@ impl HeldListeners {
 
     /// Whether a socket of ours has this port, on whatever address: then others share it with us alone.
     fn has_port(&self, port: u16) -> bool {
-        self.held
-            .keys()
-            .any(|door| matches!(&door.listen, Listen::Tcp(address) if address.port() == port))
+        self.held.keys().any(
+            |listener| matches!(&listener.listen, Listen::Tcp(address) if address.port() == port),
+        )
     }
 }
 
@@ -254,12 +257,12 @@ fn rows(config: &Config) -> Rows {
         let plain = site.listen.iter().map(|listen| (false, listen));
         let secure = site.listen_tls.iter().map(|listen| (true, listen));
         for (speaks_tls, listen) in plain.chain(secure) {
-            let door = OpenListener {
+            let listener = OpenListener {
                 speaks_tls,
                 listen: listen.clone(),
             };
             let hosts = site.hosts.iter().map(|host| (host.clone(), index));
-            rows.entry(door).or_default().extend(hosts);
+            rows.entry(listener).or_default().extend(hosts);
         }
     }
     rows

@@ -39,7 +39,7 @@ use tokio::sync::mpsc;
 
 pub use self::acme::files as kept_certificates;
 pub use self::php::sites_apart;
-pub use self::preflight::{Foretold, RunningGalley, preflight};
+pub use self::preflight::{Preflight, RunningGalley, preflight};
 pub use self::refusal::{ServerStartError, of_php};
 use crate::admin;
 use crate::clock::Clock;
@@ -51,7 +51,7 @@ use control::Control;
 use current::Current;
 use generation::{Generation, GenerationParts};
 use lasting::Lasting;
-use listeners::{Doors, HeldListeners};
+use listeners::{HeldListeners, NewListeners};
 use logs::Logs;
 use php::Apart;
 use tls::{Tls, TlsBefore};
@@ -69,12 +69,12 @@ pub fn run(
     let clock = Clock::start();
     let share = ConnectionShare::new(config, sys::raise_descriptor_limit());
     let mut held = HeldListeners::new(share.cores);
-    let doors = held.bind(config)?;
+    let listeners = held.bind(config)?;
     // Their keys are root's alone, as a rule.
     let tls = tls::open(config, &TlsBefore::default())?;
     confine::make_folders(config)?;
     let apart = php::apart(config)?;
-    confine::give_up_root(config, &doors)?;
+    confine::give_up_root(config, &listeners)?;
     let error_log = errors::start(&config.log.error, config.log.level).map_err(|cause| {
         ServerStartError::Log {
             target: config.log.error.clone(),
@@ -89,7 +89,7 @@ pub fn run(
         let first = FirstParts {
             source,
             held,
-            doors,
+            listeners,
             tls,
             apart,
             error_log,
@@ -118,7 +118,7 @@ pub fn run(
 struct FirstParts {
     source: ConfigSource,
     held: HeldListeners,
-    doors: Doors,
+    listeners: NewListeners,
     tls: Tls,
     apart: Option<Apart>,
     error_log: ErrorLog,
@@ -138,10 +138,10 @@ async fn start(
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    first.tls.tell_what_is_out_of_reach();
+    first.tls.warn_of_unreadable();
     let node = Node::prepare(&config)?;
     let mut lasting = Lasting::open(&config, php.keeper(), node.publisher(), clock)?;
-    held.add(first.doors)?;
+    held.add(first.listeners)?;
     let parts = GenerationParts {
         token: build::token(config.admin.token_file.as_ref())?,
         config,
@@ -174,7 +174,7 @@ async fn start(
         generation,
         current,
         admin,
-        orders,
+        requests: orders,
         last_reload,
         retired: control::RetiredGenerations::default(),
         upkeep,

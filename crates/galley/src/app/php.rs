@@ -14,7 +14,7 @@ use galley_policy::site::Rule;
 
 use super::{ServerStartError, site_states};
 use crate::php::privileged::{
-    KeeperChannel, KeeperShutdown, KeeperState, KeptPool, PrivilegeSplit, Privileged,
+    KeeperChannel, KeeperShutdown, KeeperState, PrivilegeSplit, Privileged, PrivilegedPool,
 };
 use crate::php::{self, MachineMemory, Managed, MemoryDivision, PhpSettings, PoolNumbers};
 use crate::sys;
@@ -68,7 +68,7 @@ pub(super) struct PhpChange {
 pub(super) struct Apart {
     privileged: Privileged,
     /// By the number of the site, and of its upstream: 0 is what composes its pages, then `SiteConfig::further`.
-    pools: HashMap<(usize, usize), KeptPool>,
+    pools: HashMap<(usize, usize), PrivilegedPool>,
 }
 
 /// Starts the process that keeps root, where Galley is about to give it up and some site's `php_user` is somebody else. To be
@@ -163,7 +163,7 @@ pub(super) async fn start(
             let kept = pools.remove(&(number, index)).zip(php.line.as_ref());
             let is_apart = kept.is_some();
             let managed = match kept {
-                Some((kept, line)) => Managed::start_kept(kept, line).await,
+                Some((kept, line)) => Managed::start_privileged(kept, line).await,
                 None => Managed::start(settings.clone()).await,
             };
             let managed = managed.map_err(|cause| at(wanted.site, cause))?;
@@ -386,7 +386,7 @@ fn settings(
         command,
         workers,
         budget,
-        first_byte_timeout: of_rules(site, |rule| rule.patience.first_byte)
+        first_byte_timeout: of_rules(site, |rule| rule.timeouts.first_byte)
             .fold(site.limits.first_byte_timeout, Duration::max),
         timeout: site.managed.timeout,
         memory_limit: site.managed.memory_limit,

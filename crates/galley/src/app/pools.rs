@@ -140,7 +140,7 @@ impl PoolPlan {
             ),
             Configured::Managed | Configured::Program(_) => match php {
                 Some(php) => {
-                    places = Some(php.numbers.places());
+                    places = Some(php.numbers.slots());
                     let most = php.most_workers;
                     let in_flight = match limits.in_flight {
                         0 => most,
@@ -167,7 +167,7 @@ impl PoolPlan {
             site: site.name.clone(),
             target,
             in_flight,
-            places,
+            slots: places,
             queue: limits.queue,
             queue_timeout: limits.queue_timeout,
             connect_timeout: limits.connect_timeout,

@@ -34,7 +34,7 @@ pub enum RunningGalley {
 
 /// What a start would meet.
 #[derive(Debug, Default)]
-pub struct Foretold {
+pub struct Preflight {
     /// What would end it, and is wrong in the configuration.
     pub wrong: Vec<MachineFinding>,
     /// What would end it now, on this machine.
@@ -43,7 +43,7 @@ pub struct Foretold {
     pub notes: Vec<MachineFinding>,
 }
 
-impl Foretold {
+impl Preflight {
     /// What would end the start.
     pub fn all(&self) -> Vec<MachineFinding> {
         self.wrong.iter().chain(&self.refused).cloned().collect()
@@ -51,8 +51,8 @@ impl Foretold {
 }
 
 /// Tries what a start would need. Blocks on the disk.
-pub fn preflight(config: &Config, running: &RunningGalley) -> Foretold {
-    let mut found = Foretold::default();
+pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
+    let mut found = Preflight::default();
     let who = who(config, running, &mut found);
     listeners(config, running, &mut found);
     admin(config, (running, &who), &mut found);
@@ -66,7 +66,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Foretold {
 }
 
 /// Whose the process will be: the user that the file names, else the one of the Galley that runs, else this one.
-fn who(config: &Config, running: &RunningGalley, found: &mut Foretold) -> UserIdentity {
+fn who(config: &Config, running: &RunningGalley, found: &mut Preflight) -> UserIdentity {
     let mut who = UserIdentity::this();
     if let AdminListen::Unix(socket) = &config.admin.listen
         && *running != RunningGalley::No
@@ -100,7 +100,7 @@ fn who(config: &Config, running: &RunningGalley, found: &mut Foretold) -> UserId
     who
 }
 
-fn listeners(config: &Config, running: &RunningGalley, found: &mut Foretold) {
+fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
     let plain = config.sites.iter().flat_map(|site| &site.listen);
     let secure = config.sites.iter().flat_map(|site| &site.listen_tls);
     let all: BTreeSet<(&'static str, &Listen)> = plain
@@ -156,7 +156,7 @@ fn is_at(url: &str, listen: &Listen) -> bool {
     }
 }
 
-fn admin(config: &Config, (running, who): (&RunningGalley, &UserIdentity), found: &mut Foretold) {
+fn admin(config: &Config, (running, who): (&RunningGalley, &UserIdentity), found: &mut Preflight) {
     let listen = &config.admin.listen;
     if *running != RunningGalley::No {
         return;
@@ -182,7 +182,7 @@ fn admin(config: &Config, (running, who): (&RunningGalley, &UserIdentity), found
 }
 
 /// Folders that Galley makes or writes to.
-fn folders(config: &Config, who: &UserIdentity, found: &mut Foretold) {
+fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     let mut refuse = |at, path: &Path, result: io::Result<()>, help: &str| {
         if let Err(cause) = result {
             let why = format!("which cannot be written: {cause}");
@@ -278,7 +278,7 @@ fn may_make(who: &UserIdentity, path: &Path) -> io::Result<()> {
     who.may_write(near)
 }
 
-fn logs(config: &Config, who: &UserIdentity, found: &mut Foretold) {
+fn logs(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     let of_sites = config.sites.iter().enumerate();
     let of_sites = of_sites.filter_map(|(index, site)| {
         Some((OptionPath::SiteLog(index, "access"), site.access.as_ref()?))
@@ -307,7 +307,7 @@ fn logs(config: &Config, who: &UserIdentity, found: &mut Foretold) {
 }
 
 /// Programs that Galley starts. What PHP-FPM lacks is asked of it elsewhere.
-fn programs(index: usize, site: &SiteConfig, found: &mut Foretold) {
+fn programs(index: usize, site: &SiteConfig, found: &mut Preflight) {
     let named = site.further.iter().chain([&site.upstream]);
     let commands = named.filter_map(|upstream| match upstream {
         UpstreamConfig::Program(Program { command, .. }) => command.first(),

@@ -129,12 +129,12 @@ impl SiteStates {
             file_mark: file_mark(name, site),
             row: self.state(name, fingerprint).row,
         };
-        let shelved = self.durable.shelved(name, fingerprint);
+        let shelved = self.durable.site_disk_cache(name, fingerprint);
         let state = self.state(name, fingerprint);
         let core = FetchSite {
             name: site.name.clone(),
             rules: site.rules.clone(),
-            shelved,
+            disk: shelved,
             compressing,
             purges: Arc::clone(&state.purges),
             counters: Arc::clone(&state.counters),

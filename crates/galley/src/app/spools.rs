@@ -8,10 +8,10 @@ use std::sync::Arc;
 use galley_config::ServerConfig;
 
 use super::ServerStartError;
-use crate::body::spools::{SpoolLimits, Spools};
+use crate::body::body_spools::{BodySpools, SpoolLimits};
 
 /// Room for bodies on their way. A folder that the configuration names must do; without one there may be none.
-pub(super) fn open(server: &ServerConfig) -> Result<Arc<Spools>, ServerStartError> {
+pub(super) fn open(server: &ServerConfig) -> Result<Arc<BodySpools>, ServerStartError> {
     let may_write = |folder: &PathBuf| tempfile::tempfile_in(folder).map(drop);
     let folder = if let Some(folder) = &server.spool {
         may_write(folder).map_err(|cause| ServerStartError::Spool {
@@ -30,10 +30,10 @@ pub(super) fn open(server: &ServerConfig) -> Result<Arc<Spools>, ServerStartErro
         }
         found
     };
-    Ok(Arc::new(Spools::new(SpoolLimits {
+    Ok(Arc::new(BodySpools::new(SpoolLimits {
         memory: server.spool_memory,
         disk: server.spool_size,
-        answer: server.spool_response,
+        response: server.spool_response,
         folder,
     })))
 }

@@ -102,8 +102,8 @@ fn acceptor_of(
 
 impl Tls {
     /// Says in the log which files could be read at the start only, since the user has changed.
-    pub(super) fn tell_what_is_out_of_reach(&self) {
-        self.watch.tell_what_is_out_of_reach();
+    pub(super) fn warn_of_unreadable(&self) {
+        self.watch.warn_of_unreadable();
     }
 }
 

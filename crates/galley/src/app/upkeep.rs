@@ -42,9 +42,9 @@ pub(super) fn start(durable: Durable, current: Arc<Current>) -> Result<Upkeep, S
     let (stop, stopped) = sync_channel(0);
     let round = UpkeepRound {
         durable,
-        shelf,
+        disk: shelf,
         current,
-        told: LastReport::default(),
+        last_report: LastReport::default(),
         purges: 0,
         is_hurried: false,
     };
@@ -58,9 +58,9 @@ pub(super) fn start(durable: Durable, current: Arc<Current>) -> Result<Upkeep, S
 
 struct UpkeepRound {
     durable: Durable,
-    shelf: Arc<DiskCache>,
+    disk: Arc<DiskCache>,
     current: Arc<Current>,
-    told: LastReport,
+    last_report: LastReport,
     /// Orders of all sites when the round began.
     purges: u64,
     /// Whether there were new ones then.
@@ -79,15 +79,15 @@ impl UpkeepRound {
                 self.catch_up(&sites);
                 if self.is_hurried { HURRIED } else { CALM }
             } else {
-                is_counted = self.shelf.scan_step() == ScanProgress::Done;
+                is_counted = self.disk.scan_step() == ScanProgress::Done;
                 if is_counted {
                     // What came meanwhile was not stored.
-                    self.shelf.owe();
+                    self.disk.owe();
                 }
                 HURRIED
             };
             self.durable.follow_generation();
-            self.told.tell(&self.shelf, &self.durable);
+            self.last_report.report(&self.disk, &self.durable);
             if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
@@ -99,20 +99,20 @@ impl UpkeepRound {
         let by_mark: HashMap<u32, &Arc<Site>> =
             sites.iter().map(|site| (site.mark, site)).collect();
         let now = self.durable.now();
-        self.shelf.catch_up(|entry| {
+        self.disk.catch_up(|entry| {
             let site = by_mark.get(&site_mark(entry.key.bytes())?)?;
             let is_wanted =
                 entry.kind != EntryKind::HitForPass && !sweep::is_dead(site, entry, now);
-            is_wanted.then_some(site.core.shelved.as_ref()?)
+            is_wanted.then_some(site.core.disk.as_ref()?)
         });
     }
 
     fn sweep(&mut self, sites: &[Arc<Site>]) {
         let owners: HashMap<SiteId, &Arc<Site>> = sites
             .iter()
-            .filter_map(|site| Some((site.core.shelved.as_ref()?.id(), site)))
+            .filter_map(|site| Some((site.core.disk.as_ref()?.id(), site)))
             .collect();
-        let swept = self.shelf.sweep_step(|view| is_dead(&owners, view));
+        let swept = self.disk.sweep_step(|view| is_dead(&owners, view));
         if swept.ends_round {
             let purges = sites.iter().map(|site| site.core.purges.given()).sum();
             self.is_hurried = purges != self.purges;
@@ -128,7 +128,7 @@ fn is_dead(owners: &HashMap<SiteId, &Arc<Site>>, view: &HeaderView) -> bool {
     };
     let is_foreign = site
         .core
-        .shelved
+        .disk
         .as_ref()
         .is_none_or(|shelved| shelved.fingerprint() != view.fingerprint);
     is_foreign || sweep::is_dead(site, &view.entry, view.entry.stored_at)
@@ -142,7 +142,7 @@ struct LastReport {
 }
 
 impl LastReport {
-    fn tell(&mut self, shelf: &DiskCache, durable: &Durable) {
+    fn report(&mut self, shelf: &DiskCache, durable: &Durable) {
         let health = shelf.health();
         let is_off = matches!(health, Health::Off { .. });
         if let Health::Off { reason, .. } = health

@@ -1,11 +1,11 @@
 //! A request's body, taken in whole before PHP is asked.
 //!
 //! Small bodies stay in memory; larger ones go to an unlinked temporary file, so that a 100 MB upload costs a buffer and a
-//! slow one holds no PHP worker. Both are paid for ([`Spools`]): when all requests together have taken what there is, the next
+//! slow one holds no PHP worker. Both are paid for ([`BodySpools`]): when all requests together have taken what there is, the next
 //! bytes are refused. The file is written and read on the runtime's helper threads, never on a front core.
 //! The limit on one body is the caller's: it stops pushing when the site's `request_body` is reached.
 
-pub mod spools;
+pub mod body_spools;
 
 use std::future::Future;
 use std::io::{self, Read};
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use galley_cache::budget::Reservation;
 use tokio::task::JoinHandle;
 
-use spools::{SpoolFile, SpoolFull, Spools};
+use body_spools::{BodySpools, SpoolFile, SpoolFull};
 
 /// A body that has arrived completely.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ pub enum SpooledBodyReader {
 
 /// Where the reader of a file is.
 pub struct FileReader {
-    file: spools::SpoolShared,
+    file: body_spools::SpoolShared,
     at: u64,
     length: u64,
     /// The next chunk, on a helper thread.
@@ -104,7 +104,7 @@ impl FileReader {
 
 /// Collects a body as it arrives.
 pub struct Spool {
-    spools: Arc<Spools>,
+    spools: Arc<BodySpools>,
     memory: Vec<u8>,
     /// Pays for what `memory` has room for.
     paid: Option<Reservation>,
@@ -113,7 +113,7 @@ pub struct Spool {
 
 impl Spool {
     /// One that draws on the limits of all.
-    pub fn new(spools: Arc<Spools>) -> Self {
+    pub fn new(spools: Arc<BodySpools>) -> Self {
         Self {
             spools,
             memory: Vec::new(),
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use std::future::poll_fn;
 
-    use super::spools::tests::spools;
+    use super::body_spools::tests::spools;
 
     fn noise(length: usize) -> Vec<u8> {
         (0..length)
@@ -256,7 +256,7 @@ mod tests {
     }
 
     async fn taken_in(
-        spools: &Arc<Spools>,
+        spools: &Arc<BodySpools>,
         sent: &[u8],
         piece: usize,
     ) -> Result<RequestBody, SpoolFull> {

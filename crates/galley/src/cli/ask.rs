@@ -20,7 +20,7 @@ use super::outcome::{DEFAULT_CONFIG, configuration, fail};
 
 /// Where a running server takes orders.
 pub(super) struct AdminAddress {
-    door: AdminEndpoint,
+    endpoint: AdminEndpoint,
     token: Option<String>,
 }
 
@@ -103,7 +103,10 @@ fn with_token(
         })
         .transpose()?
         .map(|text| text.trim().to_owned());
-    Ok(AdminAddress { door, token })
+    Ok(AdminAddress {
+        endpoint: door,
+        token,
+    })
 }
 
 fn parse(text: &str) -> Result<AdminEndpoint, AdminError> {
@@ -125,7 +128,7 @@ impl AdminAddress {
     /// The admin interface at an address, with a token.
     pub(super) fn at(address: &str, token: &str) -> Result<Self, AdminError> {
         Ok(Self {
-            door: parse(address)?,
+            endpoint: parse(address)?,
             token: Some(token.to_owned()),
         })
     }
@@ -171,7 +174,7 @@ impl AdminAddress {
             .map_err(unreachable)?;
         runtime.block_on(async {
             let exchange = async {
-                match &self.door {
+                match &self.endpoint {
                     AdminEndpoint::Tcp(address) => {
                         let stream = TcpStream::connect(address).await.map_err(unreachable)?;
                         self.exchange(stream, method, path, body).await
@@ -234,7 +237,7 @@ impl AdminAddress {
     }
 
     fn address(&self) -> String {
-        match &self.door {
+        match &self.endpoint {
             AdminEndpoint::Tcp(address) => format!("http://{address}"),
             AdminEndpoint::Unix(path) => format!("unix:{}", path.display()),
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::options::{AdminOptions, CheckOptions};
 use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, runtime};
 use super::{ask, reload, show};
-use crate::app::{self, Foretold, RunningGalley};
+use crate::app::{self, Preflight, RunningGalley};
 use crate::php;
 
 pub(super) fn check(options: &CheckOptions) -> ExitCode {
@@ -94,7 +94,7 @@ fn running(path: &Path) -> RunningGalley {
 
 /// What PHP lacks, for each site whose PHP Galley would run; the file is in order all the same. A PHP that cannot be started is
 /// noted in `found`.
-fn lacks(config: &Config, found: &mut Foretold) -> Vec<(String, String)> {
+fn lacks(config: &Config, found: &mut Preflight) -> Vec<(String, String)> {
     let sites = config.sites.iter().enumerate();
     let managed = sites.filter(|(_, site)| site.upstream == UpstreamConfig::Managed);
     let mut all = Vec::new();

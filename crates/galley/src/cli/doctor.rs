@@ -33,10 +33,10 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     let status = status(path);
     let plan = plan(&config, path, &options.machine);
     let mut findings = doctor::machine(&machine, &plan, &status);
-    findings.push(doctor::spools(&status));
+    findings.push(doctor::spool_findings(&status));
     let now = SystemTime::now();
     for (site, file) in app::kept_certificates(&config) {
-        findings.push(doctor::kept_certificate(&site, &file, now));
+        findings.push(doctor::stored_certificate(&site, &file, now));
     }
     for site in &config.sites {
         let certificates = site.certificates.iter();
@@ -161,7 +161,7 @@ fn in_flight(site: &SiteConfig, budget: &MemoryDivision) -> u64 {
     };
     let limit = match (site.limits.in_flight, &site.upstream) {
         (0, UpstreamConfig::Managed | UpstreamConfig::Program(_)) => match site.managed.workers {
-            0 => budget.places_at_start(),
+            0 => budget.slots_at_start(),
             named => named,
         },
         (limit, _) => limit,

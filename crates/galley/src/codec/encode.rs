@@ -132,7 +132,7 @@ pub fn whole(body: &[u8], coding: Coding, level: u32, pause: &dyn Fn()) -> Optio
 }
 
 /// Bytes of memory that [`whole`] takes beside the body and at most as much again for what it makes: measured, rounded up.
-pub fn room(length: usize, coding: Coding, level: u32) -> u64 {
+pub fn working_memory(length: usize, coding: Coding, level: u32) -> u64 {
     let plain = length as u64;
     match coding {
         Coding::Identity => 0,

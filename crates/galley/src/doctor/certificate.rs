@@ -19,7 +19,7 @@ enum Renewed {
 }
 
 /// What the certificate that Galley keeps for `site` in this file says at `now`. Blocks on the disk.
-pub fn kept_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFinding {
+pub fn stored_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFinding {
     let files = CertificateFiles {
         cert: file.to_owned(),
         key: file.to_owned(),
@@ -176,16 +176,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.test.pem");
         let now = SystemTime::now();
-        let none = kept_certificate("a.test", &file, now);
+        let none = stored_certificate("a.test", &file, now);
         assert!(none.level == Severity::Wrong && none.why.contains("no certificate yet"));
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
         let cert = params.self_signed(&key).unwrap();
         std::fs::write(&file, key.serialize_pem() + &cert.pem()).unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(kept_certificate("a.test", &file, now).level, Severity::Fine);
+        assert_eq!(
+            stored_certificate("a.test", &file, now).level,
+            Severity::Fine
+        );
         std::fs::write(&file, "torn").unwrap();
-        let torn = kept_certificate("a.test", &file, now);
+        let torn = stored_certificate("a.test", &file, now);
         assert!(torn.level == Severity::Wrong && torn.mend == SAYS_WHY);
     }
 }

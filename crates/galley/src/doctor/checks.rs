@@ -20,7 +20,7 @@ pub fn machine(
     findings.extend(limits::findings(machine, plan));
     findings.extend(server::privileged(machine, plan));
     findings.extend(memory::findings(machine, plan, recent.as_ref()));
-    findings.extend(plan.folders.iter().map(|folder| disk::room(folder)));
+    findings.extend(plan.folders.iter().map(|folder| disk::free_space(folder)));
     findings.extend(plan.synced.as_deref().map(disk::speed));
     findings.push(clock::finding(machine));
     findings

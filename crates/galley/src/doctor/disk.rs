@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{DoctorFinding, Severity, percent, size};
 
 /// Room below a folder, in bytes and in files.
-pub(super) fn room(folder: &Path) -> DoctorFinding {
+pub(super) fn free_space(folder: &Path) -> DoctorFinding {
     const CHECK: &str = "room";
     let stat = match rustix::fs::statvfs(folder) {
         Ok(stat) => stat,
@@ -118,8 +118,11 @@ mod tests {
         assert_eq!(judge((4, 100), (50, 100)), Severity::Wrong);
         assert_eq!(judge((50, 100), (4, 100)), Severity::Wrong);
         assert_eq!(judge((50, 100), (0, 0)), Severity::Fine);
-        assert_eq!(room(Path::new("/no/such/folder")).level, Severity::Unknown);
-        assert_ne!(room(Path::new("/")).level, Severity::Unknown);
+        assert_eq!(
+            free_space(Path::new("/no/such/folder")).level,
+            Severity::Unknown
+        );
+        assert_ne!(free_space(Path::new("/")).level, Severity::Unknown);
     }
 
     #[test]

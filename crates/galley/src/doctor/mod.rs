@@ -18,13 +18,13 @@ mod recent;
 mod server;
 mod wordpress;
 
-pub use certificate::{certificate, kept_certificate};
+pub use certificate::{certificate, stored_certificate};
 pub use checks::{machine, site};
 pub use finding::{DoctorFinding, Severity};
 pub use machine::ProcFs;
 pub use memory::MemoryPlan;
 pub use php::{PhpProbe, ask};
 pub use recent::{KernelCounters, RecentCounters};
-pub use server::spools;
+pub use server::spool_findings;
 
 use finding::{percent, size};

@@ -45,7 +45,7 @@ pub(super) fn privileged(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFi
 }
 
 /// Room for bodies, by what the running server says of itself; `Err`: why it was not asked.
-pub fn spools(status: &Result<Value, String>) -> DoctorFinding {
+pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
     const CHECK: &str = "spools";
     let status = match status {
         Ok(status) => status,
@@ -182,10 +182,10 @@ mod tests {
             (Ok(json!({ "version": "1" })), Severity::Unknown),
             (Err("nobody answers".to_owned()), Severity::Unknown),
         ] {
-            let finding = spools(&status);
+            let finding = spool_findings(&status);
             assert_eq!(finding.level, level, "{status:?}: {finding:?}");
         }
-        let full = spools(&status(900, 2, 1, folder));
+        let full = spool_findings(&status(900, 2, 1, folder));
         assert!(full.seen.contains("900 MiB of 1000 MiB"), "{}", full.seen);
         assert!(
             full.seen.contains("2 request bodies were refused"),

@@ -116,7 +116,7 @@ impl DiskCache {
 
     /// Has pages written that are in memory and not on the disk: those that found the queue full, and those that came while
     /// the disk was being counted. `owner`: whose an entry is, unless it is of no use any more. False: there is more to do.
-    pub fn catch_up<'s>(&self, mut owner: impl FnMut(&Entry) -> Option<&'s Shelved>) -> bool {
+    pub fn catch_up<'s>(&self, mut owner: impl FnMut(&Entry) -> Option<&'s SiteDiskCache>) -> bool {
         let owed = self.counts.owed.swap(0, Ordering::Relaxed);
         if owed == 0 {
             return true;
@@ -200,16 +200,16 @@ impl DiskCache {
 
 /// One site's part of the shelf. Cheap to clone.
 #[derive(Clone)]
-pub struct Shelved {
-    pub(super) shelf: Arc<DiskCache>,
+pub struct SiteDiskCache {
+    pub(super) disk: Arc<DiskCache>,
     pub(super) site: SiteName,
 }
 
-impl Shelved {
+impl SiteDiskCache {
     /// The page of a key, proved, and in memory if its body fits there. `None` also when the disk takes too long: the
     /// page is then generated as if it were not there.
     pub async fn find(&self, key: &[u8], table: &PurgeTable) -> Option<Arc<Entry>> {
-        let shelf = &self.shelf;
+        let shelf = &self.disk;
         if !shelf.disk.may_hold(self.site, key) || shelf.rests() {
             return None;
         }
@@ -222,7 +222,7 @@ impl Shelved {
     }
 
     async fn read(&self, key: Key, table: &PurgeTable) -> Option<Arc<Entry>> {
-        let shelf = &self.shelf;
+        let shelf = &self.disk;
         let _turn = shelf.turn(&key).lock().await;
         if let Some(entry) = shelf.memory.get(key.bytes()) {
             return Some(entry);
@@ -252,12 +252,12 @@ impl Shelved {
 
     /// Whether there may be a page of a key. Asks no disk.
     pub fn may_hold(&self, key: &[u8]) -> bool {
-        self.shelf.disk.may_hold(self.site, key)
+        self.disk.disk.may_hold(self.site, key)
     }
 
     /// The page of a key, for who only looks. Blocks on the disk.
     pub fn peek(&self, key: &[u8]) -> Option<Arc<Entry>> {
-        let shelf = &self.shelf;
+        let shelf = &self.disk;
         match shelf
             .disk
             .get(self.site, key, shelf.now(), shelf.memory.budget())
@@ -269,22 +269,22 @@ impl Shelved {
 
     /// Writes an entry that the memory has taken in, or could not take in; soon, and without anybody waiting.
     pub fn keep(&self, entry: &Arc<Entry>) {
-        if !self.shelf.queue.put(self.site, entry) {
-            self.shelf.count_written(false);
-            self.shelf.owe();
+        if !self.disk.queue.put(self.site, entry) {
+            self.disk.count_written(false);
+            self.disk.owe();
         }
     }
 
     /// Removes what is under a key unless it was born after `born`: what has come since may not be kept.
     pub fn forget(&self, key: &Key, born: u64) {
-        if self.shelf.disk.may_hold(self.site, key.bytes()) {
-            self.shelf.queue.forget(self.site, key.clone(), born);
+        if self.disk.disk.may_hold(self.site, key.bytes()) {
+            self.disk.queue.forget(self.site, key.clone(), born);
         }
     }
 
     /// Bytes that the site's pages take.
     pub fn bytes(&self) -> u64 {
-        self.shelf.disk.site_bytes(self.site.id)
+        self.disk.disk.site_bytes(self.site.id)
     }
 
     /// Whose files these are, as the sweeper names them.

@@ -11,7 +11,7 @@ mod purges;
 mod queue;
 mod recorder;
 
-pub use disk_cache::{DiskCache, DiskCacheTotals, Shelved};
+pub use disk_cache::{DiskCache, DiskCacheTotals, SiteDiskCache};
 pub use open::{Durable, Settings, StorageOpenError};
 pub use purges::{PurgeReceipt, Receipt, SitePurges};
 pub use recorder::Recorder;

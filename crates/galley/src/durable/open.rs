@@ -18,7 +18,7 @@ use galley_cache::purge_table::PurgeTable;
 use galley_cluster::ClusterPublisher;
 use galley_policy::time::Tick;
 
-use super::disk_cache::{DiskCache, Shelved};
+use super::disk_cache::{DiskCache, SiteDiskCache};
 use super::purges::{SitePurges, forgetful};
 use crate::clock::Clock;
 
@@ -60,10 +60,10 @@ struct OpenedStorage {
 
 /// The pages.
 struct StoredPages {
-    shelf: Arc<DiskCache>,
+    disk: Arc<DiskCache>,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// What the disk was last given.
-    told: Mutex<DiskGeneration>,
+    announced: Mutex<DiskGeneration>,
 }
 
 /// The log's generation as the disk knows it.
@@ -140,11 +140,11 @@ impl Durable {
     }
 
     /// A site's part of the disk. `fingerprint` tells the rules that shape its keys: what was written under others is purged.
-    pub fn shelved(&self, site: &str, fingerprint: u64) -> Option<Shelved> {
+    pub fn site_disk_cache(&self, site: &str, fingerprint: u64) -> Option<SiteDiskCache> {
         let shelf = self.shelf()?;
-        Some(Shelved {
+        Some(SiteDiskCache {
             site: shelf.disk.site(site, fingerprint),
-            shelf: Arc::clone(shelf),
+            disk: Arc::clone(shelf),
         })
     }
 
@@ -155,7 +155,7 @@ impl Durable {
 
     /// The disk.
     pub fn shelf(&self) -> Option<&Arc<DiskCache>> {
-        self.stored().map(|stored| &stored.shelf)
+        self.stored().map(|stored| &stored.disk)
     }
 
     /// Why there is no disk although one is configured.
@@ -182,11 +182,14 @@ impl Durable {
         let Some(open) = &self.open else { return };
         let Some(stored) = &open.stored else { return };
         let now = open.past.log.generation().bytes();
-        let mut told = stored.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = stored
+            .announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if told.generation == Some(now) || Instant::now() < told.again {
             return;
         }
-        match stored.shelf.disk.begin_generation(now) {
+        match stored.disk.disk.begin_generation(now) {
             Ok(()) => told.generation = Some(now),
             Err(error) => {
                 told.again = Instant::now() + RETRY;
@@ -198,7 +201,7 @@ impl Durable {
     /// Writes what is waiting, for `patience` at most, and what saves the next start its counting. Blocks.
     pub fn close(&self, patience: Duration) {
         let Some(stored) = self.stored() else { return };
-        stored.shelf.close_queue();
+        stored.disk.close_queue();
         let writer = stored
             .writer
             .lock()
@@ -211,7 +214,7 @@ impl Durable {
         {
             std::thread::sleep(STEP);
         }
-        if let Err(error) = stored.shelf.disk.close() {
+        if let Err(error) = stored.disk.disk.close() {
             tracing::warn!(%error, "the disk cache could not be closed; the next start counts it");
         }
     }
@@ -235,9 +238,9 @@ impl StoredPages {
             .spawn(move || writing.write())
             .map_err(StorageOpenError::Thread)?;
         Ok(Self {
-            shelf,
+            disk: shelf,
             writer: Mutex::new(Some(writer)),
-            told: Mutex::new(told),
+            announced: Mutex::new(told),
         })
     }
 }

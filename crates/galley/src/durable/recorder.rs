@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
-use super::disk_cache::{DiskCache, Shelved};
+use super::disk_cache::{DiskCache, SiteDiskCache};
 
 /// See the module.
 pub struct Recorder {
@@ -34,7 +34,7 @@ enum RecorderState {
 
 /// What the file begins with.
 struct RecordedHead {
-    shelved: Shelved,
+    disk: SiteDiskCache,
     entry: Entry,
     length: Option<u64>,
 }
@@ -54,9 +54,9 @@ impl Recorder {
     }
 
     /// Ready to record the body of `entry`, which has none yet; `length` where it is known.
-    pub fn ready(shelved: Shelved, entry: Entry, length: Option<u64>) -> Self {
+    pub fn ready(shelved: SiteDiskCache, entry: Entry, length: Option<u64>) -> Self {
         let head = RecordedHead {
-            shelved,
+            disk: shelved,
             entry,
             length,
         };
@@ -109,7 +109,7 @@ impl Recorder {
         else {
             return;
         };
-        let shelf = Arc::clone(&head.shelved.shelf);
+        let shelf = Arc::clone(&head.disk.disk);
         let Ok(recorder) = Arc::clone(&shelf.recorders).try_acquire_owned() else {
             return shelf.count_written(false);
         };
@@ -143,7 +143,7 @@ fn write(
     head: &RecordedHead,
     mut steps: mpsc::Receiver<RecorderStep>,
 ) -> Result<(), NotStored> {
-    let site = head.shelved.site;
+    let site = head.disk.site;
     let mut begun = shelf
         .disk
         .begin(site, &head.entry, head.length, shelf.now());

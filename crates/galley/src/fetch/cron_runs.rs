@@ -116,7 +116,7 @@ impl CronRuns {
     }
 
     /// Notes that a run has begun which keeps the appointments up to `then`.
-    pub fn kept_until(&self, then: Instant) {
+    pub fn rely_on_runs_until(&self, then: Instant) {
         self.lock_appointments().retain(|due| *due > then);
     }
 

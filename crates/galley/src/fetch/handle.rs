@@ -16,7 +16,7 @@ use super::jobs::{CronJob, Fetched, PageJob, PassJob, When};
 use super::registry::FetchRegistry;
 use super::site::FetchSite;
 use super::waiters::WaitResult;
-use crate::upstream::{Gauge, QueueIdentity};
+use crate::upstream::{QueueIdentity, UpstreamStats};
 
 pub(super) enum FetchCommand {
     /// With when the request for a page was sent that has fallen silent since, where this one has waited for that.
@@ -40,7 +40,7 @@ pub(super) enum FetchCommand {
 #[derive(Clone)]
 pub struct Handle {
     pub(super) commands: mpsc::Sender<FetchCommand>,
-    pub(super) gauges: Arc<[Arc<Gauge>]>,
+    pub(super) upstream_stats: Arc<[Arc<UpstreamStats>]>,
     pub(super) registry: Arc<FetchRegistry>,
 }
 
@@ -49,7 +49,7 @@ impl Handle {
     /// generates the page `key`, which it could join. The fetch thread would say the same; under a crawl it would do so a thousand
     /// times a second, and wake who asked each time. `key`: none for requests that bypass the cache. Where it is so, that is counted.
     pub fn turns_away(&self, pool: usize, who: QueueIdentity, key: Option<&[u8]>) -> bool {
-        let Some(gauge) = self.gauges.get(pool) else {
+        let Some(gauge) = self.upstream_stats.get(pool) else {
             return false;
         };
         let is_turned_away = gauge.is_shut_for(who)
@@ -94,8 +94,8 @@ impl Handle {
     }
 
     /// What each of its pools is busy with.
-    pub fn gauges(&self) -> &[Arc<Gauge>] {
-        &self.gauges
+    pub fn upstream_stats(&self) -> &[Arc<UpstreamStats>] {
+        &self.upstream_stats
     }
 
     /// The page of `key` for a request like this: waits for it where somebody else has it generated and that is possible

@@ -145,7 +145,7 @@ impl InProgressFetch {
             }
             if alarm.as_mut().poll(cx).is_ready() {
                 reported = Some(at);
-                self.waiters.tell(FetchProgress::Lingers);
+                self.waiters.announce(FetchProgress::Lingers);
                 self.changed.notify_waiters();
             }
             Poll::Pending
@@ -165,7 +165,7 @@ impl InProgressFetch {
 
     /// Runs what generates it to its end, and tells the waiters on other threads. A page that is there at once they get whole;
     /// of one that takes its time they get what there is.
-    pub(super) async fn gather(&self, fetching: impl Future) {
+    pub(super) async fn record_waiters(&self, fetching: impl Future) {
         let mut fetching = pin!(fetching);
         let lingers = async {
             self.headed.notified().await;
@@ -175,24 +175,24 @@ impl InProgressFetch {
             biased;
             _ = &mut fetching => {}
             () = lingers => {
-                self.waiters.tell(FetchProgress::Lingers);
+                self.waiters.announce(FetchProgress::Lingers);
                 fetching.await;
             }
         }
-        self.tell_end();
+        self.announce_end();
     }
 
-    fn tell_end(&self) {
+    fn announce_end(&self) {
         let stored = self.stored.take();
         self.waiters
-            .tell(stored.map_or(FetchProgress::Ended, FetchProgress::Stored));
+            .announce(stored.map_or(FetchProgress::Ended, FetchProgress::Stored));
     }
 
     /// Notes that another has taken its place, and tells the waiters for it.
     pub(super) fn give_way(&self, site: &str) {
         tracing::debug!(site, "a silent fetch is replaced by a second one");
         self.is_overtaken.set(true);
-        self.waiters.tell(FetchProgress::Lingers);
+        self.waiters.announce(FetchProgress::Lingers);
         self.changed.notify_waiters();
     }
 
@@ -207,7 +207,7 @@ impl InProgressFetch {
 impl Drop for InProgressFetch {
     /// However it ended: nobody waits for what is not there any more.
     fn drop(&mut self) {
-        self.tell_end();
+        self.announce_end();
     }
 }
 

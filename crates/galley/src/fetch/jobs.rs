@@ -60,7 +60,7 @@ pub struct PassJob {
     /// The whole request for the upstream.
     pub call: UpstreamCall,
     /// What the store may learn from it.
-    pub learn: Option<Learn>,
+    pub learn: Option<LearnFromPass>,
 }
 
 /// What a page job gives.
@@ -99,15 +99,15 @@ pub enum When {
 }
 
 /// What may be learnt from an exchange.
-pub struct Learn {
+pub struct LearnFromPass {
     /// Where what is learnt belongs.
     pub key: Key,
     /// What it is.
-    pub lesson: Lesson,
+    pub lesson: PassLesson,
 }
 
 /// Kinds of what may be learnt.
-pub enum Lesson {
+pub enum PassLesson {
     /// The part that a `Range` asks for, of this address.
     Part(Key),
     /// What a `GET` like this would give.

@@ -69,7 +69,7 @@ impl FetchWorker {
                 self.attend(&job, wait)
             )
         };
-        in_progress.gather(fetching).await;
+        in_progress.record_waiters(fetching).await;
     }
 
     /// Fetches a response again in the background, where nobody does so already.
@@ -93,7 +93,7 @@ impl FetchWorker {
             overtaken.give_way(&job.site.name);
         }
         let fetching = Box::pin(self.lead(&job, &in_progress, writer, For::Later));
-        in_progress.gather(fetching).await;
+        in_progress.record_waiters(fetching).await;
     }
 
     /// The key under which requests like this one are fetched, as far as is known now.
@@ -212,7 +212,7 @@ impl FetchWorker {
             if !wait.join(&in_progress, terms) {
                 return Approach::Lead(None);
             }
-            self.hurry(job, &in_progress);
+            self.promote(job, &in_progress);
         }
         if is_silent {
             Approach::Lead(Some(in_progress))

@@ -37,7 +37,7 @@ mod worker;
 
 pub use handle::Handle;
 pub use jobs::{Fetched, PageJob, PassJob, WantedFragment};
-use publish::{Acknowledgement, publish, shelve};
+use publish::{Acknowledgement, publish, write_to_disk};
 use relay::{relay, way};
 pub use site::{FetchLimits, FetchSite};
 pub use start::start;

@@ -17,7 +17,7 @@ use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
 use super::compress::Outlet;
-use super::rfc9111::{Pupil, publish_purges};
+use super::rfc9111::{BodyCopy, publish_purges};
 use super::spool::{AHEAD, ResponseSpool};
 use super::{FetchWorker, PassJob, acknowledged, way};
 use crate::upstream::{IncomingResponse, QueueTurn};
@@ -63,7 +63,7 @@ impl FetchWorker {
         purges.extend(invalidation.now);
         let (calm, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
         acknowledgement.given(&job.site).await;
-        let mut pupil = self.begin_lesson(job, &incoming, born, delay);
+        let mut pupil = self.start_copy(job, &incoming, born, delay);
         let (head, stream) = self.passed(job, &incoming);
         writer.head(head);
         let mut spool = ResponseSpool::new(&self.spools, AHEAD);
@@ -84,7 +84,7 @@ impl FetchWorker {
             let _ = outlet.push(last).await;
         }
         let _ = outlet.finish().await;
-        self.end_lesson(job, &incoming, pupil, calm.unwrap_or(born));
+        self.store_copy(job, &incoming, pupil, calm.unwrap_or(born));
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl FetchWorker {
 async fn receive(
     incoming: &mut IncomingResponse,
     outlet: &mut Outlet<'_>,
-    mut pupil: Option<&mut Pupil>,
+    mut pupil: Option<&mut BodyCopy>,
     purges: &[Purge],
 ) -> Result<Option<Bytes>, FillError> {
     let mut held = None;

@@ -25,7 +25,7 @@ use tokio::time::sleep;
 
 use super::entry_parts::strong_etag;
 use super::jobs::{WantedFragment, When};
-use super::{FetchSite, FetchWorker, Fetched, PageJob, shelve};
+use super::{FetchSite, FetchWorker, Fetched, PageJob, write_to_disk};
 
 impl FetchWorker {
     /// Patches `held`, and answers with the page as it is now. Nothing: it has to be fetched.
@@ -74,7 +74,7 @@ impl FetchWorker {
         }
         let outcome = self.memory.put_if_same(held, Arc::clone(&entry));
         if outcome.is_ok() {
-            shelve(&job.site, &entry, outcome);
+            write_to_disk(&job.site, &entry, outcome);
         }
         job.site.counters.patched();
         Some(entry)

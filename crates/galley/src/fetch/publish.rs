@@ -10,11 +10,11 @@ use super::site::FetchSite;
 use crate::durable::Receipt;
 
 /// Sees to what was offered to the memory: has it compressed, and written to the disk; what may not be kept takes the older copy away there, too.
-pub(super) fn shelve(site: &FetchSite, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
+pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
     if outcome.is_ok() {
         site.compressing.offer(entry);
     }
-    let Some(shelved) = &site.shelved else { return };
+    let Some(shelved) = &site.disk else { return };
     match entry.kind {
         EntryKind::HitForPass => shelved.forget(&entry.key, entry.born),
         EntryKind::Page | EntryKind::Varies if outcome == Err(PutRefused::Superseded) => {}

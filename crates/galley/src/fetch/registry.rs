@@ -84,16 +84,16 @@ mod tests {
     use super::*;
     use crate::fetch::Handle;
     use crate::upstream::{
-        ExchangeEnd, FastCgiAddress, Gauge, PoolSpec, QueueIdentity, UpstreamAddress,
+        ExchangeEnd, FastCgiAddress, PoolSpec, QueueIdentity, UpstreamAddress, UpstreamStats,
     };
 
-    fn gauge() -> Arc<Gauge> {
+    fn gauge() -> Arc<UpstreamStats> {
         let second = Duration::from_secs(1);
-        Arc::new(Gauge::new(&PoolSpec {
+        Arc::new(UpstreamStats::new(&PoolSpec {
             site: "example.com".to_owned(),
             target: UpstreamAddress::FastCgi(FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())),
             in_flight: 1,
-            places: None,
+            slots: None,
             queue: 1,
             queue_timeout: second,
             connect_timeout: second,
@@ -112,7 +112,7 @@ mod tests {
         let gauge = gauge();
         let handle = Handle {
             commands,
-            gauges: [Arc::clone(&gauge)].into(),
+            upstream_stats: [Arc::clone(&gauge)].into(),
             registry: Arc::new(FetchRegistry::new()),
         };
         let (crawl, other) = [1, 2]

@@ -10,7 +10,7 @@ use super::acknowledged::AcknowledgedPurges;
 use super::counters::FetchCounters;
 use super::cron_runs::CronRuns;
 use crate::compress::Compressing;
-use crate::durable::{Shelved, SitePurges};
+use crate::durable::{SiteDiskCache, SitePurges};
 
 /// What fetching needs to know of a site.
 pub struct FetchSite {
@@ -21,7 +21,7 @@ pub struct FetchSite {
     /// Its purges, which outlive the configuration.
     pub purges: Arc<SitePurges>,
     /// Its pages on the disk, where there is one.
-    pub shelved: Option<Shelved>,
+    pub disk: Option<SiteDiskCache>,
     /// Its pages in other codings.
     pub compressing: Compressing,
     /// What was generated for it.

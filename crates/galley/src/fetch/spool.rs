@@ -2,7 +2,7 @@
 //!
 //! A response goes to the readers of its fill directly while they keep up: in memory, paid for, so that what PHP flushes leaves
 //! at once. What they lag behind more goes to a file, from which they are fed piece by piece, also when the upstream has
-//! long ended. Where a file may not be had - a response is to be streamed, the limits of [`Spools`] are reached, the disk
+//! long ended. Where a file may not be had - a response is to be streamed, the limits of [`BodySpools`] are reached, the disk
 //! fails - the upstream goes at the client's pace. Whenever it is asked for more, all that it said before is paid for or has been
 //! taken by the connection, so that beyond the limit a slow client costs what its connection is just sending.
 //!
@@ -16,11 +16,11 @@ use galley_cache::budget::Reservation;
 use galley_cache::fill::{FillError, FillWriter, NoReaders};
 use tokio::task::JoinHandle;
 
-use crate::body::spools::{SpoolFile, Spools};
+use crate::body::body_spools::{BodySpools, SpoolFile};
 
 /// See the module.
 pub(super) struct ResponseSpool {
-    spools: Arc<Spools>,
+    spools: Arc<BodySpools>,
     /// How far the upstream may be ahead of the client in memory, in bytes.
     window: u64,
     way: Way,
@@ -50,7 +50,7 @@ struct SpoolFilePart {
 
 impl ResponseSpool {
     /// A response that begins. `window`: how far it may be ahead of its client in memory, in bytes.
-    pub(super) fn new(spools: &Arc<Spools>, window: usize) -> Self {
+    pub(super) fn new(spools: &Arc<BodySpools>, window: usize) -> Self {
         Self {
             spools: Arc::clone(spools),
             window: window as u64,
@@ -164,14 +164,14 @@ impl ResponseSpool {
             },
         };
         let length = waiting.file.length() + chunk.len() as u64;
-        let is_added = length <= self.spools.most_of_answer()
+        let is_added = length <= self.spools.response_limit()
             && waiting.file.append(chunk.clone()).await.is_ok();
         if waiting.file.length() == waiting.read {
             self.waiting = None;
         }
         if is_added && !self.is_counted {
             self.is_counted = true;
-            self.spools.count_answer();
+            self.spools.count_response();
         }
         is_added
     }
@@ -223,7 +223,7 @@ impl SpoolFilePart {
     }
 }
 
-async fn begin(spools: &Arc<Spools>) -> Option<SpoolFilePart> {
+async fn begin(spools: &Arc<BodySpools>) -> Option<SpoolFilePart> {
     let floor = spools.memory().try_reserve(FLOOR)?;
     Some(SpoolFilePart {
         file: spools.file().await.ok()?,
@@ -292,7 +292,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::body::spools::tests::spools;
+    use crate::body::body_spools::tests::spools;
 
     fn begun(window: usize) -> (FillWriter, FillReader) {
         let (mut writer, fill) = fill::fill(window, None);

@@ -16,30 +16,30 @@ use tokio::task::LocalSet;
 use super::handle::{FetchCommand, Handle};
 use super::registry::FetchRegistry;
 use super::worker::FetchWorker;
-use crate::body::spools::Spools;
+use crate::body::body_spools::BodySpools;
 use crate::clock::Clock;
 use crate::sys;
 use crate::sys::sandbox::{self, Sandbox};
-use crate::upstream::{Gauge, PoolSpec, UpstreamPool};
+use crate::upstream::{PoolSpec, UpstreamPool, UpstreamStats};
 
 /// Starts fetch thread number `index` with its pools. It ends, after the exchanges under way, when all handles are gone.
 pub fn start(
     index: usize,
     pools: Vec<PoolSpec>,
     memory: Arc<Memory>,
-    spools: Arc<Spools>,
+    spools: Arc<BodySpools>,
     clock: Clock,
     sandbox: Option<Sandbox>,
 ) -> io::Result<(Handle, JoinHandle<()>)> {
     let (commands, incoming) = mpsc::channel(MOST_COMMANDS);
-    let gauges: Arc<[Arc<Gauge>]> = pools
+    let gauges: Arc<[Arc<UpstreamStats>]> = pools
         .iter()
-        .map(|spec| Arc::new(Gauge::new(spec)))
+        .map(|spec| Arc::new(UpstreamStats::new(spec)))
         .collect();
     let registry = Arc::new(FetchRegistry::new());
     let handle = Handle {
         commands,
-        gauges: Arc::clone(&gauges),
+        upstream_stats: Arc::clone(&gauges),
         registry: Arc::clone(&registry),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

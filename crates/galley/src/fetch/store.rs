@@ -26,7 +26,7 @@ use super::in_progress::InProgressFetch;
 use super::patch::{ReceivedFragments, note_rendered};
 use super::rfc9111::variants;
 use super::spool::ResponseSpool;
-use super::{FetchSite, FetchWorker, PageJob, relay, shelve};
+use super::{FetchSite, FetchWorker, PageJob, relay, write_to_disk};
 use crate::codec::encode::PIECE;
 use crate::durable::Recorder;
 use crate::sys;
@@ -173,7 +173,7 @@ impl FetchWorker {
     ) -> Recorder {
         let is_judged_whole =
             storable::is_judged_whole(to_store.status, &to_store.fields, &job.site.rules);
-        match (&job.site.shelved, to_store.keys(job).into_iter().next()) {
+        match (&job.site.disk, to_store.keys(job).into_iter().next()) {
             (Some(shelved), Some(key)) if !is_judged_whole => {
                 let mut parts = self.parts(job, in_progress, to_store, key);
                 // Positions of fragments are of use in memory only.
@@ -297,14 +297,14 @@ impl FetchWorker {
         }
         let outcome = self.memory.put(Arc::clone(entry));
         if job.fragment.is_none() {
-            shelve(&job.site, entry, outcome);
+            write_to_disk(&job.site, entry, outcome);
         }
         match outcome {
             Ok(()) if kind == EntryKind::Page => {
                 in_progress.stores(entry);
                 job.site.counters.stored();
             }
-            Err(PutRefused::TooLarge | PutRefused::Full) if job.site.shelved.is_some() => {
+            Err(PutRefused::TooLarge | PutRefused::Full) if job.site.disk.is_some() => {
                 job.site.counters.stored();
             }
             // What was born later took its place: nothing is missing.

@@ -32,9 +32,9 @@ impl FetchWorker {
     }
 
     /// Somebody joins a fetch that may stand in the queue.
-    pub(super) fn hurry(&self, job: &PageJob, in_progress: &InProgressFetch) {
+    pub(super) fn promote(&self, job: &PageJob, in_progress: &InProgressFetch) {
         if let Ok(pool) = self.pool(job.pool) {
-            pool.hurry(&in_progress.turn, job.call.who());
+            pool.promote(&in_progress.turn, job.call.who());
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Waiters {
     sent_at: AtomicU64,
     /// Requests that may read it.
     most: usize,
-    news: watch::Sender<FetchProgress>,
+    progress: watch::Sender<FetchProgress>,
 }
 
 /// What became of a page under way.
@@ -65,7 +65,7 @@ impl Waiters {
             born: AtomicU64::new(NOT_SENT),
             sent_at: AtomicU64::new(0),
             most,
-            news: watch::Sender::default(),
+            progress: watch::Sender::default(),
         }
     }
 
@@ -76,8 +76,8 @@ impl Waiters {
     }
 
     /// Tells the waiters; nobody can join any more. Only the first news counts: it finds nobody left.
-    pub(super) fn tell(&self, news: FetchProgress) {
-        self.news.send_if_modified(|told| {
+    pub(super) fn announce(&self, news: FetchProgress) {
+        self.progress.send_if_modified(|told| {
             let is_first = matches!(told, FetchProgress::None);
             if is_first {
                 *told = news;
@@ -99,7 +99,7 @@ impl Waiters {
             return None;
         }
         // Before it is looked at whether there are any: none that come from now on are missed.
-        let news = self.news.subscribe();
+        let news = self.progress.subscribe();
         let reader = self.fill.reader()?;
         let is_open = matches!(*news.borrow(), FetchProgress::None);
         is_open.then_some(Waiter {
@@ -263,7 +263,7 @@ mod tests {
         waiters.open(7, Tick(1));
         assert!(joins(&waiters, 7).is_some());
         assert!(joins(&waiters, 8).is_none(), "ordered since");
-        waiters.tell(FetchProgress::Lingers);
+        waiters.announce(FetchProgress::Lingers);
         assert!(joins(&waiters, 7).is_none(), "there is news");
     }
 
@@ -284,8 +284,8 @@ mod tests {
         let (_writer, waiters) = waiters(2);
         waiters.open(0, Tick(1));
         let waiter = joins(&waiters, 0).unwrap();
-        waiters.tell(FetchProgress::Lingers);
-        waiters.tell(FetchProgress::Ended);
+        waiters.announce(FetchProgress::Lingers);
+        waiters.announce(FetchProgress::Ended);
         assert!(matches!(*waiter.news.borrow(), FetchProgress::Lingers));
     }
 

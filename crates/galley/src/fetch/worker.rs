@@ -12,7 +12,7 @@ use galley_policy::time::Tick;
 use super::in_progress::InProgressFetch;
 use super::invalidation::Invalidations;
 use super::registry::FetchRegistry;
-use crate::body::spools::Spools;
+use crate::body::body_spools::BodySpools;
 use crate::clock::Clock;
 use crate::upstream::UpstreamPool;
 
@@ -20,7 +20,7 @@ use crate::upstream::UpstreamPool;
 pub(super) struct FetchWorker {
     pub(super) pools: Vec<UpstreamPool>,
     pub(super) memory: Arc<Memory>,
-    pub(super) spools: Arc<Spools>,
+    pub(super) spools: Arc<BodySpools>,
     pub(super) clock: Clock,
     /// What others may know of `fetches`.
     pub(super) registry: Arc<FetchRegistry>,

@@ -80,7 +80,7 @@ impl MemoryDivision {
     }
 
     /// Requests that one pool may work at, where a worker takes `worker` bytes and one of them `largest`; at least 1.
-    pub fn places(&self, worker: u64, largest: u64) -> usize {
+    pub fn slots(&self, worker: u64, largest: u64) -> usize {
         let room = self.share.saturating_sub(largest.saturating_sub(worker));
         let fitting = room.checked_div(worker).unwrap_or(0);
         usize::try_from(fitting)
@@ -89,13 +89,13 @@ impl MemoryDivision {
     }
 
     /// The same before anything was measured.
-    pub fn places_at_start(&self) -> usize {
-        self.places(USUAL_WORKER, USUAL_WORKER)
+    pub fn slots_at_start(&self) -> usize {
+        self.slots(USUAL_WORKER, USUAL_WORKER)
     }
 
     /// Of `places`, those that are left while the machine has only `available` bytes, whoever took the rest: half of them
     /// below a twenty-fifth of the memory, where the kernel begins to end processes.
-    pub(super) fn places_when_short(&self, places: usize, available: Option<u64>) -> usize {
+    pub(super) fn slots_when_short(&self, places: usize, available: Option<u64>) -> usize {
         let is_short = available.is_some_and(|left| left < self.machine.memory / SHORT_PART);
         if is_short {
             (places / 2).max(1)
@@ -186,7 +186,7 @@ mod tests {
                     budget.opcache / MIB,
                     budget.share / MIB,
                     budget.memory_limit() / MIB,
-                    budget.places_at_start()
+                    budget.slots_at_start()
                 ),
                 (opcache, share, limit, places),
                 "{memory} MiB, {cores} cores, {pools} pools: {budget:?}"
@@ -207,7 +207,7 @@ mod tests {
             (0, 0, 1),
         ] {
             assert_eq!(
-                budget.places(worker * MIB, largest * MIB),
+                budget.slots(worker * MIB, largest * MIB),
                 places,
                 "{worker} MiB, the largest {largest}"
             );
@@ -226,7 +226,7 @@ mod tests {
         ] {
             let available = available.map(|mib| mib * MIB);
             assert_eq!(
-                budget.places_when_short(places, available),
+                budget.slots_when_short(places, available),
                 left,
                 "{available:?}"
             );
@@ -240,7 +240,7 @@ mod tests {
             let budget = budget(memory, cores, pools);
             let all = budget.system + budget.database + budget.galley + (budget.opcache + budget.share) * pools as u64;
             prop_assert!(all <= memory * MIB);
-            let places = budget.places(worker * MIB, worker * MIB);
+            let places = budget.slots(worker * MIB, worker * MIB);
             prop_assert!(places == 1 || places as u64 * worker * MIB <= budget.share);
         }
     }

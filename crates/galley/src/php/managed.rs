@@ -16,7 +16,7 @@ use super::master::{Master, MasterLauncher, MasterPlan};
 use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
 use super::prepare::{self, INNER, Prepared, SOCKET, file_name, prepare};
-use super::privileged::{KeeperChannel, KeptPool, SplitItem};
+use super::privileged::{KeeperChannel, PrivilegedPool, SplitItem};
 use super::program;
 use super::watch::PoolWatch;
 use super::{PhpSettings, PhpStartError, modules};
@@ -43,16 +43,16 @@ impl Managed {
     }
 
     /// The same for what was prepared before root was given up, by way of the process that keeps it.
-    pub async fn start_kept(
-        kept: KeptPool,
+    pub async fn start_privileged(
+        kept: PrivilegedPool,
         line: &KeeperChannel,
     ) -> Result<Managed, PhpStartError> {
         let (pool, line) = (kept.pool, line.clone());
         match kept.what {
             SplitItem::Fpm { pieces, door } => {
-                Self::run(prepare::kept(*pieces, line, pool, door)).await
+                Self::run(prepare::privileged(*pieces, line, pool, door)).await
             }
-            SplitItem::Program(program) => program::start_kept(program, line, pool)
+            SplitItem::Program(program) => program::start_privileged(program, line, pool)
                 .await
                 .map(Self::of_program),
         }
@@ -72,7 +72,7 @@ impl Managed {
             site = plan.site,
             pid = master.pid(),
             program = %plan.binary.display(),
-            places = numbers.places().load(std::sync::atomic::Ordering::Relaxed),
+            places = numbers.slots().load(std::sync::atomic::Ordering::Relaxed),
             share_mib = post.budget.share >> 20,
             opcache_mib = post.budget.opcache >> 20,
             memory_limit_mib = post.memory_limit >> 20,

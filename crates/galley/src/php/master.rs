@@ -70,7 +70,7 @@ pub(super) struct Master {
     /// The shell that ends what Galley has started, when Galley is gone.
     watcher: Option<Child>,
     log: JoinHandle<()>,
-    said: RecentLines,
+    output: RecentLines,
 }
 
 impl Master {
@@ -102,10 +102,10 @@ impl Master {
                 master.process.kill_group();
                 let _ = tokio::time::timeout(LOG_PATIENCE, &mut master.log).await;
                 let status = status.map_err(failed(&plan.binary))?;
-                Err(PhpStartError::Exited { status, said: master.said.text() })
+                Err(PhpStartError::Exited { status, said: master.output.text() })
             }
             () = tokio::time::sleep(START_PATIENCE) => {
-                Err(PhpStartError::NotReady { patience: START_PATIENCE, said: master.said.text() })
+                Err(PhpStartError::NotReady { patience: START_PATIENCE, said: master.output.text() })
             }
         }
     }
@@ -122,9 +122,9 @@ impl Master {
 
     /// Ends it: SIGQUIT, on which workers finish their requests, then SIGKILL for whatever is left.
     pub(super) async fn end(mut self) {
-        if self.process.lives() {
-            self.process.tell(How::Quit);
-            let _ = tokio::time::timeout(END_PATIENCE, self.process.wait()).await;
+        if self.process.is_running() {
+            self.process.signal(How::Quit);
+            let _ = tokio::time::timeout(END_TIMEOUT, self.process.wait()).await;
         }
         self.bury().await;
     }
@@ -196,7 +196,7 @@ impl Master {
             process,
             watcher,
             log,
-            said,
+            output: said,
         }
     }
 }
@@ -204,7 +204,7 @@ impl Master {
 impl Drop for Master {
     fn drop(&mut self) {
         // After `bury` nothing answers to the id of the master, and the group is empty.
-        if self.process.lives() {
+        if self.process.is_running() {
             self.process.kill_group();
         }
         self.log.abort();
@@ -277,7 +277,7 @@ pub(super) const NOT_FOR_PHP: [&str; 7] = [
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longer than twice `process_control_timeout` of the pool, so that PHP-FPM's own escalation comes first.
-pub(super) const END_PATIENCE: Duration = Duration::from_secs(12);
+pub(super) const END_TIMEOUT: Duration = Duration::from_secs(12);
 
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub struct PoolNumbers {
     /// Requests that the pool may work at now.
-    places: Arc<AtomicUsize>,
+    slots: Arc<AtomicUsize>,
     /// Processes that live.
     pub workers: AtomicUsize,
     /// What most workers take at their highest.
@@ -31,20 +31,20 @@ impl PoolNumbers {
     /// With a number of places.
     pub(super) fn new(places: usize, share_bytes: u64) -> Self {
         Self {
-            places: Arc::new(AtomicUsize::new(places)),
+            slots: Arc::new(AtomicUsize::new(places)),
             share_bytes: AtomicU64::new(share_bytes),
             ..Self::default()
         }
     }
 
     /// Requests that the pool may work at now: changes while it runs.
-    pub fn places(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.places)
+    pub fn slots(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.slots)
     }
 
     /// Sets the places; returns the number before.
-    pub(super) fn set_places(&self, places: usize) -> usize {
-        self.places.swap(places, Ordering::Relaxed)
+    pub(super) fn set_slots(&self, places: usize) -> usize {
+        self.slots.swap(places, Ordering::Relaxed)
     }
 }
 

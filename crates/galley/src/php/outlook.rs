@@ -21,7 +21,7 @@ impl Outlook {
             site: settings.site_name.clone(),
             command: settings.command.clone(),
             workers: match settings.workers {
-                0 => settings.budget.places_at_start(),
+                0 => settings.budget.slots_at_start(),
                 named => named,
             },
             socket: folder.join(SOCKET),

@@ -32,7 +32,7 @@ pub(crate) struct PreparedPool {
     pub(super) text: String,
     pub(super) root: PathBuf,
     post: Post,
-    places: usize,
+    slots: usize,
     most: usize,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, PhpStartError> 
 }
 
 /// What is left to do for one that the process which keeps root starts.
-pub(super) fn kept(
+pub(super) fn privileged(
     pieces: PreparedPool,
     line: KeeperChannel,
     pool: u32,
@@ -88,7 +88,7 @@ fn prepared(pieces: PreparedPool, means: MasterLauncher) -> Prepared {
     let PreparedPool {
         binary,
         post,
-        places,
+        slots: places,
         most,
         ..
     } = pieces;
@@ -116,7 +116,7 @@ pub(super) fn pieces(
     let (size, places, most) = match settings.workers {
         0 => (
             PoolSizing::Measured,
-            budget.places_at_start(),
+            budget.slots_at_start(),
             budget.ceiling(),
         ),
         named => (PoolSizing::Named(named), named, named),
@@ -152,7 +152,7 @@ pub(super) fn pieces(
         text,
         root: settings.root.clone(),
         post,
-        places,
+        slots: places,
         most,
     })
 }

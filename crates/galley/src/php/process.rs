@@ -16,7 +16,7 @@ pub(super) enum MasterProcess {
     /// A child of Galley, of this group.
     Own(Child, Pid),
     /// A child of the process that keeps root.
-    Kept(privileged::KeptProcess),
+    Kept(privileged::PrivilegedProcess),
 }
 
 impl MasterProcess {
@@ -29,10 +29,10 @@ impl MasterProcess {
     }
 
     /// Whether its number is its own still.
-    pub(super) fn lives(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         match self {
             Self::Own(child, _) => child.id().is_some(),
-            Self::Kept(process) => process.lives(),
+            Self::Kept(process) => process.is_running(),
         }
     }
 
@@ -45,7 +45,7 @@ impl MasterProcess {
     }
 
     /// Tells it, and nobody else of its group, to end. An error would say that it has just ended.
-    pub(super) fn tell(&self, how: How) {
+    pub(super) fn signal(&self, how: How) {
         match self {
             Self::Own(child, group) => {
                 let signal = match how {
@@ -57,7 +57,7 @@ impl MasterProcess {
                     let _ = kill_process(*group, signal);
                 }
             }
-            Self::Kept(process) => process.tell(how),
+            Self::Kept(process) => process.signal(how),
         }
     }
 
@@ -69,7 +69,7 @@ impl MasterProcess {
             Self::Own(_, group) => {
                 let _ = kill_process_group(*group, Signal::KILL);
             }
-            Self::Kept(process) => process.tell(How::Kill),
+            Self::Kept(process) => process.signal(How::Kill),
         }
     }
 }

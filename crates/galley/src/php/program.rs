@@ -25,7 +25,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::backoff::Backoff;
 use super::log::{self, RecentLines, Speaker};
-use super::master::{END_PATIENCE, SHELL};
+use super::master::{END_TIMEOUT, SHELL};
 use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
 use super::outlook::{Outlook, SEARCH_PATH, requests};
@@ -51,7 +51,7 @@ pub(super) async fn start(settings: PhpSettings) -> Result<RunningProgram, PhpSt
 }
 
 /// The same by way of the process that keeps root.
-pub(super) async fn start_kept(
+pub(super) async fn start_privileged(
     outlook: Outlook,
     line: KeeperChannel,
     pool: u32,
@@ -112,7 +112,7 @@ async fn keep(
         let _ = rustix::process::kill_process_group(own.group, Signal::TERM);
     }
     let all = async { while slots.join_next().await.is_some() {} };
-    if tokio::time::timeout(END_PATIENCE, all).await.is_err() {
+    if tokio::time::timeout(END_TIMEOUT, all).await.is_err() {
         slots.shutdown().await;
     }
     tracing::info!(site = troop.outlook.site, "{} has ended", troop.name());
@@ -144,7 +144,7 @@ async fn one(
                     _ = ending.changed() => {
                         // Those of Galley's own were told as a group.
                         if matches!(process, MasterProcess::Kept(_)) {
-                            process.tell(How::Terminate);
+                            process.signal(How::Terminate);
                         }
                         process.wait().await
                     }

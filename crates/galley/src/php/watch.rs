@@ -54,12 +54,12 @@ pub(super) struct PoolWatch {
     leaving: HashSet<u32>,
     looked: Instant,
     /// When the pool was last asked for its counts; `None`: never, or there may be another worker to be replaced.
-    asked: Option<Instant>,
+    checked_at: Option<Instant>,
     /// The CPU time of the workers then.
     ticks: u64,
     has_warned: bool,
     /// When a replacement was last put into the log.
-    said: Option<Instant>,
+    warned_at: Option<Instant>,
 }
 
 impl PoolWatch {
@@ -77,10 +77,10 @@ impl PoolWatch {
             estimate: Estimate::new(USUAL_WORKER),
             leaving: HashSet::new(),
             looked: Instant::now(),
-            asked: None,
+            checked_at: None,
             ticks: 0,
             has_warned: false,
-            said: None,
+            warned_at: None,
         }
     }
 
@@ -112,7 +112,7 @@ impl PoolWatch {
             .retain(|pid| workers.iter().any(|worker| worker.pid == *pid));
         self.estimate.observe(&workers, self.looked.elapsed());
         self.looked = Instant::now();
-        self.set_places();
+        self.set_slots();
         let all = workers.iter().map(|worker| worker.now).sum();
         let numbers = &self.numbers;
         numbers.workers.store(workers.len(), Ordering::Relaxed);
@@ -124,14 +124,14 @@ impl PoolWatch {
         workers
     }
 
-    fn set_places(&mut self) {
+    fn set_slots(&mut self) {
         let Estimate { usual, largest, .. } = self.estimate;
-        let fitting = self.post.budget.places(usual, largest);
+        let fitting = self.post.budget.slots(usual, largest);
         match self.post.size {
             PoolSizing::Measured => {
                 let available = self.meter.available();
-                let places = self.post.budget.places_when_short(fitting, available);
-                let before = self.numbers.set_places(places);
+                let places = self.post.budget.slots_when_short(fitting, available);
+                let before = self.numbers.set_slots(places);
                 if places != before {
                     tracing::info!(
                         site = self.post.site,
@@ -178,8 +178,8 @@ impl PoolWatch {
             Surplus::Share => "all workers together hold more than their share",
         };
         // A site whose pages are all large has one replaced every second in its busy hours.
-        if self.said.is_none_or(|said| said.elapsed() > SAY_EVERY) {
-            self.said = Some(Instant::now());
+        if self.warned_at.is_none_or(|said| said.elapsed() > SAY_EVERY) {
+            self.warned_at = Some(Instant::now());
             tracing::info!(
                 site = self.post.site,
                 worker = worker.pid,
@@ -214,12 +214,12 @@ impl PoolWatch {
     /// An idle pool is left alone: being asked would keep its last workers from ending.
     fn may_ask(&mut self, workers: &[Worker]) -> bool {
         let is_too_soon = |asked: Instant| asked.elapsed() < ASK_EVERY;
-        if workers.is_empty() || self.asked.is_some_and(is_too_soon) {
+        if workers.is_empty() || self.checked_at.is_some_and(is_too_soon) {
             return false;
         }
         let before = self.ticks;
         self.ticks = self.meter.ticks(workers);
-        self.asked = Some(Instant::now());
+        self.checked_at = Some(Instant::now());
         self.ticks > before + IDLE_TICKS || self.ticks < before
     }
 
@@ -236,7 +236,7 @@ impl PoolWatch {
             );
             self.replace(master, *pid);
             // One at a time: the next is looked for at the next look, when the count of CPU time begins anew.
-            (self.asked, self.ticks) = (None, 0);
+            (self.checked_at, self.ticks) = (None, 0);
         }
     }
 }

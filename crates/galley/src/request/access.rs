@@ -68,9 +68,9 @@ pub enum Entrance {
 }
 
 /// Whether a hit may leave without more ado.
-pub fn is_open(site: &Site, facts: &RequestInfo, client: IpAddr) -> bool {
-    site.door.stands_open
-        || access::judge(&site.core.rules, facts, client).is_ok_and(|demands| demands.are_none())
+pub fn is_open(site: &Site, info: &RequestInfo, client: IpAddr) -> bool {
+    site.access.stands_open
+        || access::judge(&site.core.rules, info, client).is_ok_and(|demands| demands.are_none())
 }
 
 /// Lets a request in, or says why not. Once is enough: a second time nothing is asked.
@@ -83,7 +83,7 @@ pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(
         return Err(Fault::new(RefusedWhy::UnknownMethod, note));
     }
     let site = Arc::clone(&exchange.site);
-    let judged = access::judge(&site.core.rules, &exchange.facts, exchange.client.ip());
+    let judged = access::judge(&site.core.rules, &exchange.info, exchange.client.ip());
     let is_at_ease = judged.as_ref().is_ok_and(Demands::are_none);
     let demands = match judged {
         _ if !is_at_ease && purge::is_order(exchange) => Demands::default(),
@@ -136,7 +136,7 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
     let refuse = |note: &'static str| Err(Fault::new(RefusedWhy::Password, note));
     let known = exchange
         .site
-        .door
+        .access
         .passwords
         .iter()
         .find(|(one, _)| *one == by);

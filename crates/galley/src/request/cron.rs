@@ -38,12 +38,11 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
         upgrade: false,
     };
     let fields = || std::iter::once(("user-agent", AGENT));
-    let mut facts = RequestInfo::default();
-    facts
-        .parse(&line, fields(), &site.core.rules)
+    let mut info = RequestInfo::default();
+    info.parse(&line, fields(), &site.core.rules)
         .map_err(|_| CronTrouble::Host)?;
     let script = match site.upstream {
-        Upstream::Php(_) => Some(script(site, &facts).await?),
+        Upstream::Php(_) => Some(script(site, &info).await?),
         Upstream::Http(_) | Upstream::Files => None,
     };
     let request_id = format!(
@@ -55,7 +54,7 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
         port: 0,
         request_id: &request_id,
     };
-    let mut request = forward::whole(&facts, fields(), &client, BodyLength::None);
+    let mut request = forward::whole(&info, fields(), &client, BodyLength::None);
     forward::capabilities(&mut request, &site.core.rules);
     forward::for_plugin(&mut request, &site.core.acknowledged.line());
     forward::schedule(&mut request, forward::Schedule::Run);
@@ -71,7 +70,7 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
             server_port: scheme.default_port(),
             server_address: None,
             body: RequestBody::Empty,
-            patience: UpstreamTimeouts::default(),
+            timeouts: UpstreamTimeouts::default(),
             interim: None,
             switch: None,
             class: Class::Background,
@@ -81,9 +80,9 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
 }
 
 /// The scheduler's own file; a WordPress without one below the root answers such a request with a page.
-async fn script(site: &Site, facts: &RequestInfo) -> Result<Script, CronTrouble> {
+async fn script(site: &Site, info: &RequestInfo) -> Result<Script, CronTrouble> {
     let folder = site.folder.clone().ok_or(CronTrouble::Missing)?;
-    let wanted = WantedFile::of(facts, false);
+    let wanted = WantedFile::of(info, false);
     let looked = spawn_blocking(move || folder.look(&wanted)).await;
     match looked {
         Ok(FileLookup::Other(Resolved::Script(script))) if script.name == PATH => Ok(script),

@@ -25,10 +25,10 @@ use crate::upstream::switch::AwaitedSwitch;
 
 /// One request, from its head to its answer.
 pub struct Exchange<'h> {
-    /// The head as it came; only facts and forwarding read it.
+    /// The head as it came; only `RequestInfo` and forwarding read it.
     pub head: &'h Head<'h, 'h>,
     /// What one pass over it found.
-    pub facts: RequestInfo,
+    pub info: RequestInfo,
     /// Whose request it is.
     pub site: Arc<Site>,
     /// The body, once it has arrived.
@@ -55,18 +55,14 @@ pub struct Exchange<'h> {
 impl<'h> Exchange<'h> {
     /// Writes the entry's key.
     pub fn write_key(&mut self) {
-        self.site.write_key(&self.facts, &mut self.key);
+        self.site.write_key(&self.info, &mut self.key);
     }
 
     /// Another request of the same visitor to the same site, which nobody waits for.
-    pub(super) fn of_another<'o>(
-        &self,
-        head: &'o Head<'o, 'o>,
-        facts: RequestInfo,
-    ) -> Exchange<'o> {
+    pub(super) fn of_another<'o>(&self, head: &'o Head<'o, 'o>, info: RequestInfo) -> Exchange<'o> {
         Exchange {
             head,
-            facts,
+            info,
             site: Arc::clone(&self.site),
             body: RequestBody::Empty,
             client: self.client,
@@ -93,22 +89,22 @@ impl<'h> Exchange<'h> {
 
     /// The rule that applies to it.
     pub fn rule(&self) -> Option<&Rule> {
-        self.site.rule_of(&self.facts)
+        self.site.rule_of(&self.info)
     }
 
     /// Whether somebody here may know the method. Unknown ones go where a rule names them, and without a preset to an HTTP
     /// server, for which Galley is a proxy like any other.
     pub fn serves_method(&self) -> bool {
-        let method = self.facts.method_text();
+        let method = self.info.method_text();
         let is_named = |rule: &Rule| rule.methods.iter().any(|named| named == method);
-        self.facts.method() != Method::Other
+        self.info.method() != Method::Other
             || self.rule().is_some_and(is_named)
             || (self.policy().requests.is_gateway && matches!(self.upstream(), Upstream::Http(_)))
     }
 
     /// The largest body that it may have, in bytes.
     pub fn request_body(&self) -> u64 {
-        self.site.request_body_of(&self.facts)
+        self.site.request_body_of(&self.info)
     }
 
     /// The fields of the head as the upstream may see them: without the password that the request was let in with.
@@ -125,22 +121,22 @@ impl<'h> Exchange<'h> {
             .filter(move |(name, _)| !(hides && name.eq_ignore_ascii_case("authorization")))
     }
 
-    /// The facts of a `GET` of the same address with the same fields.
+    /// The `RequestInfo` of a `GET` of the same address with the same fields.
     pub(super) fn facts_of_get(&self) -> Option<RequestInfo> {
         let line = RequestLineInfo {
             method: "GET",
             target: self.head.target,
-            scheme: self.facts.scheme(),
-            host: self.facts.host(),
+            scheme: self.info.scheme(),
+            host: self.info.host(),
             has_body: false,
             upgrade: false,
         };
-        let mut facts = RequestInfo::default();
+        let mut info = RequestInfo::default();
         // The port as it was found: a proxy may have told it.
-        let port = Port::Told(self.facts.port());
+        let port = Port::Told(self.info.port());
         let rules = &self.site.core.rules;
-        let read = facts.parse_at(&line, port, self.head.fields(), rules);
-        read.ok().map(|()| facts)
+        let read = info.parse_at(&line, port, self.head.fields(), rules);
+        read.ok().map(|()| info)
     }
 
     /// An address of Galley's own for what it asks in the background; this machine's where the request came over a socket.
@@ -155,7 +151,7 @@ impl<'h> Exchange<'h> {
 
     /// Who composes this request: the rule's upstream or the site's.
     pub fn upstream(&self) -> &Upstream {
-        self.site.upstream_of(&self.facts)
+        self.site.upstream_of(&self.info)
     }
 
     /// Where interim responses to this client's own request go; `None` where it takes none.
@@ -182,7 +178,7 @@ pub struct Admission<'a> {
     /// For log, upstream and error page.
     pub request_id: String,
     /// Buffers of an earlier exchange, to be used again.
-    pub facts: RequestInfo,
+    pub info: RequestInfo,
     /// Where the front looks for interim responses; `None` where the client would not understand them.
     pub mailbox: Option<Mailbox>,
 }
@@ -214,7 +210,7 @@ pub fn admit<'h>(
         local,
         scheme,
         request_id,
-        mut facts,
+        mut info,
         mailbox,
     } = admission;
     let refuse = |why, note: String| (Fault::new(why, note), request_id.clone());
@@ -242,11 +238,10 @@ pub fn admit<'h>(
         has_body,
         upgrade: framing.upgrade,
     };
-    facts
-        .parse_at(&line, asked.port, head.fields(), &site.core.rules)
+    info.parse_at(&line, asked.port, head.fields(), &site.core.rules)
         .map_err(|e| refuse(RefusedWhy::BadRequest, e.to_string()))?;
     if let BodyKind::Length(length) = framing.body
-        && length > site.request_body_of(&facts)
+        && length > site.request_body_of(&info)
     {
         let note = format!("a body of {length} bytes is announced");
         let (mut fault, request_id) = refuse(RefusedWhy::BodyTooLarge, note);
@@ -256,7 +251,7 @@ pub fn admit<'h>(
     let upgrade = upgrade(&site, head, framing);
     Ok(Exchange {
         head,
-        facts,
+        info,
         site,
         body: RequestBody::Empty,
         client: asked.client,
@@ -283,7 +278,7 @@ pub struct Resumed {
     pub earlier: EarlierLookup,
 }
 
-/// Makes an exchange of a request that the fast path has parsed: nothing is read or looked up again. `admission.facts` are its own.
+/// Makes an exchange of a request that the fast path has parsed: nothing is read or looked up again. `admission.info` are its own.
 pub fn resume<'h>(
     admission: Admission<'_>,
     head: &'h Head<'h, 'h>,
@@ -291,7 +286,7 @@ pub fn resume<'h>(
 ) -> Exchange<'h> {
     Exchange {
         head,
-        facts: admission.facts,
+        info: admission.info,
         site: resumed.site,
         body: RequestBody::Empty,
         client: resumed.client,

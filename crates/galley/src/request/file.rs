@@ -43,18 +43,20 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
     let Some(folder) = exchange.site.folder.clone() else {
         return Ok(FileMatch::Missing);
     };
-    let runs_program = exchange.site.names_program(&exchange.facts);
-    if let Some(entry) = folder.kept(&exchange.facts, runs_program, folder.now(), &mut Vec::new()) {
+    let runs_program = exchange.site.names_program(&exchange.info);
+    if let Some(entry) =
+        folder.file_in_memory(&exchange.info, runs_program, folder.now(), &mut Vec::new())
+    {
         return Ok(FileMatch::Answer(from_kept(exchange, &entry)));
     }
-    if let Some(script) = folder.script(&exchange.facts, runs_program) {
+    if let Some(script) = folder.script(&exchange.info, runs_program) {
         return Ok(FileMatch::Script(script));
     }
-    let facts = exchange.facts.clone();
+    let info = exchange.info.clone();
     let looked = spawn_blocking(
-        move || match folder.look(&WantedFile::of(&facts, runs_program)) {
+        move || match folder.look(&WantedFile::of(&info, runs_program)) {
             folder::FileLookup::Kept(entry) => Ok(FileProbe::Kept(entry)),
-            folder::FileLookup::File(asset) => read(&folder, asset, &facts),
+            folder::FileLookup::File(asset) => read(&folder, asset, &info),
             folder::FileLookup::Other(other) => Ok(FileProbe::Other(other)),
         },
     )
@@ -98,12 +100,12 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
 }
 
 /// The answer of a file that is not in memory; what is short and wanted whole is read at once.
-fn read(folder: &SiteFiles, asset: files::Asset, facts: &RequestInfo) -> io::Result<FileProbe> {
-    let best = asset.best(facts.codings());
-    let answer = files::answer(&folder.fields(&asset, best), best.length, facts);
+fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Result<FileProbe> {
+    let best = asset.best(info.codings());
+    let answer = files::answer(&folder.fields(&asset, best), best.length, info);
     let files::FileForm {
         mut file, length, ..
-    } = asset.into_best(facts.codings());
+    } = asset.into_best(info.codings());
     let whole =
         matches!(answer.parts.as_slice(), [files::Part::Span { start: 0, end }] if *end == length);
     let small = whole
@@ -114,12 +116,12 @@ fn read(folder: &SiteFiles, asset: files::Asset, facts: &RequestInfo) -> io::Res
 
 /// The answer of a file that is in memory. Parts are parts of what lies on the disk (see `page::coded`).
 fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
-    let coded = page::coded(&exchange.facts, entry);
+    let coded = page::coded(&exchange.info, entry);
     let coded = coded.and_then(|at| entry.coded().get(at));
     let (fields, bytes) = coded.map_or((&entry.fields, &entry.body), |coded| {
         (&coded.fields, coded.body.bytes())
     });
-    let answer = files::answer(fields, bytes.len() as u64, &exchange.facts);
+    let answer = files::answer(fields, bytes.len() as u64, &exchange.info);
     // All spans lie inside: they were cut for this length.
     let body = |parts: Vec<files::Part>| {
         ResponseBody::Bytes(parts::cut(bytes, &parts).unwrap_or_default())
@@ -129,16 +131,21 @@ fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
 
 fn from_file(
     exchange: &Exchange<'_>,
-    answer: files::FileResponse,
+    response: files::FileResponse,
     body: impl FnOnce(Vec<files::Part>) -> ResponseBody,
 ) -> Response {
-    let is_head = exchange.facts.method() == Method::Head;
-    let body = match answer.status.as_u16() {
+    let is_head = exchange.info.method() == Method::Head;
+    let body = match response.status.as_u16() {
         304 => ResponseBody::None,
-        _ if is_head => ResponseBody::Unsent(Some(answer.length)),
-        _ => body(answer.parts),
+        _ if is_head => ResponseBody::Unsent(Some(response.length)),
+        _ => body(response.parts),
     };
-    Response::new(answer.status.as_u16(), answer.fields, body, Outcome::File)
+    Response::new(
+        response.status.as_u16(),
+        response.fields,
+        body,
+        Outcome::File,
+    )
 }
 
 /// To the directory's own address, on the client's own host: the path is relative, so no host is made up.
@@ -150,7 +157,7 @@ fn redirect(exchange: &Exchange<'_>, path: &[u8]) -> Result<Response, Fault> {
     while location.starts_with(b"//") {
         location.remove(0);
     }
-    if let Some(query) = exchange.facts.raw_query() {
+    if let Some(query) = exchange.info.raw_query() {
         location.push(b'?');
         location.extend_from_slice(query);
     }

@@ -103,9 +103,9 @@ impl SmallFiles {
 
 impl WantedFile {
     /// By a request; `runs_program`: whether a rule sends it to a program that is named by the path.
-    pub fn of(facts: &RequestInfo, runs_program: bool) -> Self {
+    pub fn of(info: &RequestInfo, runs_program: bool) -> Self {
         Self {
-            path: facts.decoded_path().to_vec(),
+            path: info.decoded_path().to_vec(),
             runs_program,
         }
     }
@@ -119,15 +119,15 @@ impl SiteFiles {
 
     /// A file in memory that may answer now. Has the next look begun where it is due; never waits, and allocates nothing
     /// but for that. `key` is room for the key.
-    pub fn kept(
+    pub fn file_in_memory(
         self: &Arc<Self>,
-        facts: &RequestInfo,
+        info: &RequestInfo,
         runs_program: bool,
         now: Tick,
         key: &mut Vec<u8>,
     ) -> Option<Arc<Entry>> {
         let (small, compressing) = self.small.as_ref()?;
-        write_key(self.mark, facts.decoded_path(), runs_program, key);
+        write_key(self.mark, info.decoded_path(), runs_program, key);
         let MemoryLookup::Found(entry) = small.memory.try_get(key) else {
             return None;
         };
@@ -137,7 +137,7 @@ impl SiteFiles {
             return None;
         }
         if age >= DUE && source.claim(now, DUE) {
-            let (folder, wanted) = (Arc::clone(self), WantedFile::of(facts, runs_program));
+            let (folder, wanted) = (Arc::clone(self), WantedFile::of(info, runs_program));
             // Its end is the entry's: confirmed, replaced or removed.
             spawn_blocking(move || drop(folder.look(&wanted)));
         }
@@ -146,10 +146,10 @@ impl SiteFiles {
     }
 
     /// The file in memory, and how long ago it was looked at, for who only looks.
-    pub fn peek(&self, facts: &RequestInfo, runs_program: bool) -> Option<(Arc<Entry>, Duration)> {
+    pub fn peek(&self, info: &RequestInfo, runs_program: bool) -> Option<(Arc<Entry>, Duration)> {
         let (small, _) = self.small.as_ref()?;
         let mut key = Vec::new();
-        write_key(self.mark, facts.decoded_path(), runs_program, &mut key);
+        write_key(self.mark, info.decoded_path(), runs_program, &mut key);
         let entry = small.memory.peek(&key)?;
         let age = entry.source()?.age(small.clock.tick());
         Some((entry, age))
@@ -208,11 +208,11 @@ impl SiteFiles {
     }
 
     /// The script that a path means, where it takes no look at the disk to know that; see [`Root::resolve_script`].
-    pub fn script(&self, facts: &RequestInfo, runs_program: bool) -> Option<Script> {
+    pub fn script(&self, info: &RequestInfo, runs_program: bool) -> Option<Script> {
         if runs_program {
             return None;
         }
-        self.root.resolve_script(facts.decoded_path())
+        self.root.resolve_script(info.decoded_path())
     }
 
     /// What the path means. Blocks on the disk.

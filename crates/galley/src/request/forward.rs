@@ -57,16 +57,16 @@ pub fn fetch_request(
     exchange: &Exchange<'_>,
     credentials: Credentials,
 ) -> UpstreamRequest {
-    let (facts, core) = (&exchange.facts, &exchange.site.core);
+    let (info, core) = (&exchange.info, &exchange.site.core);
     let mut request = match exchange.policy().upstream_requests {
-        UpstreamRequests::Trimmed => forward::trimmed(facts),
-        UpstreamRequests::AsSent => forward::fetch(facts, exchange.fields(), credentials),
+        UpstreamRequests::Trimmed => forward::trimmed(info),
+        UpstreamRequests::AsSent => forward::fetch(info, exchange.fields(), credentials),
     };
     forward::address(&mut request, &client(exchange));
     match exchange.policy().upstream_requests {
         UpstreamRequests::Trimmed => {
             forward::capabilities(&mut request, &core.rules);
-            forward::heard(&mut request, &core.acknowledged.line());
+            forward::set_acknowledged(&mut request, &core.acknowledged.line());
             forward::schedule(&mut request, exchange.site.schedule());
         }
         UpstreamRequests::AsSent => forward::announce(&mut request, &services.identity),
@@ -76,12 +76,12 @@ pub fn fetch_request(
 
 /// The request as it is, before its body is taken.
 pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamRequest {
-    let (facts, core) = (&exchange.facts, &exchange.site.core);
+    let (info, core) = (&exchange.info, &exchange.site.core);
     let length = match exchange.body.length() {
-        0 if !method_has_body(facts.method()) => BodyLength::None,
+        0 if !method_has_body(info.method()) => BodyLength::None,
         length => BodyLength::Known(length),
     };
-    let mut request = forward::whole(facts, exchange.fields(), &client(exchange), length);
+    let mut request = forward::whole(info, exchange.fields(), &client(exchange), length);
     match exchange.policy().upstream_requests {
         UpstreamRequests::Trimmed => {
             forward::capabilities(&mut request, &core.rules);
@@ -104,7 +104,7 @@ pub(super) fn page_order(
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,
         key: Key::new(&exchange.key),
-        info: exchange.facts.clone(),
+        info: exchange.info.clone(),
         call: ask(exchange, (request, script), class),
         held: None,
         fragment: None,
@@ -128,9 +128,9 @@ pub(super) fn ask(
         server_port: exchange.local.port(),
         server_address: Some(exchange.local.ip()).filter(|ip| !ip.is_unspecified()),
         body: RequestBody::Empty,
-        patience: exchange
+        timeouts: exchange
             .rule()
-            .map(|rule| rule.patience)
+            .map(|rule| rule.timeouts)
             .unwrap_or_default(),
         interim: None,
         switch: None,

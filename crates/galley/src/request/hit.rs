@@ -1,4 +1,4 @@
-//! The fast path of a hit: from facts to what is to be sent, without waiting and without allocating.
+//! The fast path of a hit: from `RequestInfo` to what is to be sent, without waiting and without allocating.
 //!
 //! It decides nothing that the slow path decides otherwise: both ask the same rules, and whatever is not a plain hit of a
 //! fresh page in memory goes the slow path (`tests/e2e/fast_path.rs` compares their answers byte for byte).
@@ -78,99 +78,99 @@ pub enum EarlierLookup {
 pub fn hit(
     services: &Services,
     site: &Site,
-    (facts, client): (&RequestInfo, IpAddr),
+    (info, client): (&RequestInfo, IpAddr),
     now: Tick,
     keys: &mut Keys,
 ) -> Result<Hit, EarlierLookup> {
     let Keys { page, file } = keys;
     page.clear();
-    if !is_plain(site, facts) {
+    if !is_plain(site, info) {
         return Err(EarlierLookup::None);
     }
-    if facts.cacheability() == Cacheability::Cacheable {
-        site.write_key(facts, page);
+    if info.cacheability() == Cacheability::Cacheable {
+        site.write_key(info, page);
     }
-    look(services, site, (facts, client), now, (page, file))
+    look(services, site, (info, client), now, (page, file))
 }
 
 /// Whether a request is one that the fast path may answer: what head and site alone decide.
-fn is_plain(site: &Site, facts: &RequestInfo) -> bool {
-    matches!(facts.method(), Method::Get | Method::Head)
-        && facts.range().is_none()
-        && !(site.core.rules.requests.is_gateway && facts.has_cdn_loop())
+fn is_plain(site: &Site, info: &RequestInfo) -> bool {
+    matches!(info.method(), Method::Get | Method::Head)
+        && info.range().is_none()
+        && !(site.core.rules.requests.is_gateway && info.has_cdn_loop())
         // May be an order.
-        && !(site.purge_get && is_below_purge(facts.path()))
-        && !redirect::may_apply(facts, &site.core.rules)
+        && !(site.purge_get && is_below_purge(info.path()))
+        && !redirect::may_apply(info, &site.core.rules)
 }
 
 fn look(
     services: &Services,
     site: &Site,
-    (facts, client): (&RequestInfo, IpAddr),
+    (info, client): (&RequestInfo, IpAddr),
     now: Tick,
     (page_key, file_key): (&[u8], &mut Vec<u8>),
 ) -> Result<Hit, EarlierLookup> {
-    if !access::is_open(site, facts, client) {
+    if !access::is_open(site, info, client) {
         return Err(EarlierLookup::None);
     }
     // As on the slow path, files come after what is stored, and for everybody.
     let mut earlier = EarlierLookup::None;
-    if facts.cacheability() == Cacheability::Cacheable {
+    if info.cacheability() == Cacheability::Cacheable {
         if !services.lease.holds(now) {
             return Err(EarlierLookup::None);
         }
         match services.memory.try_get(page_key) {
             MemoryLookup::Found(entry) => {
-                return page(site, facts, now, entry).map_err(EarlierLookup::Found);
+                return page(site, info, now, entry).map_err(EarlierLookup::Found);
             }
             MemoryLookup::Busy => return Err(EarlierLookup::None),
             MemoryLookup::Absent if site.may_be_on_disk(page_key) => {
                 return Err(EarlierLookup::None);
             }
-            MemoryLookup::Absent if may_have_equivalent(services, site, facts, file_key) => {
+            MemoryLookup::Absent if may_have_equivalent(services, site, info, file_key) => {
                 return Err(EarlierLookup::None);
             }
             MemoryLookup::Absent => earlier = EarlierLookup::Nothing,
         }
     }
-    file(site, facts, now, file_key).ok_or(earlier)
+    file(site, info, now, file_key).ok_or(earlier)
 }
 
 /// Whether another address may answer (`No-Vary-Search`), which is not for the fast path to find out. `room` is overwritten.
 fn may_have_equivalent(
     services: &Services,
     site: &Site,
-    facts: &RequestInfo,
+    info: &RequestInfo,
     room: &mut Vec<u8>,
 ) -> bool {
     if !site.core.rules.urls.no_vary_search {
         return false;
     }
-    key::write_path_key(facts, room);
+    key::write_path_key(info, room);
     room.extend_from_slice(&site.mark.to_be_bytes());
     !matches!(services.memory.try_get(room), MemoryLookup::Absent)
 }
 
-fn page(site: &Site, facts: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result<Hit, Arc<Entry>> {
+fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result<Hit, Arc<Entry>> {
     let age = entry.age(now);
     let validity = site.purges.prove(&entry);
     let is_hit = entry.status == StatusCode::OK
         && revalidate::stored(&entry, validity, age).is_some_and(|stored| {
-            decide::decide(facts, &site.core.rules, Some(&stored)) == Decision::Hit
+            decide::decide(info, &site.core.rules, Some(&stored)) == Decision::Hit
         });
     if !is_hit {
         return Err(entry);
     }
     site.core.compressing.offer(&entry);
-    let coded = page::coded(facts, &entry);
+    let coded = page::coded(info, &entry);
     let fields = coded
         .and_then(|at| entry.coded().get(at))
         .map_or(&entry.fields, |coded| &coded.fields);
     let is_known =
-        page::condition(facts, &site.core.rules, 200, fields) == ConditionalResult::NotModified;
+        page::condition(info, &site.core.rules, 200, fields) == ConditionalResult::NotModified;
     Ok(Hit {
         coded,
-        leaves: Leaves::of(facts, is_known),
+        leaves: Leaves::of(info, is_known),
         own: HitKind::Page {
             age_s: age.as_secs(),
         },
@@ -178,31 +178,30 @@ fn page(site: &Site, facts: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Resul
     })
 }
 
-fn file(site: &Site, facts: &RequestInfo, now: Tick, key: &mut Vec<u8>) -> Option<Hit> {
+fn file(site: &Site, info: &RequestInfo, now: Tick, key: &mut Vec<u8>) -> Option<Hit> {
     let entry = site
         .folder
         .as_ref()?
-        .kept(facts, site.names_program(facts), now, key)?;
-    let coded = page::coded(facts, &entry);
-    let is_known = match file_condition(facts, &entry, coded) {
+        .file_in_memory(info, site.names_program(info), now, key)?;
+    let coded = page::coded(info, &entry);
+    let is_known = match file_condition(info, &entry, coded) {
         ConditionalResult::Proceed => false,
         ConditionalResult::NotModified => true,
         ConditionalResult::Failed => return None,
     };
     Some(Hit {
         coded,
-        leaves: Leaves::of(facts, is_known),
+        leaves: Leaves::of(info, is_known),
         own: HitKind::File {
-            is_immutable: files::is_immutable(facts),
+            is_immutable: files::is_immutable(info),
         },
         entry,
     })
 }
 
-fn file_condition(facts: &RequestInfo, entry: &Entry, coded: Option<usize>) -> ConditionalResult {
-    let asks = facts.is_conditional()
-        || facts.if_match().is_some()
-        || facts.if_unmodified_since().is_some();
+fn file_condition(info: &RequestInfo, entry: &Entry, coded: Option<usize>) -> ConditionalResult {
+    let asks =
+        info.is_conditional() || info.if_match().is_some() || info.if_unmodified_since().is_some();
     // Spares reading the file's date.
     if !asks {
         return ConditionalResult::Proceed;
@@ -210,12 +209,12 @@ fn file_condition(facts: &RequestInfo, entry: &Entry, coded: Option<usize>) -> C
     let fields = coded
         .and_then(|at| entry.coded().get(at))
         .map_or(&entry.fields, |coded| &coded.fields);
-    conditional::evaluate(facts, &files::validators(fields))
+    conditional::evaluate(info, &files::validators(fields))
 }
 
 impl Leaves {
-    fn of(facts: &RequestInfo, is_known: bool) -> Self {
-        match (is_known, facts.method()) {
+    fn of(info: &RequestInfo, is_known: bool) -> Self {
+        match (is_known, info.method()) {
             (true, _) => Self::NotModified,
             (false, Method::Head) => Self::Head,
             (false, _) => Self::All,

@@ -94,7 +94,7 @@ pub async fn lookup(
         purpose,
         now: services.clock.tick(),
     };
-    if exchange.facts.cacheability() != Cacheability::Cacheable {
+    if exchange.info.cacheability() != Cacheability::Cacheable {
         return LookupResult::nothing(reader.now);
     }
     if !services.lease.holds(reader.now) {
@@ -128,7 +128,7 @@ impl LookupContext<'_, '_> {
         let entry = match self.purpose {
             Purpose::Serve => site.stored(memory, key).await,
             Purpose::Explain => {
-                let on_disk = || site.core.shelved.as_ref()?.peek(key);
+                let on_disk = || site.core.disk.as_ref()?.peek(key);
                 memory.peek(key).or_else(on_disk)
             }
         };
@@ -164,10 +164,10 @@ impl LookupContext<'_, '_> {
                 }
             }
         }
-        let (facts, rules) = (&self.exchange.facts, &self.exchange.site.core.rules);
+        let (info, rules) = (&self.exchange.info, &self.exchange.site.core.rules);
         let is_selected = found
             .stored()
-            .is_some_and(|stored| may_select(facts, rules, &stored));
+            .is_some_and(|stored| may_select(info, rules, &stored));
         let is_response = is_selected && found.response().is_some();
         let is_remembered = is_selected && matches!(self.decide(&found), Decision::Pass(_));
         if !is_response
@@ -183,7 +183,7 @@ impl LookupContext<'_, '_> {
     }
 
     fn decide(&self, found: &LookupResult) -> Decision {
-        found.decide(&self.exchange.facts, &self.exchange.site.core.rules)
+        found.decide(&self.exchange.info, &self.exchange.site.core.rules)
     }
 
     fn is_hit(&self, found: &LookupResult) -> bool {
@@ -194,7 +194,7 @@ impl LookupContext<'_, '_> {
     /// The request's fields as they would be forwarded.
     fn sent(&self) -> Vec<(http::HeaderName, http::HeaderValue)> {
         let exchange = self.exchange;
-        forward::fetch(&exchange.facts, exchange.fields(), Credentials::OfClient).fields
+        forward::fetch(&exchange.info, exchange.fields(), Credentials::OfClient).fields
     }
 
     /// A fresh response of another address that says that this one's difference does not matter (`No-Vary-Search`). A stale
@@ -202,7 +202,7 @@ impl LookupContext<'_, '_> {
     fn equivalent(&self) -> Option<LookupResult> {
         let exchange = self.exchange;
         let asked = EquivalentQuery {
-            info: &exchange.facts,
+            info: &exchange.info,
             key: &exchange.key,
         };
         let memory = &self.services.memory;
@@ -222,11 +222,11 @@ impl LookupContext<'_, '_> {
 
     fn is_fresh(&self, entry: &Entry) -> bool {
         let validity = self.exchange.site.core.purges.prove_waiting(entry);
-        let (facts, rules) = (&self.exchange.facts, &self.exchange.site.core.rules);
+        let (info, rules) = (&self.exchange.info, &self.exchange.site.core.rules);
         let stored = stored(entry, validity, entry.age(self.now));
         validity == Validity::Valid
             && matches!(
-                decide(facts, rules, stored.as_ref()),
+                decide(info, rules, stored.as_ref()),
                 Decision::Hit | Decision::HitAndRefresh
             )
     }
@@ -234,9 +234,9 @@ impl LookupContext<'_, '_> {
     /// The stored part for this very `Range`, or parts that were put together and hold it.
     async fn part(&self) -> Option<LookupResult> {
         let exchange = self.exchange;
-        let facts = &exchange.facts;
-        let range = facts.range()?;
-        if facts.method() != Method::Get || facts.if_range().is_some() {
+        let info = &exchange.info;
+        let range = info.range()?;
+        if info.method() != Method::Get || info.if_range().is_some() {
             return None;
         }
         let own = self.under(&variants::part_key(&exchange.key, range)).await;

@@ -27,7 +27,7 @@ use super::response::{Response, ResponseBody};
 use super::site::{PoolHandle, Services};
 use crate::fault::Fault;
 use crate::fetch::revalidate::When;
-use crate::fetch::rfc9111::{Learn, Lesson, variants};
+use crate::fetch::rfc9111::{LearnFromPass, PassLesson, variants};
 use crate::fetch::{Fetched, PassJob};
 use crate::upstream::UpstreamCall;
 
@@ -49,7 +49,7 @@ impl Asking<'_, '_> {
     pub(super) async fn patch(self) -> Result<Response, Fault> {
         if let Some((held, _)) = &self.found.entry {
             let pool = pool(self.exchange)?;
-            let class = Class::of(&self.exchange.facts);
+            let class = Class::of(&self.exchange.info);
             let request = fetch_request(self.services, self.exchange, Credentials::OfClient);
             let page = page_order(self.exchange, &pool, (request, self.script.clone()), class);
             let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
@@ -63,7 +63,7 @@ impl Asking<'_, '_> {
     /// Fetches a response that may be stored, for all who wait for it.
     pub(super) async fn fetch(self) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;
-        let class = Class::of(&self.exchange.facts);
+        let class = Class::of(&self.exchange.info);
         let key = Some(self.exchange.key.as_slice());
         if pool
             .fetch_thread
@@ -139,8 +139,8 @@ impl Asking<'_, '_> {
             }
             page
         };
-        let (site, facts, key) = (&exchange.site.core, &exchange.facts, &exchange.key);
-        pool.fetch_thread.page(site, facts, key, order).await
+        let (site, info, key) = (&exchange.site.core, &exchange.info, &exchange.key);
+        pool.fetch_thread.page(site, info, key, order).await
     }
 
     /// The new response whole, in the coding that this client takes where it is being coded.
@@ -165,7 +165,7 @@ impl Asking<'_, '_> {
     /// Forwards the request as it is, with the outcome that says why. By RFC 9111 the store may learn from the response.
     pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;
-        let class = Class::of(&self.exchange.facts);
+        let class = Class::of(&self.exchange.info);
         if pool
             .fetch_thread
             .turns_away(pool.index, who(self.exchange, class), None)
@@ -181,7 +181,7 @@ impl Asking<'_, '_> {
         let job = PassJob {
             site: Arc::clone(&exchange.site.core),
             pool: pool.index,
-            info: exchange.facts.clone(),
+            info: exchange.info.clone(),
             call: UpstreamCall {
                 interim: exchange.interim(),
                 switch,
@@ -210,7 +210,7 @@ impl Asking<'_, '_> {
     fn miss(&self, kept: StoreOutcome, collapsed: bool) -> Outcome {
         Outcome::Miss {
             why: self.why,
-            kept,
+            outcome: kept,
             collapsed,
         }
     }
@@ -278,27 +278,27 @@ fn in_memory(found: &LookupResult) -> Option<Arc<Entry>> {
 }
 
 /// What the store may learn from a request that passes.
-fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<Learn> {
+fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<LearnFromPass> {
     if exchange.policy().storage.validation != ValidationPolicy::Origin {
         return None;
     }
-    let facts = &exchange.facts;
+    let info = &exchange.info;
     let key = || Key::new(&exchange.key);
-    match (facts.method(), facts.cacheability()) {
-        (Method::Head, Cacheability::Cacheable) => in_memory(found).map(|held| Learn {
+    match (info.method(), info.cacheability()) {
+        (Method::Head, Cacheability::Cacheable) => in_memory(found).map(|held| LearnFromPass {
             key: key(),
-            lesson: Lesson::Head(held),
+            lesson: PassLesson::Head(held),
         }),
         (Method::Get, Cacheability::Cacheable) if found.response().is_none() => {
-            facts.range().map(|range| Learn {
+            info.range().map(|range| LearnFromPass {
                 key: Key::new(&variants::part_key(&exchange.key, range)),
-                lesson: Lesson::Part(key()),
+                lesson: PassLesson::Part(key()),
             })
         }
         (Method::Post, Cacheability::Pass(PassWhy::Method)) => {
-            later_get(exchange).map(|get| Learn {
+            later_get(exchange).map(|get| LearnFromPass {
                 key: key(),
-                lesson: Lesson::Taught(Box::new(get)),
+                lesson: PassLesson::Taught(Box::new(get)),
             })
         }
         _ => None,

@@ -64,8 +64,8 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
         Box::pin(repair::missed(services, exchange)).await;
     }
     answer.change(
-        exchange.site.heads.of(exchange.facts.rule()),
-        exchange.facts.scheme(),
+        exchange.site.heads.of(exchange.info.rule()),
+        exchange.info.scheme(),
     );
     answer
 }
@@ -75,14 +75,14 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     if let Some(answer) = access::look_into(exchange).await? {
         return Ok(answer);
     }
-    if let Some(answer) = purge::answer(exchange).await? {
+    if let Some(answer) = purge::respond(exchange).await? {
         return Ok(answer);
     }
-    let has_tls = redirect::has_tls(services, &exchange.site, exchange.facts.host());
+    let has_tls = redirect::has_tls(services, &exchange.site, exchange.info.host());
     let rules = &exchange.site.core.rules;
-    match decide::before_lookup(&exchange.facts, rules, has_tls) {
+    match decide::before_lookup(&exchange.info, rules, has_tls) {
         None => {}
-        Some(Decision::Redirect(found)) => return redirect::answer(&found),
+        Some(Decision::Redirect(found)) => return redirect::respond(&found),
         Some(Decision::Refuse(why)) => return Err(refusal(why)),
         Some(_) => return Ok(Response::methods()),
     }
@@ -94,7 +94,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     }
     let found = lookup(services, exchange, Purpose::Serve).await;
     let rules = &exchange.site.core.rules;
-    let decision = found.decide(&exchange.facts, rules);
+    let decision = found.decide(&exchange.info, rules);
     if let Some(answer) = from_cache(services, exchange, &found, &decision).await {
         return Ok(answer);
     }
@@ -103,7 +103,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         file::FileMatch::Script(script) => (PathKind::Script, Some(script)),
         file::FileMatch::Missing => (PathKind::Missing, None),
     };
-    let decision = decision.below_root(&exchange.facts, below, backend(exchange));
+    let decision = decision.below_root(&exchange.info, below, backend(exchange));
     let (why, stale_on_error) = match &decision {
         Decision::Fetch {
             why,

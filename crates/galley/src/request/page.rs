@@ -38,7 +38,7 @@ pub fn from_entry(
         - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     let shown_ttl = matches!(outcome, Outcome::Stale(_)).then_some(ttl);
     exchange.site.core.compressing.offer(&entry);
-    let coded = coded(&exchange.facts, &entry);
+    let coded = coded(&exchange.info, &entry);
     let body = match (coded.and_then(|at| entry.coded().get(at)), entry.pieces()) {
         (Some(coded), _) => ResponseBody::Bytes(coded.body.bytes().clone()),
         (None, None) => ResponseBody::Bytes(entry.body.clone()),
@@ -66,7 +66,7 @@ pub fn from_entry(
         .push((header::AGE, HeaderValue::from(age.as_secs())));
     let mut answer = answer.explained(shown_ttl);
     let map = answer.fields.map();
-    match condition(&exchange.facts, rules(exchange), status, map) {
+    match condition(&exchange.info, rules(exchange), status, map) {
         ConditionalResult::NotModified => not_modified(&mut answer),
         ConditionalResult::Proceed | ConditionalResult::Failed => {
             if status == 200 {
@@ -83,17 +83,17 @@ fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e Policy {
 
 /// The coding that this client takes best, where it is not the plain one. Parts are never parts of what was coded here,
 /// which comes and goes.
-pub(super) fn coded(facts: &RequestInfo, entry: &Entry) -> Option<usize> {
+pub(super) fn coded(info: &RequestInfo, entry: &Entry) -> Option<usize> {
     if entry.coded().is_empty() {
         return None;
     }
-    let is_part = facts.range().is_some();
+    let is_part = info.range().is_some();
     let is_there = |coding: Coding| {
         let mut all = entry.coded().iter();
         coding == Coding::Identity
             || all.any(|coded| coded.coding == coding && (coded.is_given || !is_part))
     };
-    let best = facts.codings().best_of(is_there)?;
+    let best = info.codings().best_of(is_there)?;
     entry.coded().iter().position(|coded| coded.coding == best)
 }
 
@@ -118,7 +118,7 @@ pub fn from_joined(
     exchange: &Exchange<'_>,
     entry: Arc<Entry>,
 ) -> Option<Response> {
-    let (place, content_range) = span_of(&entry, exchange.facts.range()?)?;
+    let (place, content_range) = span_of(&entry, exchange.info.range()?)?;
     let piece = EntrySlice {
         entry: Arc::clone(&entry),
         place,
@@ -155,7 +155,7 @@ pub fn from_fill(
     let mut answer = Response::new(head.status.as_u16(), head.fields.clone(), body, outcome);
     if matches!(
         condition(
-            &exchange.facts,
+            &exchange.info,
             rules(exchange),
             head.status.as_u16(),
             &head.fields
@@ -180,7 +180,7 @@ pub fn from_fill_whole(
         _ => ResponseBody::Fill(reader, head.length),
     };
     let answer = Response::new(status, head.fields.clone(), body, outcome);
-    if exchange.facts.method() == Method::Head {
+    if exchange.info.method() == Method::Head {
         Response {
             body: answer.body.unsent(),
             ..answer
@@ -207,12 +207,12 @@ pub fn from_whole(
 }
 
 pub(super) fn condition(
-    facts: &RequestInfo,
+    info: &RequestInfo,
     rules: &Policy,
     status: u16,
     fields: &HeaderMap,
 ) -> ConditionalResult {
-    if status != 200 || !facts.is_conditional() {
+    if status != 200 || !info.is_conditional() {
         return ConditionalResult::Proceed;
     }
     let mut validators = validators(fields);
@@ -220,7 +220,7 @@ pub(super) fn condition(
         // RFC 9111 §4.3.2: in its absence, `Date`.
         validators.last_modified = date(fields, &header::DATE);
     }
-    conditional::evaluate_stored(facts, &validators)
+    conditional::evaluate_stored(info, &validators)
 }
 
 fn validators(fields: &HeaderMap) -> Validators<'_> {
@@ -260,10 +260,10 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Response) {
         ResponseBody::Stored { pieces, .. } => WholeBody::Disk(Arc::clone(pieces)),
         _ => return,
     };
-    let (Some(wanted), Method::Get) = (exchange.facts.range(), exchange.facts.method()) else {
+    let (Some(wanted), Method::Get) = (exchange.info.range(), exchange.info.method()) else {
         return;
     };
-    if !conditional::range_applies(exchange.facts.if_range(), &validators(answer.fields.map())) {
+    if !conditional::range_applies(exchange.info.if_range(), &validators(answer.fields.map())) {
         return;
     }
     let length = whole.length();
@@ -352,7 +352,7 @@ fn push(answer: &mut Response, name: HeaderName, value: &str) {
 
 /// HEAD, and what was taken from the address on the way up and belongs back on a redirect.
 fn finish(exchange: &Exchange<'_>, mut answer: Response) -> Response {
-    if exchange.facts.method() == Method::Head {
+    if exchange.info.method() == Method::Head {
         answer.body = answer.body.unsent();
     }
     if answer.status == 204 {
@@ -361,7 +361,7 @@ fn finish(exchange: &Exchange<'_>, mut answer: Response) -> Response {
     }
     if (300..400).contains(&answer.status)
         && answer.status != 304
-        && let Some(dropped) = exchange.facts.dropped_query()
+        && let Some(dropped) = exchange.info.dropped_query()
         && let Some(location) = redirected(answer.fields.map(), dropped)
     {
         let mut own = answer.fields.map().clone();

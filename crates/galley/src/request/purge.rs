@@ -15,10 +15,10 @@ use crate::fault::Fault;
 
 /// Obeys an order of somebody who may give it, and answers when it is on the disk. `None`: an ordinary request. To others
 /// `PURGE` and `BAN` do not exist, and what comes by another method is none of ours.
-pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
+pub async fn respond(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
     let core = &exchange.site.core;
     let fields = || exchange.head.fields();
-    let Some(dialect) = Dialect::of(&exchange.facts, fields(), &core.rules) else {
+    let Some(dialect) = Dialect::of(&exchange.info, fields(), &core.rules) else {
         return Ok(None);
     };
     if dialect.is_get() && !exchange.site.purge_get {
@@ -37,22 +37,22 @@ pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> 
     let refuse = |why: String| Fault::new(RefusedWhy::BadRequest, why);
     let body = body(&exchange.body).ok_or_else(|| refuse("the body is too long".to_owned()))?;
     let orders = dialect
-        .purges(&exchange.facts, fields(), body, &core.rules)
+        .purges(&exchange.info, fields(), body, &core.rules)
         .map_err(|e| refuse(e.to_string()))?;
-    let receipt = obey(&exchange.site, dialect, &orders).await;
+    let receipt = execute(&exchange.site, dialect, &orders).await;
     Ok(Some(reply(dialect.reply, &orders, &receipt)))
 }
 
 /// Whether this is an order of somebody who may give it.
 pub fn is_order(exchange: &Exchange<'_>) -> bool {
     let fields = || exchange.head.fields();
-    let dialect = Dialect::of(&exchange.facts, fields(), &exchange.site.core.rules);
+    let dialect = Dialect::of(&exchange.info, fields(), &exchange.site.core.rules);
     dialect.is_some_and(|dialect| {
         (!dialect.is_get() || exchange.site.purge_get) && may_order(exchange, dialect)
     })
 }
 
-async fn obey(site: &Site, dialect: &Dialect, orders: &[Purge]) -> PurgeReceipt {
+async fn execute(site: &Site, dialect: &Dialect, orders: &[Purge]) -> PurgeReceipt {
     let mut newest = Receipt::default();
     for order in orders {
         newest = site.core.purges.publish(order);

@@ -11,7 +11,7 @@ use super::site::{Services, Site};
 use crate::fault::Fault;
 
 /// A redirect as a response.
-pub fn answer(found: &Redirection) -> Result<Response, Fault> {
+pub fn respond(found: &Redirection) -> Result<Response, Fault> {
     let location = HeaderValue::from_bytes(&found.location).map_err(|_| {
         Fault::new(
             RefusedWhy::BadRequest,
@@ -30,9 +30,9 @@ pub fn answer(found: &Redirection) -> Result<Response, Fault> {
 
 /// Whether a request is redirected before anything stored is looked up.
 pub fn applies(services: &Services, exchange: &Exchange<'_>) -> bool {
-    let (facts, site) = (&exchange.facts, &exchange.site);
-    let has_tls = has_tls(services, site, facts.host());
-    redirect::of(facts, &site.core.rules, has_tls).is_some()
+    let (info, site) = (&exchange.info, &exchange.site);
+    let has_tls = has_tls(services, site, info.host());
+    redirect::of(info, &site.core.rules, has_tls).is_some()
 }
 
 /// Whether a host can be reached over TLS: not while the first certificate of a site that gets its own is still on its way.

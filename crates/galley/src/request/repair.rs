@@ -62,7 +62,7 @@ impl Healing {
 
 /// Looks at a request that was answered with 404, and refreshes the page that it came from if it is the fault of a stored copy.
 pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
-    if !is_generated(&exchange.facts)
+    if !is_generated(&exchange.info)
         || exchange.policy().upstream_requests == UpstreamRequests::AsSent
     {
         return;
@@ -79,22 +79,22 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
     else {
         return;
     };
-    let mut facts = RequestInfo::default();
+    let mut info = RequestInfo::default();
     let line = RequestLineInfo {
         method: head.method,
         target: head.target,
-        scheme: exchange.facts.scheme(),
-        host: exchange.facts.host(),
+        scheme: exchange.info.scheme(),
+        host: exchange.info.host(),
         has_body: false,
         upgrade: false,
     };
     let rules = &exchange.site.core.rules;
-    if facts.parse(&line, head.fields(), rules).is_err()
-        || facts.cacheability() != Cacheability::Cacheable
+    if info.parse(&line, head.fields(), rules).is_err()
+        || info.cacheability() != Cacheability::Cacheable
     {
         return;
     }
-    let page = exchange.of_another(&head, facts);
+    let page = exchange.of_another(&head, info);
     refresh(services, exchange, page).await;
 }
 
@@ -106,9 +106,9 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     let purges = &page.site.core.purges;
     let is_at_fault = entry.kind == EntryKind::Page
         && purges.prove(&entry) == Validity::Valid
-        && names(&entry, exchange.facts.path());
+        && names(&entry, exchange.info.path());
     let healing = &page.site.healing;
-    if !is_at_fault || !healing.claim(page.facts.url_id(), services.clock.tick()) {
+    if !is_at_fault || !healing.claim(page.info.url_id(), services.clock.tick()) {
         return;
     }
     // The answer about the file, too: it may be stored, and would hide the file when it is there again.
@@ -120,16 +120,16 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     }
     tracing::info!(
         site = page.site.core.name,
-        page = %String::from_utf8_lossy(page.facts.path()).escape_debug(),
-        file = %String::from_utf8_lossy(exchange.facts.path()).escape_debug(),
+        page = %String::from_utf8_lossy(page.info.path()).escape_debug(),
+        file = %String::from_utf8_lossy(exchange.info.path()).escape_debug(),
         "refreshed, because it names a file that is gone"
     );
     miss::refresh(services, &page, &entry, When::Stale).await;
 }
 
 /// A stylesheet or script in a folder into which WordPress, themes and plugins write.
-fn is_generated(facts: &RequestInfo) -> bool {
-    let path = facts.path();
+fn is_generated(info: &RequestInfo) -> bool {
+    let path = info.path();
     let ends = |end: &str| {
         let tail = path
             .len()
@@ -137,7 +137,7 @@ fn is_generated(facts: &RequestInfo) -> bool {
             .and_then(|at| path.get(at..));
         tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end.as_bytes()))
     };
-    matches!(facts.method(), Method::Get | Method::Head)
+    matches!(info.method(), Method::Get | Method::Head)
         && (ends(".css") || ends(".js"))
         && FOLDERS
             .iter()
@@ -151,7 +151,7 @@ fn page_head(exchange: &Exchange<'_>, referer: &[u8]) -> Option<Vec<u8>> {
     }
     let target = uri::split(referer).ok()?;
     let authority = target.authority?;
-    if canonical_host(authority).ok()? != exchange.facts.host() {
+    if canonical_host(authority).ok()? != exchange.info.host() {
         return None;
     }
     let mut out = Vec::with_capacity(referer.len() + 512);
@@ -199,9 +199,9 @@ fn names(entry: &Entry, path: &[u8]) -> bool {
 
 fn scope(exchange: &Exchange<'_>) -> Option<Scope> {
     let mut path_query = Vec::new();
-    exchange.facts.path_query(&mut path_query);
+    exchange.info.path_query(&mut path_query);
     let path_query = String::from_utf8(path_query).ok()?;
-    let text = format!("http://{}{path_query}", exchange.facts.host());
+    let text = format!("http://{}{path_query}", exchange.info.host());
     url_scope(&text, &exchange.site.core.rules).ok()
 }
 

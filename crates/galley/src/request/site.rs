@@ -24,7 +24,7 @@ use super::folder::{SiteFiles, SmallFiles};
 use super::repair::Healing;
 use crate::access::ClientState;
 use crate::acme::Acme;
-use crate::body::spools::Spools;
+use crate::body::body_spools::BodySpools;
 use crate::clock::Clock;
 use crate::compress::Compressor;
 use crate::durable::{Durable, SitePurges};
@@ -35,7 +35,7 @@ use crate::php::privileged::KeeperState;
 use crate::sys::sandbox::SandboxLevel;
 use crate::telemetry::errors::{RateLimited, Seldom};
 use crate::tls::{Certificates, Presented};
-use crate::upstream::Gauge;
+use crate::upstream::UpstreamStats;
 use crate::upstream::switch::Tunnels;
 
 /// One site, as requests meet it.
@@ -59,7 +59,7 @@ pub struct Site {
     /// Whether it is reached over TLS here; what is asked for it from inside then comes over TLS, too.
     pub speaks_tls: bool,
     /// Who is let in.
-    pub door: AccessControl,
+    pub access: AccessControl,
     /// Largest request body in bytes, where no rule says otherwise.
     pub request_body: u64,
     /// Who may send `PURGE`.
@@ -92,38 +92,38 @@ pub struct Site {
 
 impl Site {
     /// Writes the key of a request: what identifies the page among those of its site, then the site's mark.
-    pub fn write_key(&self, facts: &RequestInfo, out: &mut Vec<u8>) {
-        key::write_key(facts, out);
+    pub fn write_key(&self, info: &RequestInfo, out: &mut Vec<u8>) {
+        key::write_key(info, out);
         out.extend_from_slice(&self.mark.to_be_bytes());
     }
 
     /// Who composes what a request asks for: the rule's upstream or the site's.
-    pub fn upstream_of(&self, facts: &RequestInfo) -> &Upstream {
+    pub fn upstream_of(&self, info: &RequestInfo) -> &Upstream {
         let further = self
-            .rule_of(facts)
+            .rule_of(info)
             .and_then(|rule| rule.upstream)
             .and_then(|index| self.further.get(index));
         further.unwrap_or(&self.upstream)
     }
 
     /// The rule that applies to a request.
-    pub fn rule_of(&self, facts: &RequestInfo) -> Option<&Rule> {
-        self.core.rules.rules.get(facts.rule()?)
+    pub fn rule_of(&self, info: &RequestInfo) -> Option<&Rule> {
+        self.core.rules.rules.get(info.rule()?)
     }
 
     /// The largest body of a request, in bytes.
-    pub fn request_body_of(&self, facts: &RequestInfo) -> u64 {
-        let rule = self.rule_of(facts);
+    pub fn request_body_of(&self, info: &RequestInfo) -> u64 {
+        let rule = self.rule_of(info);
         rule.and_then(|rule| rule.request_body)
             .unwrap_or(self.request_body)
     }
 
     /// What its upstreams are busy with: its own first, each once.
-    pub fn gauges(&self) -> Vec<Arc<Gauge>> {
-        let mut found: Vec<Arc<Gauge>> = Vec::new();
+    pub fn upstream_stats(&self) -> Vec<Arc<UpstreamStats>> {
+        let mut found: Vec<Arc<UpstreamStats>> = Vec::new();
         for upstream in std::iter::once(&self.upstream).chain(&self.further) {
             // A rule may name the site's own.
-            if let Some(gauge) = upstream.gauge()
+            if let Some(gauge) = upstream.upstream_stats()
                 && !found.iter().any(|known| Arc::ptr_eq(known, gauge))
             {
                 found.push(Arc::clone(gauge));
@@ -133,8 +133,8 @@ impl Site {
     }
 
     /// Whether a rule sends a request to a FastCGI program of its own, so that any file may be the script.
-    pub fn names_program(&self, facts: &RequestInfo) -> bool {
-        let upstream = self.upstream_of(facts);
+    pub fn names_program(&self, info: &RequestInfo) -> bool {
+        let upstream = self.upstream_of(info);
         let by_rule = !std::ptr::eq(upstream, &raw const self.upstream);
         by_rule && matches!(upstream, Upstream::Php(_))
     }
@@ -150,7 +150,7 @@ impl Site {
 
     /// Whether the disk may hold something under a key. Asks no disk.
     pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
-        let shelved = self.core.shelved.as_ref();
+        let shelved = self.core.disk.as_ref();
         shelved.is_some_and(|shelved| shelved.may_hold(key))
     }
 
@@ -159,7 +159,7 @@ impl Site {
         if let Some(entry) = memory.get(key) {
             return Some(entry);
         }
-        let shelved = self.core.shelved.as_ref()?;
+        let shelved = self.core.disk.as_ref()?;
         shelved.find(key, self.core.purges.table()).await
     }
 }
@@ -177,7 +177,7 @@ pub enum Upstream {
 
 impl Upstream {
     /// What it is busy with; `None` where there is nobody.
-    pub fn gauge(&self) -> Option<&Arc<Gauge>> {
+    pub fn upstream_stats(&self) -> Option<&Arc<UpstreamStats>> {
         match self {
             Self::Files => None,
             Self::Php(pool) | Self::Http(pool) => pool.gauge(),
@@ -196,8 +196,8 @@ pub struct PoolHandle {
 
 impl PoolHandle {
     /// What it is busy with.
-    pub fn gauge(&self) -> Option<&Arc<Gauge>> {
-        self.fetch_thread.gauges().get(self.index)
+    pub fn gauge(&self) -> Option<&Arc<UpstreamStats>> {
+        self.fetch_thread.upstream_stats().get(self.index)
     }
 
     /// What a client is told about a failure, with what the queue says about when to come back.
@@ -306,7 +306,7 @@ pub struct Services {
     /// The other nodes.
     pub cluster: Option<ClusterPublisher>,
     /// Where bodies wait for slow people.
-    pub spools: Arc<Spools>,
+    pub spools: Arc<BodySpools>,
     /// Who compresses pages and files.
     pub compressor: Arc<Compressor>,
     /// What handshakes are answered with.

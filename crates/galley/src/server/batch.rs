@@ -7,7 +7,7 @@
 use std::io::IoSlice;
 use std::net::IpAddr;
 
-use galley_http::answer::ConnectionField;
+use galley_http::response_writer::ConnectionField;
 
 use super::request_words::RequestWords;
 use crate::request::Hit;
@@ -15,7 +15,7 @@ use crate::request::Hit;
 /// A hit whose head is in the output buffer.
 pub(super) struct ReadyHit<'b> {
     pub(super) hit: Hit,
-    pub(super) said: RequestWords<'b>,
+    pub(super) log_fields: RequestWords<'b>,
     /// Who asks.
     pub(super) client: IpAddr,
     /// Where what it has in the output buffer ends: its head, and its body where that was copied.
@@ -47,7 +47,7 @@ impl<'b> HitBatch<'b> {
         self.0.push(ready);
     }
 
-    pub(super) fn answers(&self) -> &[ReadyHit<'b>] {
+    pub(super) fn responses(&self) -> &[ReadyHit<'b>] {
         &self.0
     }
 
@@ -55,7 +55,7 @@ impl<'b> HitBatch<'b> {
     /// than a socket takes at once.
     pub(super) fn has_room(&self) -> bool {
         let bytes: usize = self.0.iter().map(|ready| ready.hit.body().len()).sum();
-        self.0.len() < MOST_ANSWERS && bytes < MOST_BYTES
+        self.0.len() < MOST_RESPONSES && bytes < MOST_BYTES
     }
 
     /// The bytes of all of it.
@@ -157,10 +157,10 @@ fn recycled<'to>(mut room: Vec<ReadyHit<'_>>) -> Vec<ReadyHit<'to>> {
 }
 
 /// Answers that leave together at most, and the turns a connection gets before others have theirs.
-pub(super) const MOST_ANSWERS: usize = 32;
+pub(super) const MOST_RESPONSES: usize = 32;
 
 /// Slices of the longest batch, and of one answer: head and body of each.
-pub(super) const MOST_SLICES: usize = SLICES_OF_ONE * MOST_ANSWERS;
+pub(super) const MOST_SLICES: usize = SLICES_OF_ONE * MOST_RESPONSES;
 pub(super) const SLICES_OF_ONE: usize = 2;
 
 /// Bytes that leave from the output buffer together at most. The kernel takes one piece by `send` 0.2 us sooner than two by `writev`;

@@ -8,7 +8,7 @@ use crate::request::Keys;
 /// Room that a core's hits use in turn.
 #[derive(Default)]
 pub(super) struct FastPathBuffers {
-    pub(super) facts: RequestInfo,
+    pub(super) info: RequestInfo,
     pub(super) keys: Keys,
     pub(super) id: String,
     /// Taken while a batch is on its way.

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use super::buffers::FastPathBuffers;
 use super::io::HttpDate;
-use super::moments::Moments;
 use super::pool::{BufferPool, Spare};
+use super::run_slices::RunSlices;
 use super::spec::{ClientLimits, Phase};
 use super::timer::Timers;
 use crate::request::Services;
@@ -27,7 +27,7 @@ pub(super) struct Core {
     pub(super) date: Rc<Cell<HttpDate>>,
     /// The wall clock and when it was read; renewed with each sweep too.
     pub(super) wall: Cell<(Instant, SystemTime)>,
-    pub(super) moments: Moments,
+    pub(super) slices: RunSlices,
     /// Never borrowed over an await.
     pub(super) room: RefCell<FastPathBuffers>,
     /// Buffers of idle connections.
@@ -72,7 +72,7 @@ impl Core {
     }
 
     /// How long a connection on which nothing was asked yet is waited for: `usual`, unless the core drains.
-    pub(super) fn patience(&self, usual: Duration) -> Duration {
+    pub(super) fn timeout(&self, usual: Duration) -> Duration {
         match self.phase.get() {
             Phase::Running => usual,
             Phase::Retiring => usual.min(RETIRING_IDLE),

@@ -15,7 +15,7 @@ use galley_policy::request_info::RequestInfo;
 use super::Core;
 use super::ends::Ends;
 use super::record::OpenRecord;
-use crate::body::spools::{SpoolFull, Spools};
+use crate::body::body_spools::{BodySpools, SpoolFull};
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
 use crate::request::{self, Admission, Exchange, Response, Resumed, Sites};
@@ -94,7 +94,7 @@ pub(super) struct Responded {
     /// The body came too slowly.
     pub(super) is_late: bool,
     /// Whether the client wanted to speak another protocol.
-    pub(super) asked_upgrade: bool,
+    pub(super) requests_upgrade: bool,
     /// The other side of the connection, if it agreed.
     pub(super) awaited: Option<AwaitedSwitch>,
 }
@@ -105,7 +105,7 @@ impl Responded {
             response,
             is_body_unread: false,
             is_late: false,
-            asked_upgrade: false,
+            requests_upgrade: false,
             awaited: None,
         }
     }
@@ -178,9 +178,9 @@ impl Driver<'_> {
             });
         }
         let response = self.handle(protocol, &mut exchange).await?;
-        *info = std::mem::take(&mut exchange.facts);
+        *info = std::mem::take(&mut exchange.info);
         Some(Responded {
-            asked_upgrade,
+            requests_upgrade: asked_upgrade,
             awaited: exchange.awaited.take(),
             ..Responded::with(response)
         })
@@ -190,7 +190,7 @@ impl Driver<'_> {
     fn proof(&self, head: &Head<'_, '_>) -> Option<Bytes> {
         let acme = self.core.services.acme.as_ref()?;
         let reads = matches!(head.method, "GET" | "HEAD");
-        acme.answer(head.target).filter(|_| reads)
+        acme.response(head.target).filter(|_| reads)
     }
 
     fn admit<'h>(
@@ -206,13 +206,13 @@ impl Driver<'_> {
             local: self.ends.local.unwrap_or(NOBODY),
             scheme: self.ends.scheme(),
             request_id: std::mem::take(&mut open.request_id),
-            facts: std::mem::take(info),
+            info: std::mem::take(info),
             mailbox: (head.version != Version::H10).then(|| self.mailbox.clone()),
         };
         let framing = match known {
             Known::Framed(framing) => framing,
             Known::Parsed(parsed) => {
-                admission.facts = parsed.info;
+                admission.info = parsed.info;
                 return Ok(request::resume(admission, head, parsed.resumed));
             }
         };
@@ -281,7 +281,7 @@ impl Driver<'_> {
 }
 
 /// The fault of a body for which there is no room (RFC 9110 §15.6.4): it passes by itself, and the request is not at fault.
-pub(super) fn no_room(spools: &Spools) -> BodyError {
+pub(super) fn no_room(spools: &BodySpools) -> BodyError {
     spools.refuse();
     let note = "there is no room for the request's body";
     Fault::new(RefusedWhy::NoRoom, note).into()

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use galley_http::answer::{self, ConnectionField, Length};
 use galley_http::framing::{self, BodyKind, Host};
 use galley_http::head::{self, Head, ParsedHead, Version};
 use galley_http::owned_head::OwnedHead;
+use galley_http::response_writer::{self, ConnectionField, Length};
 use galley_policy::headers::Compiled;
 use galley_policy::proxied::{ConnectionInfo, RequestOrigin};
 use galley_policy::request_info::{RequestLineInfo, Scheme};
@@ -22,7 +22,7 @@ use galley_policy::time::Tick;
 use http::header;
 
 use super::Core;
-use super::batch::{HitBatch, MOST_ANSWERS, ReadyHit, copy_behind};
+use super::batch::{HitBatch, MOST_RESPONSES, ReadyHit, copy_behind};
 use super::buffers::FastPathBuffers;
 use super::ends::Ends;
 use super::exchange::{Parsed, ParsedRequest};
@@ -62,7 +62,7 @@ impl KnownHost {
 }
 
 /// What the fast path did with the beginning of the buffer.
-pub(super) enum Answered {
+pub(super) enum FastPathOutcome {
     /// Requests were answered.
     Sent(AfterResponse),
     /// The first request was taken from the buffer, and is no hit.
@@ -71,17 +71,17 @@ pub(super) enum Answered {
 }
 
 /// Answers the requests at the beginning of the buffer, as far as they are plain hits.
-pub(super) async fn answer(
+pub(super) async fn try_hit(
     core: &Rc<Core>,
     sites: &Sites,
     ends: Ends,
     wire: &mut ClientConnection,
     lane: &mut FastPath,
-) -> Answered {
-    if core.stopping.get() || !core.limits.lane || !begins_plainly(&wire.input) {
-        return Answered::Nothing;
+) -> FastPathOutcome {
+    if core.stopping.get() || !core.limits.fast_path || !begins_plainly(&wire.input) {
+        return FastPathOutcome::Nothing;
     }
-    let began = core.moments.begin();
+    let began = core.slices.begin();
     let (input, mut sender) = wire.parts();
     let may_copy = sender.is_plain();
     let mut batch = HitBatch::within(std::mem::take(&mut core.room.borrow_mut().batch));
@@ -95,25 +95,25 @@ pub(super) async fn answer(
     };
     let mut missed = None;
     let read = place.gather(input, head_room, &mut lane.host, &mut batch, &mut missed);
-    let Some(last) = batch.answers().last() else {
+    let Some(last) = batch.responses().last() else {
         core.room.borrow_mut().batch = batch.into_room();
-        return missed.map_or(Answered::Nothing, |(parsed, length)| {
+        return missed.map_or(FastPathOutcome::Nothing, |(parsed, length)| {
             wire.used(length);
-            Answered::Parsed(parsed)
+            FastPathOutcome::Parsed(parsed)
         });
     };
     let connection = last.connection;
     let mut written = 0;
     let sent = sender.send_batch(&batch, &mut written).await;
     write_records(core, &batch, began, written);
-    lane.turns += batch.answers().len();
+    lane.turns += batch.responses().len();
     core.room.borrow_mut().batch = batch.into_room();
     wire.output.clear();
     wire.used(read);
     if lane.is_due() {
         tokio::task::yield_now().await;
     }
-    Answered::Sent(match (sent, connection) {
+    FastPathOutcome::Sent(match (sent, connection) {
         (Err(_), _) => AfterResponse::Drop,
         (Ok(()), ConnectionField::Close) => AfterResponse::Close,
         (Ok(()), _) => AfterResponse::Request,
@@ -121,7 +121,7 @@ pub(super) async fn answer(
 }
 
 fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usize) {
-    let ended = core.moments.end();
+    let ended = core.slices.end();
     let time = core.wall(ended);
     let id = &mut core.room.borrow_mut().id;
     for (ready, body_bytes, vanished) in batch.ends(written) {
@@ -141,7 +141,7 @@ fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usi
             upstream_time: None,
             vanished,
         };
-        record::write(core, Some(&ready.said), &about, &end);
+        record::write(core, Some(&ready.log_fields), &about, &end);
     }
 }
 
@@ -149,7 +149,7 @@ impl FastPath {
     /// Whether others have their turn now: a client that sends one request behind the other does not starve its core's other
     /// connections.
     fn is_due(&mut self) -> bool {
-        let is_due = self.turns >= MOST_ANSWERS;
+        let is_due = self.turns >= MOST_RESPONSES;
         if is_due {
             self.turns = 0;
         }
@@ -230,7 +230,7 @@ impl RequestContext<'_> {
                     let parsed = ParsedRequest {
                         head: OwnedHead::copy_of(&request.head),
                         parsed: Box::new(Parsed {
-                            info: std::mem::take(&mut room.facts),
+                            info: std::mem::take(&mut room.info),
                             resumed,
                         }),
                         keep_alive: request.connection != ConnectionField::Close,
@@ -240,13 +240,13 @@ impl RequestContext<'_> {
                 return None;
             }
         };
-        let facts = &room.facts;
-        let changes = (site.heads.of(facts.rule()), facts.scheme());
+        let info = &room.info;
+        let changes = (site.heads.of(info.rule()), info.scheme());
         write_head(output, &hit, changes, (date, request.connection));
         let is_copied = self.may_copy && copy_behind(output, hit.body());
         let ready = ReadyHit {
             hit,
-            said: request.said,
+            log_fields: request.said,
             client: asked.client.ip(),
             end: output.len(),
             is_copied,
@@ -329,12 +329,12 @@ pub(super) fn find<'l>(
         has_body: false,
         upgrade: false,
     };
-    let FastPathBuffers { facts, keys, .. } = room;
+    let FastPathBuffers { info, keys, .. } = room;
     let lines = head.lines();
     let rules = &site.core.rules;
-    facts.parse_at(&line, asked.port, lines, rules).ok()?;
+    info.parse_at(&line, asked.port, lines, rules).ok()?;
     let client = asked.client.ip();
-    let looked = request::hit(&core.services, site, (facts, client), now, keys);
+    let looked = request::hit(&core.services, site, (info, client), now, keys);
     Some(match looked {
         Ok(hit) => Looked::Hit(hit, site),
         Err(earlier) => Looked::Missed(Resumed {
@@ -371,7 +371,7 @@ fn write_head(
         .chain([changes.lines(scheme)])
         .chain(own)
         .chain(undated.into_iter().flatten());
-    answer::write_stored(
+    response_writer::write_stored(
         output,
         hit.status(),
         lines,

@@ -59,7 +59,7 @@ pub(super) async fn connection(
 
 /// Waits for the client to begin; at the end of the server, for what has come already.
 async fn first_byte(core: &Core, stream: &TcpStream, timer: &Timer) -> Option<()> {
-    let limit = core.patience(core.limits.head_timeout);
+    let limit = core.timeout(core.limits.head_timeout);
     timer.idle_within(limit, stream.readable()).await.ok()?.ok()
 }
 

@@ -21,7 +21,7 @@ use super::ends::Ends;
 use super::exchange::{
     BodyError, ClientGone, Driver, Known, ParsedRequest, Protocol, Responded, no_request, no_room,
 };
-use super::fast_path::{self, Answered, FastPath};
+use super::fast_path::{self, FastPath, FastPathOutcome};
 use super::http2;
 use super::io::{ClientConnection, Gone};
 use super::record::{OpenRecord, RecordEnd};
@@ -31,7 +31,7 @@ use super::speed::ReceiveProgress;
 use super::tunnel;
 use super::write::{self, AfterResponse, ClientSupport};
 use crate::body::Spool;
-use crate::body::spools::SpoolFull;
+use crate::body::body_spools::SpoolFull;
 use crate::fault::Fault;
 use crate::request::{Response, Sites};
 use crate::telemetry::counters::Closed;
@@ -62,14 +62,14 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
             let connection = http2::resumed(core, (stream, begun), sites, ends);
             return Box::pin(connection).await;
         }
-        let answered = fast_path::answer(&core, &sites, ends, &mut wire, &mut lane).await;
+        let answered = fast_path::try_hit(&core, &sites, ends, &mut wire, &mut lane).await;
         let parsed = match answered {
-            Answered::Sent(AfterResponse::Request) => continue,
+            FastPathOutcome::Sent(AfterResponse::Request) => continue,
             // A hit closes only where the client has asked for it.
-            Answered::Sent(AfterResponse::Close) => return wire.close_as_asked().await,
-            Answered::Sent(AfterResponse::Drop) => return wire.reset(),
-            Answered::Parsed(parsed) => Ok(HeadArrival::Parsed(parsed)),
-            Answered::Nothing => next_head(&core, &mut wire).await,
+            FastPathOutcome::Sent(AfterResponse::Close) => return wire.close_as_asked().await,
+            FastPathOutcome::Sent(AfterResponse::Drop) => return wire.reset(),
+            FastPathOutcome::Parsed(parsed) => Ok(HeadArrival::Parsed(parsed)),
+            FastPathOutcome::Nothing => next_head(&core, &mut wire).await,
         };
         let arrived = match parsed {
             Ok(HeadArrival::Whole(head)) => Arrived::Head(head),
@@ -119,7 +119,7 @@ enum NoHead {
 
 /// Waits for a request to begin.
 async fn first_byte(core: &Core, wire: &mut ClientConnection) -> Result<(), Gone> {
-    let limit = core.patience(core.limits.idle_timeout);
+    let limit = core.timeout(core.limits.idle_timeout);
     wire.fill_idle(limit).await
 }
 
@@ -267,7 +267,7 @@ impl RequestTurn<'_> {
             return AfterResponse::Drop;
         }
         // What a client sends for a protocol that it did not get is no request, and may still be on its way.
-        let is_unread = responded.is_body_unread || responded.asked_upgrade;
+        let is_unread = responded.is_body_unread || responded.requests_upgrade;
         self.finish(wire, open, response, peer.closing_if(is_unread))
             .await
     }
@@ -304,12 +304,12 @@ impl RequestTurn<'_> {
         peer: ClientSupport,
     ) -> AfterResponse {
         // Also a refusal: a body behind the head would be taken for the next answer (RFC 9110 §9.3.2).
-        if open.said.is_some_and(|said| said.method == "HEAD") {
+        if open.log_fields.is_some_and(|said| said.method == "HEAD") {
             answer.body = answer.body.unsent();
         }
         // Told to end meanwhile: the client hears it with its answer.
         let peer = peer.closing_if(self.core.stopping.get());
-        let (end, next) = write::answer(wire, answer, peer).await;
+        let (end, next) = write::send_response(wire, answer, peer).await;
         open.close(self.core, &end);
         next
     }
@@ -317,7 +317,7 @@ impl RequestTurn<'_> {
 
 fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h, '_>>) -> OpenRecord<'h> {
     OpenRecord {
-        said: head.map(RequestWords::of),
+        log_fields: head.map(RequestWords::of),
         client: ends.client.ip(),
         request_id: core.request_id(),
         began: Instant::now(),
@@ -330,7 +330,7 @@ fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h, '_>>) -> OpenRecord<
 async fn refuse(core: &Core, wire: &mut ClientConnection, ends: Ends, status: u16) {
     let open = open(core, ends, None);
     let answer = no_request(status, &open.request_id);
-    let (end, _) = write::answer(wire, answer, ClientSupport::closing()).await;
+    let (end, _) = write::send_response(wire, answer, ClientSupport::closing()).await;
     open.close(core, &end);
 }
 
@@ -350,7 +350,8 @@ impl Protocol for Http1<'_> {
         let wire = &mut *self.wire;
         let mut reader = BodyReader::new(framing.body, limit);
         if framing.expect_continue && wire.input.is_empty() {
-            wire.output.extend_from_slice(galley_http::answer::CONTINUE);
+            wire.output
+                .extend_from_slice(galley_http::response_writer::CONTINUE);
             wire.send(&[]).await.map_err(|_| BodyError::Gone)?;
         }
         let mut coming = ReceiveProgress::begin(core.limits.coming, &wire.timer);

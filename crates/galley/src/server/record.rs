@@ -12,7 +12,7 @@ use crate::telemetry::counters::CountedResponse;
 
 /// What is known of a request while it runs.
 pub(super) struct OpenRecord<'h> {
-    pub(super) said: Option<RequestWords<'h>>,
+    pub(super) log_fields: Option<RequestWords<'h>>,
     pub(super) client: IpAddr,
     pub(super) request_id: String,
     pub(super) began: Instant,
@@ -56,7 +56,7 @@ impl OpenRecord<'_> {
             log: self.log,
             site: self.site,
         };
-        write(core, self.said.as_ref(), &about, end);
+        write(core, self.log_fields.as_ref(), &about, end);
     }
 }
 

@@ -44,7 +44,7 @@ pub struct ClientLimits {
     /// Connections per core.
     pub connections: usize,
     /// Whether hits may take the fast path.
-    pub lane: bool,
+    pub fast_path: bool,
     /// Whether HTTP/2 is spoken in the clear.
     pub h2c: bool,
 }

@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 use super::accept;
 use super::core::{Core, Ids, RETIRING_IDLE};
 use super::io::HttpDate;
-use super::moments::Moments;
+use super::run_slices::RunSlices;
 use super::spec::{CoreSpec, Phase};
-use super::tick::Beat;
+use super::tick::Ticks;
 use super::timer::{SWEEP, Timers};
 use crate::sys;
 use crate::sys::sandbox;
@@ -50,7 +50,7 @@ pub fn start(spec: CoreSpec) -> io::Result<JoinHandle<()>> {
 
 /// What the tasks of one thread run on. Tasks that never leave it need no set of their own, which would be one task more to wake
 /// and to poll at each turn.
-fn runtime() -> io::Result<(LocalRuntime, Beat, Moments)> {
+fn runtime() -> io::Result<(LocalRuntime, Ticks, RunSlices)> {
     let has_waited = Arc::new(AtomicBool::new(true));
     let waits = Arc::clone(&has_waited);
     let runtime = Builder::new_current_thread()
@@ -62,12 +62,12 @@ fn runtime() -> io::Result<(LocalRuntime, Beat, Moments)> {
         .on_thread_park(move || waits.store(true, Ordering::Relaxed))
         .build_local(LocalOptions::default())?;
     let entered = runtime.enter();
-    let beat = Beat::every(SWEEP)?;
+    let beat = Ticks::every(SWEEP)?;
     drop(entered);
-    Ok((runtime, beat, Moments::new(has_waited)))
+    Ok((runtime, beat, RunSlices::new(has_waited)))
 }
 
-async fn run(spec: CoreSpec, beat: Beat, moments: Moments) {
+async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
     let mut phase = spec.phase;
     let clock = spec.services.clock;
     let drain_timeout = spec.limits.drain_timeout;
@@ -77,7 +77,7 @@ async fn run(spec: CoreSpec, beat: Beat, moments: Moments) {
         timers: Rc::new(Timers::default()),
         date: Rc::new(Cell::new(http_date(clock.wall()))),
         wall: Cell::new((Instant::now(), clock.wall())),
-        moments,
+        slices: moments,
         room: RefCell::default(),
         pool: Rc::default(),
         spare: Rc::default(),
@@ -150,7 +150,7 @@ async fn retire(core: &Core) {
     core.all_ended().await;
 }
 
-async fn sweep(core: Rc<Core>, beat: Beat) {
+async fn sweep(core: Rc<Core>, beat: Ticks) {
     loop {
         // At once, too: the core's clock stands at the process's start until then.
         core.timers.sweep(core.services.clock.tick());

@@ -13,9 +13,9 @@ use rustix::time::{
 use tokio::net::unix::pipe::Receiver;
 
 /// See the module. What tokio has for pipes asks the kernel for nothing that such a timer has not.
-pub(super) struct Beat(Receiver);
+pub(super) struct Ticks(Receiver);
 
-impl Beat {
+impl Ticks {
     /// One that is heard every `period`, the first time at the end of the first. Within a runtime only.
     pub(super) fn every(period: Duration) -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -51,7 +51,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_beat_is_heard_again_and_again() {
-        let beat = Beat::every(Duration::from_millis(1)).expect("a timer of the kernel");
+        let beat = Ticks::every(Duration::from_millis(1)).expect("a timer of the kernel");
         for _ in 0..3 {
             beat.next().await.expect("a beat");
         }

@@ -29,7 +29,7 @@ struct TimerState {
     /// Since when it has waited for a request, as of a sweep.
     since: Cell<u64>,
     waker: RefCell<Option<Waker>>,
-    place: Cell<usize>,
+    index: Cell<usize>,
 }
 
 /// One connection's timer; it leaves the core's list when dropped.
@@ -66,7 +66,7 @@ impl Timers {
             waits: Cell::default(),
             since: Cell::new(self.now.get()),
             waker: RefCell::new(None),
-            place: Cell::new(all.len()),
+            index: Cell::new(all.len()),
         });
         all.push(Rc::clone(&state));
         Timer {
@@ -110,7 +110,7 @@ impl Timers {
         });
         // They have the same limit, so the earliest deadline is that of the longest wait.
         let mut found: Vec<(u64, usize)> = waiting
-            .map(|state| (state.deadline.get(), state.place.get()))
+            .map(|state| (state.deadline.get(), state.index.get()))
             .collect();
         if found.len() > most {
             found.select_nth_unstable(most);
@@ -120,7 +120,7 @@ impl Timers {
         let count = found.len();
         let mut places: Vec<usize> = found.into_iter().map(|(_, place)| place).collect();
         places.sort_unstable();
-        self.wake(|state| places.binary_search(&state.place.get()).is_ok());
+        self.wake(|state| places.binary_search(&state.index.get()).is_ok());
         count
     }
 
@@ -267,10 +267,10 @@ impl TimerState {
 impl Drop for Timer {
     fn drop(&mut self) {
         let mut all = self.timers.all.borrow_mut();
-        let place = self.state.place.get();
+        let place = self.state.index.get();
         all.swap_remove(place);
         if let Some(moved) = all.get(place) {
-            moved.place.set(place);
+            moved.index.set(place);
         }
     }
 }

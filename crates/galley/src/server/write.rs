@@ -6,8 +6,8 @@ use bytes::Bytes;
 use galley_cache::disk::BodyPieces;
 use galley_cache::fill::{FillError, FillRead as Ready, FillReader};
 use galley_files::Part;
-use galley_http::answer::{self, CHUNK_END, ConnectionField, LAST_CHUNK, Length};
 use galley_http::head::Version;
+use galley_http::response_writer::{self, CHUNK_END, ConnectionField, LAST_CHUNK, Length};
 use http::HeaderValue;
 use http::header::UPGRADE;
 use tokio::task::spawn_blocking;
@@ -59,27 +59,27 @@ impl ClientSupport {
 }
 
 /// Writes an answer. The record's end says what left, also when the client vanished on the way.
-pub(super) async fn answer(
+pub(super) async fn send_response(
     wire: &mut ClientConnection,
-    mut answer: Response,
+    mut response: Response,
     mut peer: ClientSupport,
 ) -> (RecordEnd, AfterResponse) {
-    let body = std::mem::replace(&mut answer.body, ResponseBody::None);
+    let body = std::mem::replace(&mut response.body, ResponseBody::None);
     let mut sent = 0;
     let result = match body {
-        ResponseBody::None => plain(wire, &answer, peer, Length::None, &[]).await,
+        ResponseBody::None => plain(wire, &response, peer, Length::None, &[]).await,
         ResponseBody::Unsent(length) => {
             let length = length.map_or(Length::None, Length::Known);
-            plain(wire, &answer, peer, length, &[]).await
+            plain(wire, &response, peer, length, &[]).await
         }
         ResponseBody::Bytes(bytes) => {
             sent = bytes.len() as u64;
-            plain(wire, &answer, peer, Length::Known(sent), &[bytes]).await
+            plain(wire, &response, peer, Length::Known(sent), &[bytes]).await
         }
         ResponseBody::Fill(reader, length) => {
             fill(
                 wire,
-                &answer,
+                &response,
                 &mut peer,
                 Arriving { reader, length },
                 &mut sent,
@@ -91,7 +91,7 @@ pub(super) async fn answer(
             parts,
             length,
         } => {
-            head(wire, &answer, peer, Length::Known(length));
+            head(wire, &response, peer, Length::Known(length));
             send_parts(wire, &BodySource::File(file), parts, &mut sent).await
         }
         ResponseBody::Stored {
@@ -99,7 +99,7 @@ pub(super) async fn answer(
             parts,
             length,
         } => {
-            head(wire, &answer, peer, Length::Known(length));
+            head(wire, &response, peer, Length::Known(length));
             send_parts(wire, &BodySource::Pieces(pieces), parts, &mut sent).await
         }
     };
@@ -109,29 +109,29 @@ pub(super) async fn answer(
         (Ok(()), false) => AfterResponse::Close,
     };
     let end = RecordEnd {
-        status: answer.status,
-        outcome: answer.outcome,
+        status: response.status,
+        outcome: response.outcome,
         body_bytes: sent,
-        upstream_time: answer.upstream_time,
+        upstream_time: response.upstream_time,
         vanished: result.is_err(),
     };
     (end, next)
 }
 
-fn head(wire: &mut ClientConnection, answer: &Response, peer: ClientSupport, length: Length) {
-    let stored = answer.fields.map().iter();
-    let extra = answer.extra.iter().map(|(name, value)| (name, value));
+fn head(wire: &mut ClientConnection, response: &Response, peer: ClientSupport, length: Length) {
+    let stored = response.fields.map().iter();
+    let extra = response.extra.iter().map(|(name, value)| (name, value));
     let date = wire.date.get();
     // RFC 9110 §6.6.1: an answer composed here is dated here; a stored one keeps the date of its composition.
-    let undated = !answer.fields.map().contains_key(http::header::DATE);
+    let undated = !response.fields.map().contains_key(http::header::DATE);
     let fields = stored
         .chain(extra)
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
         .chain(undated.then_some(("date", date.as_slice())));
     wire.output.clear();
-    answer::write_head(
+    response_writer::write_head(
         &mut wire.output,
-        answer.status,
+        response.status,
         fields,
         length,
         peer.connection(),
@@ -141,17 +141,17 @@ fn head(wire: &mut ClientConnection, answer: &Response, peer: ClientSupport, len
 /// Writes the head that ends HTTP on a connection (RFC 9110 §15.2.2).
 pub(super) async fn switching(
     wire: &mut ClientConnection,
-    answer: &Response,
+    response: &Response,
     protocol: &HeaderValue,
 ) -> Result<(), Gone> {
-    let stored = answer.fields.map().iter();
-    let extra = answer.extra.iter().map(|(name, value)| (name, value));
+    let stored = response.fields.map().iter();
+    let extra = response.extra.iter().map(|(name, value)| (name, value));
     let own = std::iter::once((&UPGRADE, protocol));
     let fields = stored.chain(extra).chain(own);
     wire.output.clear();
-    answer::write_head(
+    response_writer::write_head(
         &mut wire.output,
-        answer.status,
+        response.status,
         fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
         Length::None,
         ConnectionField::Upgrade,
@@ -161,12 +161,12 @@ pub(super) async fn switching(
 
 async fn plain(
     wire: &mut ClientConnection,
-    answer: &Response,
+    response: &Response,
     peer: ClientSupport,
     length: Length,
     body: &[Bytes],
 ) -> Result<(), Gone> {
-    head(wire, answer, peer, length);
+    head(wire, response, peer, length);
     wire.send(body).await
 }
 
@@ -174,7 +174,7 @@ async fn plain(
 pub(super) async fn interim(wire: &mut ClientConnection, interim: &Interim) -> Result<(), Gone> {
     let fields = interim.fields.iter();
     wire.output.clear();
-    answer::write_head(
+    response_writer::write_head(
         &mut wire.output,
         interim.status.as_u16(),
         fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
@@ -193,7 +193,7 @@ struct Arriving {
 /// to HTTP/1.0 whole, or, when it is too long for that, until the connection closes. What is there leaves with the head.
 async fn fill(
     wire: &mut ClientConnection,
-    answer: &Response,
+    response: &Response,
     peer: &mut ClientSupport,
     mut body: Arriving,
     sent: &mut u64,
@@ -215,11 +215,11 @@ async fn fill(
         (None, Version::H11 | Version::H2) => Length::Chunked,
     };
     let chunked = matches!(length, Length::Chunked);
-    head(wire, answer, *peer, length);
+    head(wire, response, *peer, length);
     *sent += ahead.bytes;
     if chunked && ahead.bytes > 0 {
         let size = usize::try_from(ahead.bytes).unwrap_or(usize::MAX);
-        answer::write_chunk_head(&mut wire.output, size);
+        response_writer::write_chunk_head(&mut wire.output, size);
         ahead.pieces.push(Bytes::from_static(CHUNK_END));
     }
     if ahead.is_whole {
@@ -305,7 +305,7 @@ async fn pump(
         let Some(chunk) = next else { return Ok(()) };
         *sent += chunk.len() as u64;
         if chunked {
-            answer::write_chunk_head(&mut wire.output, chunk.len());
+            response_writer::write_chunk_head(&mut wire.output, chunk.len());
             wire.send(&[chunk, Bytes::from_static(CHUNK_END)]).await?;
         } else {
             wire.send(&[chunk]).await?;

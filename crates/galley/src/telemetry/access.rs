@@ -88,8 +88,8 @@ impl AccessLog {
             receiver,
             sink,
             shared: Arc::clone(&shared),
-            told: 0,
-            told_at: None,
+            reported: 0,
+            reported_at: None,
         };
         std::thread::Builder::new()
             .name("access-log".to_owned())
@@ -237,8 +237,8 @@ struct WriterThread {
     sink: Sink,
     shared: Arc<LogShared>,
     /// Dropped lines that the operator has been told about, and when.
-    told: u64,
-    told_at: Option<Instant>,
+    reported: u64,
+    reported_at: Option<Instant>,
 }
 
 impl WriterThread {
@@ -264,30 +264,30 @@ impl WriterThread {
                 Message::Wake => {}
                 Message::Close => break,
             }
-            self.tell_dropped(Instant::now());
+            self.report_dropped(Instant::now());
         }
     }
 
     fn write(&mut self, bytes: &[u8], count: u64) {
         if let Err(cause) = self.sink.write(bytes) {
             self.shared.dropped.fetch_add(count, Ordering::Relaxed);
-            if self.may_tell(Instant::now()) {
+            if self.may_report(Instant::now()) {
                 tracing::error!(%cause, "the access log could not be written");
             }
         }
     }
 
-    fn tell_dropped(&mut self, now: Instant) {
+    fn report_dropped(&mut self, now: Instant) {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
-        if dropped > self.told && self.may_tell(now) {
-            tracing::warn!(lines = dropped - self.told, "access lines were dropped");
-            self.told = dropped;
-            self.told_at = Some(now);
+        if dropped > self.reported && self.may_report(now) {
+            tracing::warn!(lines = dropped - self.reported, "access lines were dropped");
+            self.reported = dropped;
+            self.reported_at = Some(now);
         }
     }
 
-    fn may_tell(&self, now: Instant) -> bool {
-        self.told_at
+    fn may_report(&self, now: Instant) -> bool {
+        self.reported_at
             .is_none_or(|at| now.duration_since(at) >= Duration::from_secs(1))
     }
 }

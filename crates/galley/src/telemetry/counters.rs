@@ -306,7 +306,7 @@ mod tests {
     fn miss(kept: StoreOutcome, collapsed: bool) -> Outcome {
         Outcome::Miss {
             why: MissWhy::Uri,
-            kept,
+            outcome: kept,
             collapsed,
         }
     }

@@ -46,7 +46,7 @@ pub struct Http2Totals {
     /// Connections that have ended.
     pub connections: u64,
     /// What they came to together.
-    pub tally: Http2ConnectionCounts,
+    pub counts: Http2ConnectionCounts,
     /// Those that Galley ended, in the order of [`Http2EndReason::ALL`].
     pub ended: [u64; 3],
 }
@@ -96,9 +96,9 @@ impl Http2Counters {
             .each_ref()
             .map(|slot| slot.load(Ordering::Relaxed));
         totals.connections += connections;
-        totals.tally.streams += streams;
-        totals.tally.resets_by_client += by_client;
-        totals.tally.resets_by_galley += by_galley;
+        totals.counts.streams += streams;
+        totals.counts.resets_by_client += by_client;
+        totals.counts.resets_by_galley += by_galley;
         for (sum, more) in totals.ended.iter_mut().zip(ended) {
             *sum += more;
         }
@@ -127,9 +127,9 @@ mod tests {
         one.add_to(&mut totals);
         two.add_to(&mut totals);
         assert_eq!(totals.connections, 3);
-        assert_eq!(totals.tally.streams, 10);
-        assert_eq!(totals.tally.resets_by_client, 4);
-        assert_eq!(totals.tally.resets_by_galley, 2);
+        assert_eq!(totals.counts.streams, 10);
+        assert_eq!(totals.counts.resets_by_client, 4);
+        assert_eq!(totals.counts.resets_by_galley, 2);
         assert_eq!(totals.ended, [1, 0, 1]);
     }
 }

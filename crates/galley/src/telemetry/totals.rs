@@ -65,7 +65,7 @@ pub(super) mod slots {
             Outcome::Refused(why) => [Some(REFUSED + why as usize), None, None],
             Outcome::Miss {
                 why,
-                kept,
+                outcome: kept,
                 collapsed,
             } => {
                 let kept = match kept {

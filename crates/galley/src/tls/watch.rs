@@ -86,7 +86,7 @@ impl Watched {
     }
 
     /// Says in the log what the dates are bad at.
-    fn tell(&self, now: SystemTime) {
+    fn log_expiry(&self, now: SystemTime) {
         for one in self.slot.kinds().iter() {
             let site = &self.site;
             let names: Vec<&str> = one.names.iter().take(3).collect();
@@ -122,7 +122,7 @@ impl CertificateWatch {
     }
 
     /// Says in the log which files cannot be read any more, so that their next renewal would pass unseen. Blocks on the disk.
-    pub fn tell_what_is_out_of_reach(&self) {
+    pub fn warn_of_unreadable(&self) {
         for one in &self.0 {
             let files = one
                 .files
@@ -141,7 +141,7 @@ impl CertificateWatch {
 
     /// Says in the log which certificates are expired or soon will be.
     pub fn tell(&self, now: SystemTime) {
-        self.0.iter().for_each(|one| one.tell(now));
+        self.0.iter().for_each(|one| one.log_expiry(now));
     }
 
     /// Whether there is nothing to look after.

@@ -40,7 +40,7 @@ pub(super) struct Adaptive {
     rest: u32,
     /// What it rests next.
     next_rest: u32,
-    answers_per_s: Option<f64>,
+    responses_per_s: Option<f64>,
 }
 
 /// Answers since the last judgement.
@@ -74,7 +74,7 @@ impl Adaptive {
             origin: None,
             rest: 0,
             next_rest: SHORTEST_REST,
-            answers_per_s: None,
+            responses_per_s: None,
         }
     }
 
@@ -93,8 +93,8 @@ impl Adaptive {
     }
 
     /// Answers a second, as of the last window.
-    pub(super) fn answers_per_s(&self) -> Option<f64> {
-        self.answers_per_s
+    pub(super) fn responses_per_s(&self) -> Option<f64> {
+        self.responses_per_s
     }
 
     /// An outage has ended: begins small.
@@ -107,7 +107,7 @@ impl Adaptive {
     }
 
     /// Notes an answer. `is_full`: all places were taken while it was composed.
-    pub(super) fn answered(&mut self, latency: Duration, is_full: bool, now: Instant) {
+    pub(super) fn record(&mut self, latency: Duration, is_full: bool, now: Instant) {
         let limit = self.limit();
         if self.is_slow_start {
             self.set(limit + 1);
@@ -139,7 +139,7 @@ impl Adaptive {
     }
 
     fn judge(&mut self, now: JudgedWindow, is_full: bool) {
-        self.answers_per_s = Some(now.answers_per_s);
+        self.responses_per_s = Some(now.answers_per_s);
         let usual = self.usual(now.latency_s, is_full);
         self.usual_s = Some(usual);
         let is_crowded = now.latency_s > usual * TOLERANCE;

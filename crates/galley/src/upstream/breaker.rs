@@ -21,13 +21,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::attempt::FailedAttempt;
-use super::stats::{Gauge, ServerGauge};
+use super::stats::{ServerStats, UpstreamStats};
 
 /// The breaker of one server.
 pub(super) struct Breaker {
     state: Cell<BreakerState>,
     site: String,
-    gauge: Arc<Gauge>,
+    stats: Arc<UpstreamStats>,
     /// Its place among the servers of the gauge.
     server: usize,
 }
@@ -44,15 +44,15 @@ enum BreakerState {
 pub(super) struct Attempt<'b> {
     breaker: &'b Breaker,
     is_probe: bool,
-    is_told: bool,
+    is_settled: bool,
 }
 
 impl Breaker {
-    pub(super) fn new(site: &str, gauge: &Arc<Gauge>, server: usize) -> Self {
+    pub(super) fn new(site: &str, gauge: &Arc<UpstreamStats>, server: usize) -> Self {
         Self {
             state: Cell::new(BreakerState::Closed { failures: 0 }),
             site: site.to_owned(),
-            gauge: Arc::clone(gauge),
+            stats: Arc::clone(gauge),
             server,
         }
     }
@@ -84,7 +84,7 @@ impl Breaker {
         Some(Attempt {
             breaker: self,
             is_probe,
-            is_told: false,
+            is_settled: false,
         })
     }
 
@@ -93,8 +93,8 @@ impl Breaker {
         self.state.set(BreakerState::Open { until, pause });
     }
 
-    fn server(&self) -> Option<&ServerGauge> {
-        self.gauge.servers().get(self.server)
+    fn server(&self) -> Option<&ServerStats> {
+        self.stats.servers().get(self.server)
     }
 
     fn address(&self) -> &str {
@@ -116,7 +116,7 @@ impl Attempt<'_> {
 
     /// Somebody answered. True where the server was left alone until now.
     pub(super) fn succeeded(mut self) -> bool {
-        self.is_told = true;
+        self.is_settled = true;
         let breaker = self.breaker;
         if breaker.is_closed() {
             breaker.state.set(BreakerState::Closed { failures: 0 });
@@ -138,7 +138,7 @@ impl Attempt<'_> {
 
     /// Nobody was there, or nobody answered in time.
     pub(super) fn failed(mut self) {
-        self.is_told = true;
+        self.is_settled = true;
         let breaker = self.breaker;
         match breaker.state.get() {
             BreakerState::Closed { failures } if failures + 1 < FAILURES => {
@@ -167,7 +167,7 @@ impl Attempt<'_> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if let (BreakerState::Probing { pause }, true, false) =
-            (self.breaker.state.get(), self.is_probe, self.is_told)
+            (self.breaker.state.get(), self.is_probe, self.is_settled)
         {
             let until = Instant::now();
             self.breaker.state.set(BreakerState::Open { until, pause });
@@ -190,7 +190,7 @@ mod tests {
     use crate::upstream::limit::tests::spec;
 
     fn breaker() -> Breaker {
-        let gauge = Arc::new(Gauge::new(&spec(1, 1, Duration::ZERO)));
+        let gauge = Arc::new(UpstreamStats::new(&spec(1, 1, Duration::ZERO)));
         Breaker::new("example.com", &gauge, 0)
     }
 
@@ -211,7 +211,7 @@ mod tests {
         fail(&breaker, FAILURES);
         assert!(!breaker.is_closed());
         assert!(breaker.pass(Instant::now()).is_none());
-        let server = &breaker.gauge.servers()[0];
+        let server = &breaker.stats.servers()[0];
         assert!(server.is_paused() && server.pauses() == 1);
     }
 
@@ -229,7 +229,7 @@ mod tests {
         }
         tokio::time::advance(LONGEST_PAUSE).await;
         assert!(breaker.pass(Instant::now()).unwrap().succeeded());
-        assert!(breaker.is_closed() && !breaker.gauge.servers()[0].is_paused());
+        assert!(breaker.is_closed() && !breaker.stats.servers()[0].is_paused());
         fail(&breaker, FAILURES - 1);
         assert!(breaker.is_closed());
     }

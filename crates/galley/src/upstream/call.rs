@@ -33,7 +33,7 @@ pub struct UpstreamCall {
     /// The body, arrived completely.
     pub body: RequestBody,
     /// What a rule says about waiting for it.
-    pub patience: UpstreamTimeouts,
+    pub timeouts: UpstreamTimeouts,
     /// Where interim responses go; `None`: nowhere, which is where FastCGI has them from.
     pub interim: Option<InterimSender>,
     /// The protocol that its client asks for in place of HTTP; HTTP upstreams only.
@@ -70,7 +70,7 @@ impl UpstreamCall {
             server_port: self.server_port,
             server_address: self.server_address,
             body: RequestBody::Empty,
-            patience: self.patience,
+            timeouts: self.timeouts,
             interim: self.interim.clone(),
             switch: None,
         }

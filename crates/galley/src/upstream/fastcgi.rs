@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_cache::fill::FillError;
-use galley_fastcgi::answer::Splitter;
+use galley_fastcgi::response::Splitter;
 use galley_fastcgi::{Error, FastCgiConnection, FastCgiRequest};
 use galley_policy::cgi;
 use tokio::time::{Instant, timeout};
@@ -25,13 +25,13 @@ use super::call::UpstreamCall;
 use super::fastcgi_body::{Errors, FastCgiBody, RequestBodySource, failure};
 use super::incoming::{IncomingBody, IncomingResponse};
 use super::spec::{ExchangeEnd, FastCgiAddress, PoolSpec};
-use super::stats::Gauge;
+use super::stats::UpstreamStats;
 use super::stream::{ConnectAddress, UpstreamStream};
 use super::strict::Refusals;
 
 /// Connects to one application.
 pub(super) struct FastCgiUpstream {
-    place: ConnectAddress,
+    address: ConnectAddress,
     breaker: Breaker,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
@@ -41,9 +41,13 @@ pub(super) struct FastCgiUpstream {
 }
 
 impl FastCgiUpstream {
-    pub(super) fn new(address: FastCgiAddress, spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
+    pub(super) fn new(
+        address: FastCgiAddress,
+        spec: &PoolSpec,
+        gauge: &Arc<UpstreamStats>,
+    ) -> Self {
         Self {
-            place: ConnectAddress::of(address),
+            address: ConnectAddress::of(address),
             breaker: Breaker::new(&spec.site, gauge, 0),
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
@@ -97,11 +101,11 @@ impl FastCgiUpstream {
             splitter: Splitter::new(),
             first: Bytes::new(),
             ended: None,
-            read_timeout: ask.patience.read.unwrap_or(self.read_timeout),
+            read_timeout: ask.timeouts.read.unwrap_or(self.read_timeout),
             end: self.end,
             errors: Errors::new(&ask.request.host, &ask.request_id),
         };
-        let patience = ask.patience.first_byte.unwrap_or(self.first_byte_timeout);
+        let patience = ask.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
         let answered = timeout(patience, reading.head(&self.refusals)).await;
         match answered {
             Err(_elapsed) => Err(FailedAttempt::sent(FillError::Timeout, ask)),
@@ -143,7 +147,8 @@ impl FastCgiUpstream {
         let attempts = async {
             let mut refused = 0;
             loop {
-                let error = match UpstreamStream::connect(&self.place, self.connect_timeout).await {
+                let error = match UpstreamStream::connect(&self.address, self.connect_timeout).await
+                {
                     Ok(stream) => return Ok(FastCgiConnection::new(stream)),
                     Err(error) => error,
                 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_cache::fill::FillError;
-use galley_fastcgi::answer::{SplitOutput, Splitter};
+use galley_fastcgi::response::{SplitOutput, Splitter};
 use galley_fastcgi::{
     BodySource, EndStatus, Error, FastCgiConnection, FastCgiEvent, ProtocolStatus,
 };

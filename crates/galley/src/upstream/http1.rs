@@ -29,7 +29,7 @@ use super::idle::Idle;
 use super::incoming::{IncomingBody, IncomingResponse};
 use super::resolve::ResolvedName;
 use super::spec::{HttpServer, PoolSpec};
-use super::stats::Gauge;
+use super::stats::UpstreamStats;
 use super::strict::{self, Refusals, Strict};
 use crate::tls::UpstreamTlsClient;
 
@@ -53,16 +53,16 @@ struct HttpPeer {
     breaker: Breaker,
     site: String,
     /// When it was last told that a handshake failed.
-    told: Cell<Option<Instant>>,
+    warned_at: Cell<Option<Instant>>,
 }
 
 impl HttpPeer {
     /// Says why a handshake failed: a connection that does not come to stand is told of in general, and an authority that
     /// nobody trusts would hide behind it.
-    fn tell(&self, error: &std::io::Error) {
+    fn warn_once(&self, error: &std::io::Error) {
         let now = Instant::now();
-        if self.told.get().is_none_or(|at| now - at >= TELL_EVERY) {
-            self.told.set(Some(now));
+        if self.warned_at.get().is_none_or(|at| now - at >= TELL_EVERY) {
+            self.warned_at.set(Some(now));
             let (site, upstream) = (&self.site, self.name.host());
             tracing::error!(site, upstream, %error, "the TLS handshake with the upstream failed");
         }
@@ -78,7 +78,11 @@ struct ReadyConnection<'c> {
 }
 
 impl HttpConnections {
-    pub(super) fn new(servers: Vec<HttpServer>, spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
+    pub(super) fn new(
+        servers: Vec<HttpServer>,
+        spec: &PoolSpec,
+        gauge: &Arc<UpstreamStats>,
+    ) -> Self {
         let servers = servers.into_iter().enumerate();
         Self {
             shared: Rc::new(HttpShared {
@@ -92,7 +96,7 @@ impl HttpConnections {
                     idle: at.idle,
                     breaker: Breaker::new(&spec.site, gauge, index),
                     site: spec.site.clone(),
-                    told: Cell::new(None),
+                    warned_at: Cell::new(None),
                 })
                 .collect(),
             next: Cell::new(0),
@@ -138,7 +142,7 @@ impl HttpConnections {
             retry: Retry::Never,
         })?;
         let unanswered = Unanswered::begin(&self.shared);
-        let patience = ask.patience.first_byte.unwrap_or(self.first_byte_timeout);
+        let patience = ask.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
         connection.watch.begin();
         let sending = connection.sender.send_request(request);
         let answer = match timeout(patience, sending).await {
@@ -158,7 +162,7 @@ impl HttpConnections {
         let reading = HttpBody {
             body,
             connection: Some((index, connection)),
-            read_timeout: ask.patience.read.unwrap_or(self.read_timeout),
+            read_timeout: ask.timeouts.read.unwrap_or(self.read_timeout),
             all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
         };
@@ -287,7 +291,7 @@ async fn connect(server: &HttpPeer, patience: Duration) -> Result<Link, FillErro
     match tls.connect(stream).await {
         Ok(stream) => speak(stream).await,
         Err(error) => {
-            server.tell(&error);
+            server.warn_once(&error);
             Err(FillError::Connect)
         }
     }

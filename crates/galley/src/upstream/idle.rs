@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::stats::Gauge;
+use super::stats::UpstreamStats;
 
 /// The kept connections of one pool.
 pub(super) struct Idle<C> {
     /// The oldest first.
-    kept: RefCell<Vec<IdleConnection<C>>>,
+    connections: RefCell<Vec<IdleConnection<C>>>,
     /// In hundredths of the places.
     share: usize,
     age: Duration,
-    gauge: Arc<Gauge>,
+    stats: Arc<UpstreamStats>,
     is_watched: Cell<bool>,
 }
 
@@ -35,31 +35,31 @@ struct IdleConnection<C> {
 }
 
 impl<C: 'static> Idle<C> {
-    pub(super) fn new(share: usize, age: Duration, gauge: &Arc<Gauge>) -> Self {
+    pub(super) fn new(share: usize, age: Duration, gauge: &Arc<UpstreamStats>) -> Self {
         Self {
-            kept: RefCell::default(),
+            connections: RefCell::default(),
             share,
             age,
-            gauge: Arc::clone(gauge),
+            stats: Arc::clone(gauge),
             is_watched: Cell::new(false),
         }
     }
 
     /// The connection that was used last, with its server.
     pub(super) fn take(&self) -> Option<(usize, C)> {
-        let taken = self.kept.borrow_mut().pop();
-        self.tell();
+        let taken = self.connections.borrow_mut().pop();
+        self.publish();
         taken.map(|kept| (kept.server, kept.connection))
     }
 
     /// Keeps a connection, if there is room for it. `all`: those to this server that anybody keeps. Call within a
     /// `LocalSet`.
     pub(super) fn keep(self: &Rc<Self>, server: usize, connection: C, all: &Arc<AtomicUsize>) {
-        let most = self.gauge.load().limit.saturating_mul(self.share) / 100;
+        let most = self.stats.load().limit.saturating_mul(self.share) / 100;
         let Some(count) = IdleCount::within(all, most) else {
             return;
         };
-        let mut kept = self.kept.borrow_mut();
+        let mut kept = self.connections.borrow_mut();
         if kept.len() >= most {
             return;
         }
@@ -70,7 +70,7 @@ impl<C: 'static> Idle<C> {
             count,
         });
         drop(kept);
-        self.tell();
+        self.publish();
         if !self.is_watched.replace(true) {
             tokio::task::spawn_local(Rc::clone(self).watch());
         }
@@ -79,23 +79,23 @@ impl<C: 'static> Idle<C> {
     /// Closes what was not needed, until none is left.
     async fn watch(self: Rc<Self>) {
         loop {
-            let oldest = self.kept.borrow().first().map(|kept| kept.since);
+            let oldest = self.connections.borrow().first().map(|kept| kept.since);
             let Some(oldest) = oldest else { break };
             sleep_until(oldest + self.age).await;
             let now = Instant::now();
             let young = |kept: &IdleConnection<C>| kept.since + self.age > now;
-            let mut kept = self.kept.borrow_mut();
+            let mut kept = self.connections.borrow_mut();
             let old = kept.iter().position(young).unwrap_or(kept.len());
             let closed: Vec<IdleConnection<C>> = kept.drain(..old).collect();
             drop(kept);
             drop(closed);
-            self.tell();
+            self.publish();
         }
         self.is_watched.set(false);
     }
 
-    fn tell(&self) {
-        self.gauge.set_idle(self.kept.borrow().len());
+    fn publish(&self) {
+        self.stats.set_idle(self.connections.borrow().len());
     }
 }
 
@@ -123,13 +123,13 @@ mod tests {
     use crate::upstream::limit::tests::spec;
 
     fn idle(places: usize, share: usize) -> Rc<Idle<u32>> {
-        let gauge = Arc::new(Gauge::new(&spec(places, 1, Duration::ZERO)));
+        let gauge = Arc::new(UpstreamStats::new(&spec(places, 1, Duration::ZERO)));
         Rc::new(Idle::new(share, Duration::from_secs(4), &gauge))
     }
 
     fn kept(idle: &Idle<u32>) -> usize {
-        assert_eq!(idle.gauge.load().idle, idle.kept.borrow().len());
-        idle.kept.borrow().len()
+        assert_eq!(idle.stats.load().idle, idle.connections.borrow().len());
+        idle.connections.borrow().len()
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ pub struct IncomingResponse {
     body: IncomingBody,
     expected: Option<u64>,
     received: u64,
-    place: Option<Slot>,
+    slot: Option<Slot>,
     decoder: Option<Box<BodyDecoder>>,
 }
 
@@ -53,13 +53,13 @@ impl IncomingResponse {
             body,
             expected,
             received: 0,
-            place: None,
+            slot: None,
             decoder: None,
         }
     }
 
     pub(super) fn holding(mut self, place: Slot) -> Self {
-        self.place = Some(place);
+        self.slot = Some(place);
         self
     }
 
@@ -116,7 +116,7 @@ impl IncomingResponse {
                     None => return self.decoded_end(),
                 },
                 Err(Undecodable) => {
-                    self.place = None;
+                    self.slot = None;
                     return Err(FillError::Malformed);
                 }
             }
@@ -149,7 +149,7 @@ impl IncomingResponse {
         };
         let judged = next.and_then(|chunk| self.count(chunk));
         if !matches!(judged, Ok(Some(_))) {
-            self.place = None;
+            self.slot = None;
         }
         judged
     }

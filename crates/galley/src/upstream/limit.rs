@@ -20,7 +20,7 @@ use super::adaptive::Adaptive;
 use super::admission::{AdmissionContext, Holders, May, Processors, processors};
 use super::queue::{AdmissionQueue, Joined, QueueIdentity, QueueTicket};
 use super::queue_deadline::{QueueDeadlines, WaitDecision};
-use super::stats::Gauge;
+use super::stats::UpstreamStats;
 use crate::sys;
 
 /// A number of places and a bounded line in front of them.
@@ -29,7 +29,7 @@ pub(super) struct ConcurrencyLimit(Rc<LimitShared>);
 struct LimitShared {
     state: RefCell<LimitState>,
     spec: PoolSpec,
-    gauge: Arc<Gauge>,
+    stats: Arc<UpstreamStats>,
     /// Somebody who waits looks now and then whether processors are free for those who are held back.
     is_watched: Cell<bool>,
 }
@@ -41,7 +41,7 @@ struct LimitState {
     queue: AdmissionQueue<Waker>,
     /// Who wanted to stand in the queue last.
     newest: Option<QueueIdentity>,
-    patience: QueueDeadlines,
+    deadlines: QueueDeadlines,
     adaptive: Adaptive,
 }
 
@@ -68,22 +68,22 @@ pub struct QueueTurn(Cell<Option<QueueTicket>>);
 pub struct Slot {
     limit: Rc<LimitShared>,
     who: QueueIdentity,
-    asked: Cell<Option<Instant>>,
+    signaled_at: Cell<Option<Instant>>,
 }
 
 impl ConcurrencyLimit {
-    pub(super) fn new(spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
+    pub(super) fn new(spec: &PoolSpec, gauge: &Arc<UpstreamStats>) -> Self {
         Self(Rc::new(LimitShared {
             state: RefCell::new(LimitState {
                 holders: Holders::default(),
                 is_held_back: false,
                 queue: AdmissionQueue::new(spec.queue),
                 newest: None,
-                patience: QueueDeadlines::new(spec.queue_timeout),
+                deadlines: QueueDeadlines::new(spec.queue_timeout),
                 adaptive: Adaptive::new(spec.most()),
             }),
             spec: spec.clone(),
-            gauge: Arc::clone(gauge),
+            stats: Arc::clone(gauge),
             is_watched: Cell::new(false),
         }))
     }
@@ -95,8 +95,8 @@ impl ConcurrencyLimit {
         turn: &QueueTurn,
     ) -> Result<Slot, FillError> {
         if self.0.take_free(who) {
-            self.0.gauge.let_in(who.class);
-            return Ok(self.0.place(who));
+            self.0.stats.let_in(who.class);
+            return Ok(self.0.slot(who));
         }
         let (verdict, mut told) = oneshot::channel();
         let ticket = self.0.join(who, verdict)?;
@@ -104,7 +104,7 @@ impl ConcurrencyLimit {
         let mut waiting = QueuedRequest {
             limit: &self.0,
             ticket,
-            told: &mut told,
+            decision: &mut told,
             is_over: false,
         };
         let joined = Instant::now();
@@ -115,7 +115,7 @@ impl ConcurrencyLimit {
             };
             let watch = self.0.watch();
             let next = watch.as_ref().map_or(at, |watch| at.min(watch.until));
-            match timeout_at(next, &mut *waiting.told).await {
+            match timeout_at(next, &mut *waiting.decision).await {
                 Ok(Ok(verdict)) => break verdict,
                 Ok(Err(_closed)) => break SlotDecision::Leave,
                 Err(_elapsed) if next < at => self.0.let_in(sys::running_processes),
@@ -126,7 +126,7 @@ impl ConcurrencyLimit {
         match verdict {
             SlotDecision::Come(who) => {
                 waiting.is_over = true;
-                Ok(self.0.place(who))
+                Ok(self.0.slot(who))
             }
             SlotDecision::Leave => {
                 drop(waiting);
@@ -137,13 +137,13 @@ impl ConcurrencyLimit {
     }
 
     /// Somebody else wants what this request is for: it waits in his name, if that is sooner.
-    pub(super) fn hurry(&self, turn: &QueueTurn, who: QueueIdentity) {
+    pub(super) fn promote(&self, turn: &QueueTurn, who: QueueIdentity) {
         let mut state = self.0.state.borrow_mut();
         if let Some(ticket) = turn.0.get()
             && state.queue.promote(ticket, who)
         {
-            self.0.gauge.hurried();
-            self.0.tell(&state);
+            self.0.stats.hurried();
+            self.0.publish(&state);
         }
     }
 
@@ -161,7 +161,7 @@ impl ConcurrencyLimit {
     pub(super) fn restart(&self) {
         let mut state = self.0.state.borrow_mut();
         state.adaptive.restart();
-        self.0.tell(&state);
+        self.0.publish(&state);
     }
 }
 
@@ -181,16 +181,16 @@ impl LimitShared {
         let is_free = state.queue.len() == 0 && may == May::Enter;
         if is_free {
             state.holders.take(who, now);
-            self.tell(&state);
+            self.publish(&state);
         }
         is_free
     }
 
-    fn place(self: &Rc<Self>, who: QueueIdentity) -> Slot {
+    fn slot(self: &Rc<Self>, who: QueueIdentity) -> Slot {
         Slot {
             limit: Rc::clone(self),
             who,
-            asked: Cell::new(None),
+            signaled_at: Cell::new(None),
         }
     }
 
@@ -201,13 +201,13 @@ impl LimitShared {
     ) -> Result<QueueTicket, FillError> {
         let joined = Instant::now();
         let mut state = self.state.borrow_mut();
-        let came = if state.patience.longest().is_zero() {
+        let came = if state.deadlines.longest().is_zero() {
             Joined::Refused
         } else {
             state.newest = Some(who);
             state.queue.join(who, Waker { joined, verdict })
         };
-        self.tell(&state);
+        self.publish(&state);
         drop(state);
         match came {
             Joined::Waits(ticket) => Ok(ticket),
@@ -231,7 +231,7 @@ impl LimitShared {
             state.adaptive.allow(self.spec.most());
             let Some((who, waker)) = state.next(free) else {
                 let (is_held_back, looked) = (state.is_held_back, free);
-                self.tell(&state);
+                self.publish(&state);
                 drop(state);
                 let (true, Processors::Busy) = (is_held_back, looked) else {
                     return;
@@ -246,16 +246,16 @@ impl LimitShared {
             let now = Instant::now();
             let more_wait = state.queue.len_of(who.class) > 0;
             state
-                .patience
+                .deadlines
                 .let_in(who.class, now - waker.joined, more_wait, now);
             state.holders.take(who, now);
             drop(state);
-            self.gauge.let_in(who.class);
+            self.stats.let_in(who.class);
             if waker.verdict.send(SlotDecision::Come(who)).is_err() {
                 self.state.borrow_mut().holders.give_back(who);
             } else if free == Processors::Spare {
                 // The one that was free is not any more.
-                self.tell(&self.state.borrow());
+                self.publish(&self.state.borrow());
                 return;
             }
         }
@@ -283,13 +283,13 @@ impl LimitShared {
             return WaitDecision::Again(now);
         };
         let is_needed = state.queue.len() <= state.adaptive.limit();
-        state.patience.look(class, joined, is_needed, now)
+        state.deadlines.look(class, joined, is_needed, now)
     }
 
     fn turn_away(&self, who: QueueIdentity) {
-        self.gauge.turned_away(who.class);
+        self.stats.turned_away(who.class);
         let state = self.state.borrow();
-        self.gauge.set_retry_after(state.waits_s());
+        self.stats.set_retry_after(state.waits_s());
     }
 
     fn give_back(&self, who: QueueIdentity) {
@@ -297,18 +297,18 @@ impl LimitShared {
         self.let_in(|| None);
     }
 
-    fn tell(&self, state: &LimitState) {
+    fn publish(&self, state: &LimitState) {
         let taken = state.holders.all();
-        self.gauge.set_requests(taken, state.queue.len());
+        self.stats.set_requests(taken, state.queue.len());
         let limit = state.adaptive.limit();
-        self.gauge.set_places(limit, self.spec.most());
+        self.stats.set_slots(limit, self.spec.most());
         let newest = state.newest.filter(|who| state.queue.is_shut_for(*who));
         let is_shut = |class: &Class| state.queue.is_shut_for_all(*class);
         let classes: Vec<Class> = Class::ALL.iter().copied().filter(is_shut).collect();
         if newest.is_some() || !classes.is_empty() {
-            self.gauge.set_retry_after(state.waits_s());
+            self.stats.set_retry_after(state.waits_s());
         }
-        self.gauge.shut_for(newest, &classes);
+        self.stats.shut_for(newest, &classes);
     }
 }
 
@@ -316,8 +316,8 @@ impl LimitState {
     /// How many seconds the queue will take for one more, at the pace of the last answers.
     fn waits_s(&self) -> f64 {
         let waiting = self.queue.len() + 1;
-        let longest_s = self.patience.longest().as_secs_f64();
-        self.adaptive.answers_per_s().map_or(longest_s, |rate| {
+        let longest_s = self.deadlines.longest().as_secs_f64();
+        self.adaptive.responses_per_s().map_or(longest_s, |rate| {
             f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)) / rate.max(f64::MIN_POSITIVE)
         })
     }
@@ -348,18 +348,18 @@ impl LimitState {
 impl Slot {
     /// Notes that the request is being sent.
     pub(super) fn asks(&self) {
-        self.asked.set(Some(Instant::now()));
+        self.signaled_at.set(Some(Instant::now()));
     }
 
     /// Notes that the answer's head has come, or that it was waited for in vain.
-    pub(super) fn is_answered(&self) {
-        let Some(asked) = self.asked.take() else {
+    pub(super) fn response_arrived(&self) {
+        let Some(asked) = self.signaled_at.take() else {
             return;
         };
         let now = Instant::now();
         let mut state = self.limit.state.borrow_mut();
         let is_full = state.holders.are_full(state.adaptive.limit());
-        state.adaptive.answered(now - asked, is_full, now);
+        state.adaptive.record(now - asked, is_full, now);
         drop(state);
         self.limit.let_in(|| None);
     }
@@ -387,7 +387,7 @@ impl Drop for QueueSentinel<'_> {
 struct QueuedRequest<'l> {
     limit: &'l LimitShared,
     ticket: QueueTicket,
-    told: &'l mut oneshot::Receiver<SlotDecision>,
+    decision: &'l mut oneshot::Receiver<SlotDecision>,
     is_over: bool,
 }
 
@@ -398,13 +398,13 @@ impl Drop for QueuedRequest<'_> {
         }
         let left = self.limit.state.borrow_mut().queue.leave(self.ticket);
         if left.is_none()
-            && let Ok(SlotDecision::Come(who)) = self.told.try_recv()
+            && let Ok(SlotDecision::Come(who)) = self.decision.try_recv()
         {
             self.limit.give_back(who);
             return;
         }
         let state = self.limit.state.borrow();
-        self.limit.tell(&state);
+        self.limit.publish(&state);
     }
 }
 

@@ -36,4 +36,4 @@ pub use limit::{QueueTurn, Slot};
 pub use pool::UpstreamPool;
 pub use queue::QueueIdentity;
 pub use spec::{ExchangeEnd, FastCgiAddress, HttpServer, PoolSpec, UpstreamAddress};
-pub use stats::{Gauge, Load, OfClass, ServerGauge};
+pub use stats::{Load, OfClass, ServerStats, UpstreamStats};

@@ -13,12 +13,12 @@ use super::incoming::IncomingResponse;
 use super::limit::{ConcurrencyLimit, QueueTurn, Slot};
 use super::queue::QueueIdentity;
 use super::spec::{PoolSpec, UpstreamAddress};
-use super::stats::Gauge;
+use super::stats::UpstreamStats;
 
 /// The way to one upstream, and the limit on it.
 pub struct UpstreamPool {
     limit: ConcurrencyLimit,
-    gauge: Arc<Gauge>,
+    stats: Arc<UpstreamStats>,
     kind: UpstreamKind,
 }
 
@@ -29,7 +29,7 @@ enum UpstreamKind {
 
 impl UpstreamPool {
     /// A pool that has not connected yet. `gauge`: where it tells what it does.
-    pub fn new(spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
+    pub fn new(spec: &PoolSpec, gauge: &Arc<UpstreamStats>) -> Self {
         let limit = ConcurrencyLimit::new(spec, gauge);
         let kind = match spec.target.clone() {
             UpstreamAddress::FastCgi(address) => {
@@ -41,7 +41,7 @@ impl UpstreamPool {
         };
         Self {
             limit,
-            gauge: Arc::clone(gauge),
+            stats: Arc::clone(gauge),
             kind,
         }
     }
@@ -58,7 +58,7 @@ impl UpstreamPool {
     pub async fn enter(&self, who: QueueIdentity, turn: &QueueTurn) -> Result<Slot, FillError> {
         let pause = self.pause();
         if !pause.is_zero() {
-            self.gauge.set_retry_after(pause.as_secs_f64());
+            self.stats.set_retry_after(pause.as_secs_f64());
             return Err(FillError::Paused);
         }
         self.limit.enter(who, turn).await
@@ -73,8 +73,8 @@ impl UpstreamPool {
     }
 
     /// Somebody else wants what this request is for: it waits in his name, if that is sooner.
-    pub fn hurry(&self, turn: &QueueTurn, who: QueueIdentity) {
-        self.limit.hurry(turn, who);
+    pub fn promote(&self, turn: &QueueTurn, who: QueueIdentity) {
+        self.limit.promote(turn, who);
     }
 
     /// Sends `ask` and returns when the answer's head has arrived.
@@ -97,7 +97,7 @@ impl UpstreamPool {
             };
             match attempt {
                 Ok((incoming, standing)) => {
-                    place.is_answered();
+                    place.response_arrived();
                     if standing == UpstreamHealth::Recovered {
                         self.limit.restart();
                     }
@@ -114,9 +114,9 @@ impl UpstreamPool {
     /// What a request that failed says; `first`: what it met before it was tried again.
     fn failed(&self, place: &Slot, failure: FillError, first: Option<FillError>) -> FillError {
         if failure == FillError::Timeout {
-            place.is_answered();
+            place.response_arrived();
         } else if failure == FillError::Paused {
-            self.gauge.set_retry_after(self.pause().as_secs_f64());
+            self.stats.set_retry_after(self.pause().as_secs_f64());
         }
         // What this request met itself says more than that the server is left alone since.
         first

@@ -19,7 +19,7 @@ pub struct PoolSpec {
     /// Exchanges at once, at most.
     pub in_flight: usize,
     /// A lower number of them, written at any time by whoever runs the upstream; holds from the next request on.
-    pub places: Option<Arc<AtomicUsize>>,
+    pub slots: Option<Arc<AtomicUsize>>,
     /// Requests that may wait for a place.
     pub queue: usize,
     /// How long they may wait.
@@ -93,7 +93,7 @@ impl PoolSpec {
     pub fn for_cron(&self, longest: Duration) -> Self {
         Self {
             in_flight: 1,
-            places: None,
+            slots: None,
             queue: 0,
             first_byte_timeout: longest,
             read_timeout: longest,
@@ -104,7 +104,7 @@ impl PoolSpec {
 
     /// Exchanges at once that are allowed at this moment.
     pub fn most(&self) -> usize {
-        let live = self.places.as_ref();
+        let live = self.slots.as_ref();
         let live = live.map_or(usize::MAX, |places| places.load(Ordering::Relaxed));
         self.in_flight.min(live).max(1)
     }

@@ -12,7 +12,7 @@ use super::{PoolSpec, UpstreamAddress};
 
 /// One upstream of one site.
 #[derive(Debug)]
-pub struct Gauge {
+pub struct UpstreamStats {
     /// Places taken.
     in_flight: AtomicUsize,
     /// Requests waiting for one.
@@ -36,19 +36,19 @@ pub struct Gauge {
     /// Requests that moved to another line.
     hurried: AtomicU64,
     /// Its servers, in the order of the configuration.
-    servers: Vec<ServerGauge>,
+    servers: Vec<ServerStats>,
 }
 
 /// One server of an upstream.
 #[derive(Debug)]
-pub struct ServerGauge {
+pub struct ServerStats {
     /// Where it is, as people write it.
     pub address: String,
     is_paused: AtomicBool,
     pauses: AtomicU64,
 }
 
-/// A moment of a [`Gauge`].
+/// A moment of a [`UpstreamStats`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Places taken.
@@ -74,15 +74,15 @@ pub struct OfClass {
     pub turned_away: u64,
 }
 
-impl Gauge {
+impl UpstreamStats {
     /// The gauge of an upstream that nobody has asked yet.
     pub fn new(spec: &PoolSpec) -> Self {
         let servers = match &spec.target {
-            UpstreamAddress::FastCgi(address) => vec![ServerGauge::new(address.to_string())],
+            UpstreamAddress::FastCgi(address) => vec![ServerStats::new(address.to_string())],
             UpstreamAddress::Http(servers) => {
                 let servers = servers.iter();
                 servers
-                    .map(|server| ServerGauge::new(format!("{}:{}", server.host, server.port)))
+                    .map(|server| ServerStats::new(format!("{}:{}", server.host, server.port)))
                     .collect()
             }
         };
@@ -126,7 +126,7 @@ impl Gauge {
     }
 
     /// Its servers; never empty.
-    pub fn servers(&self) -> &[ServerGauge] {
+    pub fn servers(&self) -> &[ServerStats] {
         &self.servers
     }
 
@@ -168,7 +168,7 @@ impl Gauge {
         self.hurried.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn set_places(&self, limit: usize, most: usize) {
+    pub(super) fn set_slots(&self, limit: usize, most: usize) {
         self.limit.store(limit, Ordering::Relaxed);
         self.most.store(most, Ordering::Relaxed);
     }
@@ -211,7 +211,7 @@ impl Gauge {
     }
 }
 
-impl ServerGauge {
+impl ServerStats {
     fn new(address: String) -> Self {
         Self {
             address,

@@ -18,7 +18,7 @@ use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::stats::Gauge;
+use super::stats::UpstreamStats;
 
 /// What both sides of a connection know about the head that is awaited.
 #[derive(Debug, Default)]
@@ -135,15 +135,15 @@ pub(super) fn check<B>(response: &Response<B>) -> Result<(), BadResponse> {
 /// such response sends many.
 pub(super) struct Refusals {
     site: String,
-    gauge: Arc<Gauge>,
+    stats: Arc<UpstreamStats>,
     last: RefCell<Option<(Instant, String)>>,
 }
 
 impl Refusals {
-    pub(super) fn new(site: &str, gauge: &Arc<Gauge>) -> Self {
+    pub(super) fn new(site: &str, gauge: &Arc<UpstreamStats>) -> Self {
         Self {
             site: site.to_owned(),
-            gauge: Arc::clone(gauge),
+            stats: Arc::clone(gauge),
             last: RefCell::default(),
         }
     }
@@ -160,7 +160,7 @@ impl Refusals {
             return;
         }
         let site = &self.site;
-        let server = self.gauge.servers().get(server);
+        let server = self.stats.servers().get(server);
         let upstream = server.map_or("", |server| server.address.as_str());
         tracing::warn!(
             site,

@@ -73,7 +73,7 @@ impl Tunnels {
         let awaited = AwaitedSwitch {
             protocol,
             stream,
-            place,
+            slot: place,
         };
         Some((switch, awaited))
     }
@@ -120,7 +120,7 @@ impl Switch {
 pub struct AwaitedSwitch {
     protocol: HeaderValue,
     stream: oneshot::Receiver<TunnelStream>,
-    place: TunnelSlot,
+    slot: TunnelSlot,
 }
 
 impl AwaitedSwitch {
@@ -129,7 +129,7 @@ impl AwaitedSwitch {
         Some(Tunnel {
             protocol: self.protocol,
             stream: self.stream.try_recv().ok()?,
-            _place: self.place,
+            _place: self.slot,
         })
     }
 }

@@ -66,7 +66,7 @@ fn of_php(stage: &Stage, name: &str) -> u64 {
 #[test]
 fn places_follow_what_workers_take() {
     let (stage, budget) = measured();
-    let at_start = budget.places_at_start() as u64;
+    let at_start = budget.slots_at_start() as u64;
     assert!(at_start > 2, "{budget:?}");
     assert_eq!(of_php(&stage, "slots"), at_start);
     post(&stage, "/grows.php?patterns=1100").is(200);
@@ -80,7 +80,7 @@ fn places_follow_what_workers_take() {
     wait_for("as many as fit", PATIENCE, || {
         let status = stage.status();
         let number = |name| number_in(&status, name);
-        number("slots") == budget.places(number("worker_bytes"), number("largest_bytes")) as u64
+        number("slots") == budget.slots(number("worker_bytes"), number("largest_bytes")) as u64
     });
     stage
         .galley

@@ -166,7 +166,7 @@ impl FrameInterceptor {
     /// Decides whose a frame is of which nothing need be known.
     fn route(&mut self, frame: FrameHeader) -> Result<(), FrameError> {
         let is_of_stream = matches!(frame.kind, DATA | RST_STREAM | PRIORITY);
-        self.passes = !(is_of_stream && self.is_answered(frame.stream));
+        self.passes = !(is_of_stream && self.has_response(frame.stream));
         if !self.passes {
             match frame.kind {
                 // The client had ended it.
@@ -181,7 +181,7 @@ impl FrameInterceptor {
 
     /// Whether a stream was answered without the library, which takes it for one that is still to come. Older ones it takes for
     /// closed, which they are.
-    fn is_answered(&self, stream: u32) -> bool {
+    fn has_response(&self, stream: u32) -> bool {
         self.passed < stream && stream <= self.last
     }
 
@@ -223,9 +223,9 @@ impl FrameInterceptor {
                     .ok_or(FrameError::FlowControl)?;
                 self.windows.share(through);
             }
-            (stream, Ok(0)) if self.is_answered(stream) => return Err(FrameError::Protocol),
-            (stream, Ok(_)) if self.is_answered(stream) => {}
-            (stream, Err(_)) if self.is_answered(stream) => return Err(FrameError::FrameSize),
+            (stream, Ok(0)) if self.has_response(stream) => return Err(FrameError::Protocol),
+            (stream, Ok(_)) if self.has_response(stream) => {}
+            (stream, Err(_)) if self.has_response(stream) => return Err(FrameError::FrameSize),
             // The library's, or wrong, which it says better.
             _ => {
                 frame.write(through);
@@ -284,7 +284,7 @@ impl FrameInterceptor {
         if frame.stream.is_multiple_of(2) {
             return Err(FrameError::Protocol);
         }
-        if !is_new && self.is_answered(frame.stream) {
+        if !is_new && self.has_response(frame.stream) {
             return Err(FrameError::StreamClosed);
         }
         let mut padding = 0;
@@ -330,7 +330,7 @@ impl FrameInterceptor {
     /// Whether a head may be answered without the library at all. A client that takes room away from the table of our heads
     /// has to be told so by whoever has used it (RFC 7541 section 4.2), and that is the library.
     /// A head beyond the limit, of which fields are missing in `block`, is the library's to refuse.
-    pub fn may_answer(&self, opening: &Opening, block: &Block) -> bool {
+    pub fn may_respond(&self, opening: &Opening, block: &Block) -> bool {
         let is_whole = block.list_bytes() <= self.most;
         opening.is_new && opening.is_end && is_whole && !self.is_table_smaller
     }

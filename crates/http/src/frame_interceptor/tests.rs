@@ -48,7 +48,7 @@ impl Side {
                     .next(&mut rest, &mut self.through, &mut self.block)?
             {
                 heads.push((opening.stream, fields(&self.block)));
-                if !(ours(opening.stream) && self.sieve.may_answer(&opening, &self.block)) {
+                if !(ours(opening.stream) && self.sieve.may_respond(&opening, &self.block)) {
                     self.sieve.pass(&opening, &self.block, &mut self.through);
                 }
             }

@@ -1,6 +1,8 @@
 //! What is written can be read as exactly one head, whatever upstream put into it.
 
-use galley_http::answer::{ConnectionField, Length, write_chunk_head, write_head, write_stored};
+use galley_http::response_writer::{
+    ConnectionField, Length, write_chunk_head, write_head, write_stored,
+};
 use http::StatusCode;
 use proptest::collection::vec;
 use proptest::prelude::*;

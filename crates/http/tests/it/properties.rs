@@ -1,9 +1,9 @@
 //! Properties over generated streams: no panic, no cut that matters, chunked coding there and back.
 
-use galley_http::answer::{CHUNK_END, LAST_CHUNK, write_chunk_head};
 use galley_http::body::BodyReader;
 use galley_http::framing::BodyKind;
 use galley_http::head::BadRequest;
+use galley_http::response_writer::{CHUNK_END, LAST_CHUNK, write_chunk_head};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -1,8 +1,8 @@
 //! RFC 9112, section by section: what one head is read as.
 
-use galley_http::answer::{ConnectionField, Length};
-use galley_http::framing::{AnswerFraming, BodyKind, Framing, Host, frame};
+use galley_http::framing::{BodyKind, Framing, Host, ResponseFraming, frame};
 use galley_http::head::{BadRequest, Head, HeadBuffer, HeadLimits, ParsedHead, Version, parse};
+use galley_http::response_writer::{ConnectionField, Length};
 
 /// Gives what `look` sees in the framing of a head.
 fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, BadRequest> {
@@ -277,8 +277,8 @@ fn section_9_3_answers_fit_version_and_persistence() {
     ];
     for (version, option, known, length, connection) in table {
         let stream = format!("GET / HTTP/{version}\r\nHost: a\r\nConnection: {option}\r\n\r\n");
-        let found = framed(&stream, |found| found.answer(known));
-        let want = AnswerFraming { length, connection };
+        let found = framed(&stream, |found| found.response(known));
+        let want = ResponseFraming { length, connection };
         assert_eq!(found, Ok(want), "{version} {option} {known:?}");
     }
 }

@@ -168,7 +168,7 @@ pub fn for_plugin(request: &mut UpstreamRequest, names: &str) {
     request
         .fields
         .push((GALLEY_REQUEST, HeaderValue::from_static(WHOLE)));
-    heard(request, names);
+    set_acknowledged(request, names);
 }
 
 /// Makes the request for a page one for a fragment: the plugin renders only that.
@@ -178,7 +178,7 @@ pub fn fragment(request: &mut UpstreamRequest, definition: &str) {
 
 /// Tells the plugin which of its orders have arrived: the names that [`crate::purge::receipts`] read. Declared unkeyed: no
 /// page shows them.
-pub fn heard(request: &mut UpstreamRequest, names: &str) {
+pub fn set_acknowledged(request: &mut UpstreamRequest, names: &str) {
     if !names.is_empty() {
         push(request, GALLEY_HEARD, names.as_bytes());
     }

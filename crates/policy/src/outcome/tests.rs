@@ -23,13 +23,13 @@ fn every_outcome() -> Vec<Outcome> {
         for collapsed in [false, true] {
             all.push(Outcome::Miss {
                 why,
-                kept: StoreOutcome::Stored,
+                outcome: StoreOutcome::Stored,
                 collapsed,
             });
             for &not in NotStored::ALL {
                 all.push(Outcome::Miss {
                     why,
-                    kept: StoreOutcome::NotStored(not),
+                    outcome: StoreOutcome::NotStored(not),
                     collapsed,
                 });
             }
@@ -42,7 +42,7 @@ fn every_outcome() -> Vec<Outcome> {
 fn cache_status_of_each_kind() {
     let miss = |why, kept, collapsed| Outcome::Miss {
         why,
-        kept,
+        outcome: kept,
         collapsed,
     };
     let table = [

@@ -33,7 +33,7 @@ pub struct Rule {
     /// The largest request body in bytes, in place of the site's.
     pub request_body: Option<u64>,
     /// Patience with the upstream, in place of the site's.
-    pub patience: UpstreamTimeouts,
+    pub timeouts: UpstreamTimeouts,
     /// Who may ask for these paths.
     pub access: AccessRules,
 }

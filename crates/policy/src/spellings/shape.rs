@@ -9,7 +9,7 @@ use crate::site::Rule;
 pub(super) struct Shape {
     matches: Matches,
     /// Whether it says anything of access, be it that there is no restriction.
-    pub(super) says: bool,
+    pub(super) decides_access: bool,
     /// Whether it restricts access.
     pub(super) closes: bool,
     may_be_page: bool,
@@ -71,7 +71,7 @@ impl Shape {
         Self {
             may_be_page: matches.may_be_page(),
             matches,
-            says: !rule.access.is_silent(),
+            decides_access: !rule.access.is_silent(),
             closes,
         }
     }

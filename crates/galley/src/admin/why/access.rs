@@ -10,14 +10,14 @@ use crate::request::Exchange;
 
 fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
     let client = exchange.client.ip();
-    access::judge(&exchange.site.core.rules, &exchange.facts, client)
+    access::judge(&exchange.site.core.rules, &exchange.info, client)
 }
 
 /// Why a request goes no further, as far as its head tells it. Passwords are not compared, and tokens not taken.
 pub(super) fn refusal(exchange: &Exchange<'_>) -> Option<RefusedWhy> {
     match judged(exchange) {
         Err(barred) => Some(barred.why()),
-        Ok(demands) => (!demands.passwords.is_empty() && !exchange.facts.has_authorization())
+        Ok(demands) => (!demands.passwords.is_empty() && !exchange.info.has_authorization())
             .then_some(RefusedWhy::Password),
     }
 }

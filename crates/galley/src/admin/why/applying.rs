@@ -20,7 +20,7 @@ pub(super) fn classes(exchange: &Exchange<'_>) -> Vec<(String, Class)> {
 
 /// The rule that applies, with its number in the file, from 1.
 pub(super) fn applying<'e>(exchange: &'e Exchange<'_>) -> Option<(usize, &'e Rule)> {
-    let index = exchange.facts.rule()?;
+    let index = exchange.info.rule()?;
     Some((index + 1, exchange.site.core.rules.rules.get(index)?))
 }
 

@@ -36,17 +36,17 @@ pub(super) enum PathExplanation {
 impl PathExplanation {
     /// Looks. Blocks on the disk.
     pub(super) fn look(exchange: &Exchange<'_>) -> Self {
-        let (site, facts) = (&exchange.site, &exchange.facts);
+        let (site, info) = (&exchange.site, &exchange.info);
         let Some(folder) = &site.folder else {
             return Self::NoRoot;
         };
-        let runs_program = site.names_program(facts);
-        match folder.below(&WantedFile::of(facts, runs_program)) {
+        let runs_program = site.names_program(info);
+        match folder.below(&WantedFile::of(info, runs_program)) {
             files::Resolved::File(asset) => Self::File {
                 content_type: asset.content_type,
                 length: asset.plain.length,
                 kept: folder
-                    .peek(facts, runs_program)
+                    .peek(info, runs_program)
                     .filter(|(entry, _)| is_of(entry, &asset))
                     .map(|(_, age)| age),
             },

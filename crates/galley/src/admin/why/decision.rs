@@ -14,7 +14,7 @@ use crate::request::{TRUSTED, backend, is_loop, is_purge};
 /// What would happen to a request that has been looked up.
 pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
     let exchange = &explanation.exchange;
-    let (facts, rules) = (&exchange.facts, &exchange.site.core.rules);
+    let (info, rules) = (&exchange.info, &exchange.site.core.rules);
     if is_purge(exchange) {
         return Decision::Purge;
     }
@@ -24,17 +24,17 @@ pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
     if let Some(why) = access::refusal(exchange) {
         return Decision::Refuse(why);
     }
-    if matches!(facts.method(), Method::Purge | Method::Ban) {
+    if matches!(info.method(), Method::Purge | Method::Ban) {
         return Decision::Refuse(RefusedWhy::Method);
     }
-    if let Some(decision) = decide::before_lookup(facts, &explanation.rules(), true) {
+    if let Some(decision) = decide::before_lookup(info, &explanation.rules(), true) {
         return decision;
     }
     if is_loop(&explanation.state.services, exchange) {
         return Decision::Refuse(RefusedWhy::Loop);
     }
-    explanation.found.decide(facts, rules).below_root(
-        facts,
+    explanation.found.decide(info, rules).below_root(
+        info,
         explanation.below.kind(),
         backend(exchange),
     )

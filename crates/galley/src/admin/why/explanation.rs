@@ -75,10 +75,10 @@ impl<'s, 'h> Explanation<'s, 'h> {
 /// The newest order that touches the request's address; tags are known of entries only.
 fn touching(exchange: &Exchange<'_>) -> Option<Touching> {
     let mut path_query = Vec::new();
-    exchange.facts.path_query(&mut path_query);
+    exchange.info.path_query(&mut path_query);
     let touch = Touch {
-        host: exchange.facts.host_id(),
-        url: exchange.facts.url_id(),
+        host: exchange.info.host_id(),
+        url: exchange.info.url_id(),
         path_query: &path_query,
         tags: None,
     };

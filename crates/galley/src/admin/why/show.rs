@@ -16,22 +16,22 @@ use crate::fetch::hit_for_pass::PassReason;
 use crate::request::Exchange;
 
 pub(super) fn request(exchange: &Exchange<'_>) -> Value {
-    let facts = &exchange.facts;
+    let info = &exchange.info;
     json!({
-        "method": facts.method_text(),
-        "scheme": facts.scheme().as_str(),
-        "host": facts.host(),
-        "port": facts.port(),
-        "path": text(facts.path()),
-        "decoded_path": text(facts.decoded_path()),
-        "query": facts.query().map(text),
-        "dropped_query": facts.dropped_query().map(text),
+        "method": info.method_text(),
+        "scheme": info.scheme().as_str(),
+        "host": info.host(),
+        "port": info.port(),
+        "path": text(info.path()),
+        "decoded_path": text(info.decoded_path()),
+        "query": info.query().map(text),
+        "dropped_query": info.dropped_query().map(text),
     })
 }
 
 pub(super) fn site(exchange: &Exchange<'_>, listener: Option<&str>) -> Value {
     let site = &exchange.site;
-    let host = exchange.facts.host();
+    let host = exchange.info.host();
     json!({
         "name": site.core.name,
         "host_pattern": host_pattern(&site.hosts, host).map(written),
@@ -124,7 +124,7 @@ pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
 }
 
 pub(super) fn gate(exchange: &Exchange<'_>) -> Value {
-    match exchange.facts.cacheability() {
+    match exchange.info.cacheability() {
         Cacheability::Cacheable => {
             json!({ "open": true, "why": null, "sentence": "the request may be answered from the cache" })
         }
@@ -136,21 +136,21 @@ pub(super) fn gate(exchange: &Exchange<'_>) -> Value {
 }
 
 pub(super) fn key(exchange: &Exchange<'_>) -> Value {
-    let facts: &RequestInfo = &exchange.facts;
-    let vary: Vec<String> = cookie::pairs(facts.vary_cookies())
+    let info: &RequestInfo = &exchange.info;
+    let vary: Vec<String> = cookie::pairs(info.vary_cookies())
         .map(|pair| text(pair.name))
         .collect();
     json!({
         "site": exchange.site.mark,
-        "scheme": facts.scheme().as_str(),
-        "authority": facts.authority(),
-        "path": text(facts.path()),
-        "query": facts.query().map(text),
-        "accept": match facts.accept() {
+        "scheme": info.scheme().as_str(),
+        "authority": info.authority(),
+        "path": text(info.path()),
+        "query": info.query().map(text),
+        "accept": match info.accept() {
             AcceptClass::Page => "page",
             AcceptClass::Json => "json",
         },
-        "device": match facts.device() {
+        "device": match info.device() {
             Device::Any => "any",
             Device::Desktop => "desktop",
             Device::Mobile => "mobile",

@@ -42,10 +42,10 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
         }
         _ => None,
     };
-    let gauge = exchange.upstream().gauge();
+    let gauge = exchange.upstream().upstream_stats();
     json!({
         "kind": kind,
-        "class": Class::of(&exchange.facts).word(),
+        "class": Class::of(&exchange.info).word(),
         "load": gauge.map(|gauge| status::upstream(gauge)),
         "form": form,
         "line": line(&request),

@@ -42,7 +42,7 @@ pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
     match why {
         PassWhy::Method => Advice::fine(format!(
             "`{}` is neither GET nor HEAD, so it may change something",
-            exchange.facts.method_text()
+            exchange.info.method_text()
         )),
         PassWhy::Authorization => {
             Advice::fine("it carries `Authorization`, so the response may be for one person")

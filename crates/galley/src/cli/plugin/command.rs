@@ -27,7 +27,7 @@ pub(in crate::cli) fn plugin(command: &PluginCommand) -> ExitCode {
             }
             done.code
         }
-        Err(trouble) => trouble.tell(),
+        Err(trouble) => trouble.message(),
     }
 }
 

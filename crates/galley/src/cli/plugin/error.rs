@@ -29,7 +29,7 @@ impl PluginError {
         Self::Failed(format!("cannot {verb} `{}`: {cause}{hint}", path.display()))
     }
 
-    pub(super) fn tell(&self) -> ExitCode {
+    pub(super) fn message(&self) -> ExitCode {
         match self {
             Self::Config(complaints) => complain(complaints),
             Self::Usage(message) => {

@@ -5,7 +5,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use galley_certs::file;
-use galley_config::{AdminListen, Config, MOST_OF_TOKEN, SiteConfig, UpstreamConfig, token_place};
+use galley_config::{
+    AdminListen, Config, MOST_OF_TOKEN, SiteConfig, UpstreamConfig, default_token_file,
+};
 use galley_policy::route::HostPattern;
 
 use super::PluginError;
@@ -158,7 +160,7 @@ fn make_token(config: &Config, site: &SiteConfig) -> Result<PathBuf, PluginError
             "the configuration has no file".to_owned(),
         ));
     };
-    let file = token_place(folder, host);
+    let file = default_token_file(folder, host);
     let tokens = file.parent().unwrap_or(folder);
     let owner = server_user(config);
     let failed = |cause: std::io::Error| PluginError::file("write", &file, &cause);

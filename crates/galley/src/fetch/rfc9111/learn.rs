@@ -16,14 +16,14 @@ use galley_policy::tags;
 use http::header::HeaderMap;
 use http::{StatusCode, header};
 
-use super::super::jobs::Lesson;
+use super::super::jobs::PassLesson;
 use super::revalidate::Noted;
 use crate::fetch::entry_parts::scopes;
-use crate::fetch::{Acknowledgement, FetchWorker, PassJob, publish, shelve};
+use crate::fetch::{Acknowledgement, FetchWorker, PassJob, publish, write_to_disk};
 use crate::upstream::IncomingResponse;
 
 /// A body being copied on its way, for the store.
-pub(in crate::fetch) struct Pupil {
+pub(in crate::fetch) struct BodyCopy {
     status: StatusCode,
     fields: HeaderMap,
     life: Lifetime,
@@ -31,7 +31,7 @@ pub(in crate::fetch) struct Pupil {
     is_whole: bool,
 }
 
-impl Pupil {
+impl BodyCopy {
     /// Takes the next piece; too much of it and nothing is learnt.
     pub(in crate::fetch) fn push(&mut self, chunk: &Bytes) {
         if self.body.len().saturating_add(chunk.len()) > MOST_TAUGHT {
@@ -46,13 +46,13 @@ impl Pupil {
 
 impl FetchWorker {
     /// Looks at the head of a response; what it gives wants the body, too.
-    pub(in crate::fetch) fn begin_lesson(
+    pub(in crate::fetch) fn start_copy(
         &self,
         job: &PassJob,
         incoming: &IncomingResponse,
         born: u64,
         delay: Duration,
-    ) -> Option<Pupil> {
+    ) -> Option<BodyCopy> {
         let learn = job.learn.as_ref()?;
         let rules = &job.site.rules;
         let response_head = ResponseHead {
@@ -62,9 +62,9 @@ impl FetchWorker {
             now: self.clock.wall(),
         };
         let verdict = match &learn.lesson {
-            Lesson::Part(_) => storable::judge_part(&job.info, &response_head, rules),
-            Lesson::Taught(reader) => storable::judge_taught(reader, &response_head, rules),
-            Lesson::Head(held) => {
+            PassLesson::Part(_) => storable::judge_part(&job.info, &response_head, rules),
+            PassLesson::Taught(reader) => storable::judge_taught(reader, &response_head, rules),
+            PassLesson::Head(held) => {
                 let is_usable = incoming.status == StatusCode::OK
                     && job.site.purges.prove_waiting(held) != Validity::Purged;
                 if is_usable {
@@ -84,7 +84,7 @@ impl FetchWorker {
         };
         let mut fields = storable::stored_fields(&incoming.fields, rules, job.info.rule());
         self.finish_head(&mut fields);
-        Some(Pupil {
+        Some(BodyCopy {
             status: incoming.status,
             fields,
             life,
@@ -94,11 +94,11 @@ impl FetchWorker {
     }
 
     /// Stores what was learnt from a whole body, which holds after the purge `born`.
-    pub(in crate::fetch) fn end_lesson(
+    pub(in crate::fetch) fn store_copy(
         &self,
         job: &PassJob,
         incoming: &IncomingResponse,
-        pupil: Option<Pupil>,
+        pupil: Option<BodyCopy>,
         born: u64,
     ) {
         let (Some(learn), Some(pupil)) = (&job.learn, pupil) else {
@@ -126,11 +126,11 @@ impl FetchWorker {
         if job.site.purges.prove_waiting(&entry) == Validity::Purged {
             return;
         }
-        if let Lesson::Part(address) = &learn.lesson {
+        if let PassLesson::Part(address) = &learn.lesson {
             self.join_part(job, address, &entry);
         }
         let outcome = self.memory.put(Arc::clone(&entry));
-        shelve(&job.site, &entry, outcome);
+        write_to_disk(&job.site, &entry, outcome);
     }
 }
 
@@ -156,7 +156,7 @@ pub(in crate::fetch) fn publish_purges(
 }
 
 /// Whether a part has no more bytes than its range; a shorter one is what the origin gave for this `Range`, and is framed.
-fn is_as_long_as_said(pupil: &Pupil) -> bool {
+fn is_as_long_as_said(pupil: &BodyCopy) -> bool {
     let Some(range) = pupil.fields.get(header::CONTENT_RANGE) else {
         return true;
     };

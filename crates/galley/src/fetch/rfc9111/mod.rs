@@ -10,6 +10,6 @@ mod parts;
 mod revalidate;
 pub mod variants;
 
-pub use super::jobs::{Learn, Lesson};
-pub(super) use learn::{Pupil, publish_purges};
+pub use super::jobs::{LearnFromPass, PassLesson};
+pub(super) use learn::{BodyCopy, publish_purges};
 pub(super) use revalidate::HeadUpdate;

@@ -16,7 +16,7 @@ use galley_policy::tags::Tags;
 use http::{HeaderValue, StatusCode, header};
 
 use super::{revalidate, variants};
-use crate::fetch::{FetchWorker, PassJob, shelve};
+use crate::fetch::{FetchWorker, PassJob, write_to_disk};
 
 /// A part whose bytes are known for certain.
 struct Stretch<'e> {
@@ -123,10 +123,10 @@ impl FetchWorker {
             return;
         }
         let stored = self.memory.put(Arc::clone(&entry));
-        shelve(&job.site, &entry, stored);
+        write_to_disk(&job.site, &entry, stored);
         if is_whole && stored.is_ok() {
             self.memory.remove(&joined_key);
-            if let Some(shelved) = &job.site.shelved {
+            if let Some(shelved) = &job.site.disk {
                 shelved.forget(&Key::new(&joined_key), born);
             }
         }

@@ -14,7 +14,7 @@ use http::header::{self, HeaderMap};
 
 use crate::fetch::entry_parts::scopes;
 use crate::fetch::in_progress::InProgressFetch;
-use crate::fetch::{FetchSite, FetchWorker, PageJob, revalidate, shelve};
+use crate::fetch::{FetchSite, FetchWorker, PageJob, revalidate, write_to_disk};
 use crate::upstream::IncomingResponse;
 
 /// A head without its content.
@@ -69,7 +69,7 @@ impl FetchWorker {
                 let entry = Arc::new(page.site.compressing.inherit(entry, held));
                 // Something else has taken the place, or there is no room: this answer is as good without.
                 if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
-                    shelve(&page.site, &entry, Ok(()));
+                    write_to_disk(&page.site, &entry, Ok(()));
                 }
                 self.note_equivalents(page, in_progress, &fields);
                 (fields, share)
@@ -132,14 +132,14 @@ impl FetchWorker {
         });
         let entry = Arc::new(job.site.compressing.inherit(entry, held));
         if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
-            shelve(job.site, &entry, Ok(()));
+            write_to_disk(job.site, &entry, Ok(()));
         }
     }
 
     /// What is stored is not what the origin has now.
     fn drop_held(&self, site: &FetchSite, held: &Arc<Entry>) {
         self.memory.remove_if_same(held);
-        if let Some(shelved) = &site.shelved {
+        if let Some(shelved) = &site.disk {
             shelved.forget(&held.key, held.born);
         }
     }

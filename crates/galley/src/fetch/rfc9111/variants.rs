@@ -203,7 +203,7 @@ impl FetchWorker {
         for selection in leaving {
             let key = key(primary.bytes(), &selection);
             self.memory.remove(&key);
-            if let Some(shelved) = &job.site.shelved {
+            if let Some(shelved) = &job.site.disk {
                 shelved.forget(&Key::new(&key), in_progress.born.get());
             }
         }

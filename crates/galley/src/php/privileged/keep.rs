@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 
 use super::COMMAND;
 use super::plan::{LaunchPlan, PlannedPool, ProgramKind};
-use crate::php::master::END_PATIENCE;
+use crate::php::master::END_TIMEOUT;
 use crate::sys::{packets, privileges};
 
 /// Keeps root until Galley has ended. Only Galley can start it: it hands over the plan and the socket.
@@ -46,7 +46,7 @@ pub fn keep() -> io::Result<()> {
         // They are for the process that serves, which ends this one when PHP has ended.
         let _unheard = unheard()?;
         let mut keeper = PrivilegedKeeper {
-            ledger: PoolLedger::new(plan.pools.iter().map(|pool| pool.places)),
+            ledger: PoolLedger::new(plan.pools.iter().map(|pool| pool.slots)),
             plan,
             listeners,
             socket: packets::waited_for(socket)?,
@@ -92,11 +92,11 @@ impl PrivilegedKeeper {
             if packet.is_empty() {
                 return Ok(());
             }
-            self.obey(packet).await?;
+            self.execute(packet).await?;
         }
     }
 
-    async fn obey(&mut self, packet: &[u8]) -> io::Result<()> {
+    async fn execute(&mut self, packet: &[u8]) -> io::Result<()> {
         match self.ledger.judge(packet) {
             Ok(PrivilegedOrder::Start { pool, place }) => match self.start(pool, place) {
                 Ok((process, said)) => {
@@ -226,7 +226,7 @@ impl PrivilegedKeeper {
             let is_fpm = planned.is_some_and(|pool| matches!(pool.kind, ProgramKind::Fpm { .. }));
             tell(process, if is_fpm { How::Quit } else { How::Terminate });
         }
-        let _ = tokio::time::timeout(END_PATIENCE, self.bury_all()).await;
+        let _ = tokio::time::timeout(END_TIMEOUT, self.bury_all()).await;
         for (_, process) in self.ledger.all() {
             tell(process, How::Kill);
         }

@@ -44,11 +44,11 @@ struct PendingReplies {
 }
 
 /// A process, and the pipe of what it says.
-type Started = (KeptProcess, pipe::Receiver);
+type Started = (PrivilegedProcess, pipe::Receiver);
 
 /// A main process of a pool. Dropped before its end, it and its group are killed.
 #[derive(Debug)]
-pub(crate) struct KeptProcess {
+pub(crate) struct PrivilegedProcess {
     line: KeeperChannel,
     pool: u32,
     id: u32,
@@ -107,7 +107,7 @@ impl KeeperChannel {
                 break;
             }
             if let Some(report) = Report::read(packet) {
-                self.heard(report, carried);
+                self.handle(report, carried);
             } else {
                 tracing::error!("the process that keeps root sent what is no report");
             }
@@ -128,7 +128,7 @@ impl KeeperChannel {
         let _ = self.0.socket.shutdown(Shutdown::Both);
     }
 
-    fn heard(&self, report: Report, carried: Option<OwnedFd>) {
+    fn handle(&self, report: Report, carried: Option<OwnedFd>) {
         match report {
             Report::Started {
                 pool,
@@ -141,7 +141,7 @@ impl KeeperChannel {
                     waiting.ends.insert(process, tell);
                     waiting.starts.remove(&(pool, place))
                 };
-                let process = KeptProcess {
+                let process = PrivilegedProcess {
                     line: self.clone(),
                     pool,
                     id: process,
@@ -197,20 +197,20 @@ impl KeeperChannel {
     }
 }
 
-impl KeptProcess {
+impl PrivilegedProcess {
     /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
 
     /// Whether it may still run.
-    pub(crate) fn lives(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         !self.has_ended
     }
 
     /// Tells it to end. An error would say that it has just ended.
-    pub(crate) fn tell(&self, how: How) {
-        if self.lives() {
+    pub(crate) fn signal(&self, how: How) {
+        if self.is_running() {
             let _ = self.line.send(PrivilegedOrder::Signal {
                 pool: self.pool,
                 process: self.id,
@@ -230,9 +230,9 @@ impl KeptProcess {
     }
 }
 
-impl Drop for KeptProcess {
+impl Drop for PrivilegedProcess {
     fn drop(&mut self) {
-        self.tell(How::Kill);
+        self.signal(How::Kill);
     }
 }
 

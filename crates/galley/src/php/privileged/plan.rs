@@ -29,7 +29,7 @@ pub(super) struct PlannedPool {
     /// The working directory: the site's root.
     pub(super) root: PathBuf,
     /// Processes at a time, at most.
-    pub(super) places: usize,
+    pub(super) slots: usize,
     /// For its socket; removed at the end.
     pub(super) folder: PathBuf,
 }
@@ -112,7 +112,7 @@ mod tests {
                 },
                 account: account.clone(),
                 root: "/srv".into(),
-                places: 1,
+                slots: 1,
                 folder: "/run".into(),
             }],
             galley: account,

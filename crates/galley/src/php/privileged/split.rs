@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::plan::{LaunchPlan, PlannedPool, ProgramKind};
 use super::{COMMAND, KeeperChannel, SocketPath};
-use crate::php::master::{END_PATIENCE, NOT_FOR_PHP};
+use crate::php::master::{END_TIMEOUT, NOT_FOR_PHP};
 use crate::php::outlook::{self, Outlook};
 use crate::php::pool::SocketAccess;
 use crate::php::prepare::{INNER, PreparedPool, SOCKET, Sockets, directory, pieces};
@@ -34,7 +34,7 @@ pub struct PrivilegeSplit {
 
 /// One of its pools, as Galley knows it.
 #[derive(Debug)]
-pub struct KeptPool {
+pub struct PrivilegedPool {
     pub(crate) pool: u32,
     pub(crate) what: SplitItem,
 }
@@ -60,7 +60,11 @@ impl PrivilegeSplit {
     }
 
     /// One more that is to run, as `user`. What cannot be right is refused now; what only the program finds wrong, when it is started.
-    pub fn add(&mut self, settings: &PhpSettings, user: &str) -> Result<KeptPool, PhpStartError> {
+    pub fn add(
+        &mut self,
+        settings: &PhpSettings,
+        user: &str,
+    ) -> Result<PrivilegedPool, PhpStartError> {
         let refused = |why| PhpStartError::Setting {
             what: "user",
             value: user.to_owned(),
@@ -83,7 +87,7 @@ impl PrivilegeSplit {
         };
         self.plan.pools.push(planned);
         self.folders.push(folder);
-        Ok(KeptPool { pool, what })
+        Ok(PrivilegedPool { pool, what })
     }
 
     /// Starts the process that keeps root, and returns when it is ready.
@@ -168,7 +172,7 @@ fn fpm(
         },
         account,
         root: pieces.root.clone(),
-        places: 1,
+        slots: 1,
         folder: directory.path().to_owned(),
     };
     let pieces = Box::new(pieces);
@@ -216,7 +220,7 @@ fn program(
         },
         account,
         root: settings.root.clone(),
-        places: outlook.workers,
+        slots: outlook.workers,
         folder: directory.path().to_owned(),
     };
     Ok((pool, SplitItem::Program(outlook), directory))
@@ -276,7 +280,7 @@ impl KeeperShutdown {
     /// Tells it to end and waits for that; what it has still running is ended by it.
     pub async fn end(self) {
         self.line.close();
-        if tokio::time::timeout(END_PATIENCE * 2, self.task)
+        if tokio::time::timeout(END_TIMEOUT * 2, self.task)
             .await
             .is_err()
         {

@@ -193,16 +193,16 @@ mod tests {
 
     /// What is waited for too long when nothing changes for so many seconds.
     fn after(
-        patience: &mut ConnectionDeadlines,
+        deadlines: &mut ConnectionDeadlines,
         sight: &ConnectionActivity,
         seconds: u64,
     ) -> Option<ConnectionTimeout> {
         let timers = Rc::new(Timers::default());
         let timer = timers.register();
-        patience.look(&timer, sight, || 0);
+        deadlines.look(&timer, sight, || 0);
         timers.sweep(Tick(seconds * 1000));
-        patience.look(&timer, sight, || 0);
-        patience.late(&timer, || 0)
+        deadlines.look(&timer, sight, || 0);
+        deadlines.late(&timer, || 0)
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     ends: Ends,
     end: Http2End,
 ) {
-    let tally = wire.borrow().ledger.tally;
+    let tally = wire.borrow().ledger.counts;
     let ours = match end {
         Http2End::Ours(ended, note) => {
             let (streams, resets) = (tally.streams, tally.resets_by_client);

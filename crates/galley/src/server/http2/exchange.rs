@@ -21,11 +21,11 @@ use h2::server::SendResponse;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
-use super::answer::{self, Manner};
 use super::quota::{self, REQUEST_BYTES, StreamReservation};
 use super::request_head;
+use super::response::{self, Manner};
 use crate::body::Spool;
-use crate::body::spools::SpoolFull;
+use crate::body::body_spools::SpoolFull;
 use crate::fault::Fault;
 use crate::request::{Response, Sites};
 use crate::server::Core;
@@ -101,7 +101,7 @@ pub(super) async fn run(
     core: Rc<Core>,
     sites: Arc<Sites>,
     ends: Ends,
-    asked: StreamRequest,
+    request: StreamRequest,
     mut held: StreamReservation,
 ) {
     let StreamRequest {
@@ -110,9 +110,9 @@ pub(super) async fn run(
         mut body,
         mut respond,
         began,
-    } = asked;
+    } = request;
     let open = OpenRecord {
-        said: Some(head.words()),
+        log_fields: Some(head.words()),
         client: ends.client.ip(),
         request_id: core.request_id(),
         began,
@@ -133,7 +133,7 @@ pub(super) async fn run(
     // Boxed, so that an answer that waits for its client does not hold the room that a request needs.
     let answered = boxed(stream.run(&head, parsed, open)).await;
     if let Some((mut answer, open)) = answered {
-        held.keep_answer();
+        held.hold_response();
         // Also a refusal: RFC 9110 §9.3.2.
         if head.is_head() {
             answer.body = answer.body.unsent();
@@ -145,7 +145,7 @@ pub(super) async fn run(
             urgency: head.urgency(),
             date: core.date.get(),
         };
-        let end = answer::send(respond, answer, manner).await;
+        let end = response::send(respond, answer, manner).await;
         open.close(&core, &end);
     }
     // Dropped only now: where the answer came before the end of the body, the rest is declined without a complaint.
@@ -236,7 +236,7 @@ impl Protocol for Http2<'_> {
         spool: &mut Spool,
     ) -> Result<(), BodyError> {
         if framing.expect_continue && !self.body.is_end_stream() {
-            let response = answer::response(StatusCode::CONTINUE, HeaderMap::new());
+            let response = response::response(StatusCode::CONTINUE, HeaderMap::new());
             let sent = self.respond.send_informational(response);
             sent.map_err(|_| BodyError::Gone)?;
         }
@@ -266,8 +266,8 @@ impl Protocol for Http2<'_> {
 
     async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {
         let mut fields = interim.fields;
-        answer::strip(&mut fields);
-        let response = answer::response(interim.status, fields);
+        response::strip(&mut fields);
+        let response = response::response(interim.status, fields);
         let sent = self.respond.send_informational(response);
         sent.map_err(|_| ClientGone)
     }

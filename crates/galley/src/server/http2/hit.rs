@@ -70,12 +70,12 @@ pub(super) enum Found {
 /// Looks whether a head is a plain hit, and writes the header block of its answer behind `encoded`.
 pub(super) fn find(
     core: &Core,
-    place: (&Sites, Ends),
-    memo: &mut HitBuffers,
+    sites: (&Sites, Ends),
+    hit_buffers: &mut HitBuffers,
     (block, began): (&Block, Instant),
     encoded: &mut Vec<u8>,
 ) -> Found {
-    look(core, place, memo, (block, began), encoded).unwrap_or(Found::Nothing)
+    look(core, sites, hit_buffers, (block, began), encoded).unwrap_or(Found::Nothing)
 }
 
 fn look(
@@ -118,7 +118,7 @@ fn look(
             let request = ParsedRequest {
                 head: OwnedHead::copy_of(&head),
                 parsed: Box::new(Parsed {
-                    info: std::mem::take(&mut room.facts),
+                    info: std::mem::take(&mut room.info),
                     resumed,
                 }),
                 keep_alive: true,
@@ -126,8 +126,8 @@ fn look(
             return Some(Found::Parsed(request, urgency));
         }
     };
-    let facts = &room.facts;
-    let changes = (site.heads.of(facts.rule()), facts.scheme());
+    let info = &room.info;
+    let changes = (site.heads.of(info.rule()), info.scheme());
     let begin = encoded.len();
     write_block(encoded, &hit, changes, core.date.get());
     if encoded.len() - begin > MOST_FRAME || hit.body().len() > MOST_BODY {

@@ -18,7 +18,7 @@ pub(super) struct FrameLedger {
     resets: Allowance,
     idle: Allowance,
     flood: Option<Flood>,
-    pub(super) tally: Http2ConnectionCounts,
+    pub(super) counts: Http2ConnectionCounts,
 }
 
 /// What there was too much of.
@@ -50,7 +50,7 @@ impl FrameLedger {
             resets: Allowance::new(RESETS, now_ms),
             idle: Allowance::new(IDLE_FRAMES, now_ms),
             flood: None,
-            tally: Http2ConnectionCounts::default(),
+            counts: Http2ConnectionCounts::default(),
         }
     }
 
@@ -71,7 +71,7 @@ impl FrameLedger {
             let is_ack = frame.flags & ACK != 0;
             let cost = match frame.kind {
                 HEADERS => {
-                    self.tally.streams += 1;
+                    self.counts.streams += 1;
                     self.idle.add(OF_REQUEST);
                     0
                 }
@@ -80,7 +80,7 @@ impl FrameLedger {
                     0
                 }
                 RST_STREAM => {
-                    self.tally.resets_by_client += 1;
+                    self.counts.resets_by_client += 1;
                     self.reset(now_ms);
                     0
                 }
@@ -115,7 +115,7 @@ impl FrameLedger {
                     }
                 }
                 RST_STREAM => {
-                    self.tally.resets_by_galley += 1;
+                    self.counts.resets_by_galley += 1;
                     self.reset(now_ms);
                 }
                 _ => {}
@@ -317,7 +317,7 @@ mod tests {
                 resets_by_client: 1,
                 resets_by_galley: 0,
             };
-            assert_eq!(ledger.tally, wanted, "in pieces of {piece}");
+            assert_eq!(ledger.counts, wanted, "in pieces of {piece}");
             assert_eq!(ledger.flood(), None);
         }
     }

@@ -10,7 +10,6 @@
 //! frames that it has into one buffer, and write that ([`wire`]). Between streams that have something to send the library goes
 //! round, a frame each.
 
-mod answer;
 mod deadlines;
 mod ending;
 mod exchange;
@@ -21,6 +20,7 @@ mod limits;
 mod parsed;
 mod quota;
 mod request_head;
+mod response;
 mod wire;
 
 use std::cell::RefCell;
@@ -86,10 +86,10 @@ pub(super) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
                 armed: None,
                 streams: JoinSet::new(),
                 quota: Quota::new(&core.services.http2_memory),
-                memo: HitBuffers::default(),
+                hit_buffers: HitBuffers::default(),
                 sent: Vec::new(),
                 parsed: ParsedStreams::default(),
-                asked: 0,
+                requests: 0,
                 passed: 0,
                 accepted: 0,
                 is_library_busy: true,
@@ -115,13 +115,13 @@ struct Http2Connection<'c, S> {
     armed: Option<Deadline>,
     streams: JoinSet<()>,
     quota: Rc<Quota>,
-    memo: HitBuffers,
+    hit_buffers: HitBuffers,
     /// Hits on their way.
     sent: Vec<SentHit>,
     /// Requests that the fast path has read, and the library has not given out yet.
     parsed: ParsedStreams,
     /// Heads that came.
-    asked: u64,
+    requests: u64,
     /// Those that the library was given.
     passed: u64,
     /// Those that it gave out as requests.
@@ -317,15 +317,16 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                 Ok(Intercepted::More) => break Ok(()),
                 Err(broken) => break Err(Http2ReadError::Broken(broken)),
                 Ok(Intercepted::Head(opening)) => {
-                    self.asked += 1;
+                    self.requests += 1;
                     let place = (&*self.sites, self.ends);
-                    let may =
-                        self.core.limits.lane && !self.going && wire.may_answer(&opening, &block);
+                    let may = self.core.limits.fast_path
+                        && !self.going
+                        && wire.may_respond(&opening, &block);
                     let found = if may {
                         hit::find(
                             self.core,
                             place,
-                            &mut self.memo,
+                            &mut self.hit_buffers,
                             (&block, began),
                             &mut encoded,
                         )
@@ -339,7 +340,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                             self.sent.push(found.on(&opening, read, began));
                             continue;
                         }
-                        Found::Parsed(request, urgency) if self.parsed.has_room() => {
+                        Found::Parsed(request, urgency) if self.parsed.has_capacity() => {
                             wire.pass_stub(&opening);
                             self.parsed.push(opening.stream, request, urgency);
                         }
@@ -356,7 +357,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
         }
         for sent in &self.sent {
             let (stream, head, body) = sent.parts(&encoded);
-            wire.answer(stream, head, body);
+            wire.write_response(stream, head, body);
         }
         self.core.spare.give_block(block);
         self.core.spare.give_encoded(encoded);
@@ -426,7 +427,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
             };
             let (core, sites) = (Rc::clone(self.core), Arc::clone(&self.sites));
             let task = exchange::run(core, sites, self.ends, asked, held);
-            debug_assert!(size_of_val(&task) as u64 <= quota::ANSWER_BYTES);
+            debug_assert!(size_of_val(&task) as u64 <= quota::RESPONSE_BYTES);
             self.streams.spawn_local(task);
         }
     }
@@ -447,7 +448,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                 is_mid_head: wire.ledger.is_mid_head(),
                 is_writing: !wire.is_empty(),
                 is_waiting: self.quota.is_waiting(),
-                requests: self.asked,
+                requests: self.requests,
                 going: self.going,
             },
             || wire.arrived(),

@@ -25,7 +25,7 @@ struct ParsedStream {
 
 impl ParsedStreams {
     /// Whether another one may wait. They wait for the library's next turn; those that it refuses wait for the request after them.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         self.waiting.len() < MOST_STREAMS && self.bytes < MOST_BYTES
     }
 

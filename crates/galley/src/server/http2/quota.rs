@@ -56,7 +56,7 @@ impl Quota {
 
     /// Whether the connection holds more than one may by now, in answers that its client does not take.
     pub(super) fn is_overdrawn(&self) -> bool {
-        self.is_waiting() && self.held.get() > self.part().max(ANSWER_BYTES * FEW)
+        self.is_waiting() && self.held.get() > self.part().max(RESPONSE_BYTES * FEW)
     }
 
     /// Whether an answer waits for its client.
@@ -80,9 +80,9 @@ pub(super) struct StreamReservation {
 
 impl StreamReservation {
     /// The request has been dealt with: what is left is an answer that waits.
-    pub(super) fn keep_answer(&mut self) {
+    pub(super) fn hold_response(&mut self) {
         let before = self.paid.bytes();
-        self.paid.shrink_to(self.fields + ANSWER_BYTES);
+        self.paid.shrink_to(self.fields + RESPONSE_BYTES);
         let given_back = before - self.paid.bytes();
         self.quota.held.set(self.quota.held.get() - given_back);
     }
@@ -133,7 +133,7 @@ const FIELD_BYTES: usize = 160;
 pub(super) const REQUEST_BYTES: u64 = 16 * 1024;
 
 /// The same of an answer that waits for a window.
-pub(super) const ANSWER_BYTES: u64 = 6 * 1024;
+pub(super) const RESPONSE_BYTES: u64 = 6 * 1024;
 
 /// Answers that may wait on a connection whatever others hold: what a visitor downloads at one time.
 const FEW: u64 = 4;
@@ -163,9 +163,9 @@ mod tests {
         }
         assert!(budget.used() < budget.limit());
         for one in &mut held {
-            one.keep_answer();
+            one.hold_response();
         }
-        assert_eq!(budget.used(), held.len() as u64 * ANSWER_BYTES);
+        assert_eq!(budget.used(), held.len() as u64 * RESPONSE_BYTES);
         let quota = Rc::clone(&held[0].quota);
         held.clear();
         assert_eq!((budget.used(), quota.held.get()), (0, 0));
@@ -181,7 +181,7 @@ mod tests {
         }
         let mut held = quota.admit(bytes_of(&fields)).unwrap();
         assert!(budget.used() > 900 * 160 + REQUEST_BYTES);
-        held.keep_answer();
+        held.hold_response();
         assert!(budget.used() > 900 * 160, "the record needs some of them");
         assert!(quota.admit(bytes_of(&fields)).is_none());
     }

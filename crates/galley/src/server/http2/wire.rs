@@ -193,8 +193,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     }
 
     /// Whether a head may be answered here: between two frames of the library, whole heads of it.
-    pub(super) fn may_answer(&self, opening: &Opening, block: &Block) -> bool {
-        self.sieve.may_answer(opening, block) && self.ledger.is_between_frames()
+    pub(super) fn may_respond(&self, opening: &Opening, block: &Block) -> bool {
+        self.sieve.may_respond(opening, block) && self.ledger.is_between_frames()
     }
 
     /// Takes room for the body of an answer, if the client has it.
@@ -203,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     }
 
     /// Collects an answer: its header block, and its body.
-    pub(super) fn answer(&mut self, stream: u32, encoded: &[u8], body: &[u8]) {
+    pub(super) fn write_response(&mut self, stream: u32, encoded: &[u8], body: &[u8]) {
         if self.out.capacity() == 0 {
             self.out = self.spare.take();
         }

@@ -85,7 +85,7 @@ impl World {
         self.now += Duration::from_secs_f64(noise[0] / rate);
         // Little's law.
         let latency = Duration::from_secs_f64(noise[1] * places(there) / rate);
-        self.adaptive.answered(latency, asked >= limit, self.now);
+        self.adaptive.record(latency, asked >= limit, self.now);
     }
 }
 
@@ -263,7 +263,7 @@ proptest::proptest! {
         let mut now = Instant::now();
         for (latency_ms, is_full, pause_ms) in answers {
             now += Duration::from_millis(pause_ms);
-            adaptive.answered(Duration::from_millis(latency_ms), is_full, now);
+            adaptive.record(Duration::from_millis(latency_ms), is_full, now);
             let limit = adaptive.limit();
             proptest::prop_assert!(limit <= most && limit >= most.min(2), "{}", limit);
         }

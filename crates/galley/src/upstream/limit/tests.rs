@@ -14,7 +14,7 @@ pub(in crate::upstream) fn spec(places: usize, queue: usize, queue_timeout: Dura
         site: "example.com".to_owned(),
         target: UpstreamAddress::FastCgi(FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())),
         in_flight: places,
-        places: None,
+        slots: None,
         queue,
         queue_timeout,
         connect_timeout: TEN,
@@ -33,7 +33,7 @@ fn limit(places: usize, queue: usize) -> ConcurrencyLimit {
 }
 
 fn of(spec: &PoolSpec) -> ConcurrencyLimit {
-    let gauge = Arc::new(Gauge::new(spec));
+    let gauge = Arc::new(UpstreamStats::new(spec));
     ConcurrencyLimit::new(spec, &gauge)
 }
 
@@ -59,7 +59,7 @@ async fn save(limit: &ConcurrencyLimit) -> Result<Slot, FillError> {
 
 fn load(limit: &ConcurrencyLimit) -> (usize, usize) {
     let (taken, waiting, _) = limit.load();
-    let told = limit.0.gauge.load();
+    let told = limit.0.stats.load();
     assert_eq!((told.in_flight, told.waiting), (taken, waiting));
     (taken, waiting)
 }
@@ -81,7 +81,7 @@ async fn a_full_queue_and_a_long_wait_are_refused() {
         "found the queue full"
     );
     assert_eq!(load(&limit), (1, 0));
-    let turned_away: u64 = limit.0.gauge.classes().map(|class| class.turned_away).sum();
+    let turned_away: u64 = limit.0.stats.classes().map(|class| class.turned_away).sum();
     assert_eq!(turned_away, 2);
 }
 
@@ -148,7 +148,7 @@ async fn a_standing_queue_is_told_early_and_no_place_is_left_empty() {
 async fn what_is_allowed_may_change_while_we_run() {
     let live = Arc::new(AtomicUsize::new(9));
     let spec = PoolSpec {
-        places: Some(Arc::clone(&live)),
+        slots: Some(Arc::clone(&live)),
         ..spec(3, 10, TEN)
     };
     let limit = of(&spec);
@@ -214,7 +214,7 @@ async fn a_crawl_steps_aside_while_somebody_saves() {
 async fn whom_the_queue_has_no_room_for_is_known_outside() {
     let limit = limit(1, 2);
     let taken = enter(&limit, 1).await;
-    let is_shut = |who| limit.0.gauge.is_shut_for(who);
+    let is_shut = |who| limit.0.stats.is_shut_for(who);
     let editor = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(1),
@@ -235,7 +235,7 @@ async fn whom_the_queue_has_no_room_for_is_known_outside() {
 async fn a_queue_of_many_clients_is_known_outside_to_be_shut_for_all_of_their_class() {
     let limit = limit(1, 2);
     let taken = enter(&limit, 1).await;
-    let is_shut = |who| limit.0.gauge.is_shut_for(who);
+    let is_shut = |who| limit.0.stats.is_shut_for(who);
     let editor = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(9),
@@ -271,7 +271,7 @@ async fn who_is_hurried_on_is_served_in_the_other_name() {
     };
     let (a, b) = (QueueTurn::default(), QueueTurn::default());
     tokio::join!(wait("a", &a), wait("b", &b), wait("wanted", &turn), async {
-        limit.hurry(&turn, visitor(2));
+        limit.promote(&turn, visitor(2));
         drop(taken);
     });
     assert_eq!(order.into_inner(), ["wanted", "a", "b"]);
@@ -285,7 +285,7 @@ async fn what_a_client_is_told_follows_the_queue() {
     for _ in 0..30 {
         place.asks();
         tokio::time::advance(Duration::from_millis(500)).await;
-        place.is_answered();
+        place.response_arrived();
     }
     let waiting: Vec<_> = (1..=40).map(|client| enter(&limit, client)).collect();
     let all = LocalSet::new();
@@ -296,7 +296,7 @@ async fn what_a_client_is_told_follows_the_queue() {
                 assert!(tokio::time::timeout(Duration::ZERO, one).await.is_err());
             }
             assert!(enter(&limit, 41).await.is_err());
-            limit.0.gauge.retry_after_s()
+            limit.0.stats.retry_after_s()
         })
         .await;
     assert_eq!(told, 21);
@@ -338,7 +338,7 @@ proptest! {
         let local = LocalSet::new();
         local.block_on(&runtime, async move {
             let live = Arc::new(AtomicUsize::new(3));
-            let spec = PoolSpec { places: Some(Arc::clone(&live)), ..spec(5, queue, TEN) };
+            let spec = PoolSpec { slots: Some(Arc::clone(&live)), ..spec(5, queue, TEN) };
             let limit = Rc::new(of(&spec));
             let held: Rc<RefCell<Vec<Slot>>> = Rc::default();
             let mut tasks = Vec::new();

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// See the module.
-pub(super) struct Moments {
+pub(super) struct RunSlices {
     /// Set by the runtime, on the core's own thread.
     has_waited: Arc<AtomicBool>,
     last: Cell<Instant>,
 }
 
-impl Moments {
+impl RunSlices {
     /// Those of a core whose runtime sets `has_waited` before it waits.
     pub(super) fn new(has_waited: Arc<AtomicBool>) -> Self {
         Self {
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn what_follows_begins_where_the_last_ended_until_the_core_waits() {
         let has_waited = Arc::new(AtomicBool::new(false));
-        let moments = Moments::new(Arc::clone(&has_waited));
+        let moments = RunSlices::new(Arc::clone(&has_waited));
         let ended = moments.end();
         assert_eq!(moments.begin(), ended);
         while Instant::now() == ended {}

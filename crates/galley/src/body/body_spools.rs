@@ -27,19 +27,19 @@ pub struct SpoolLimits {
     /// Bytes in files.
     pub disk: u64,
     /// Bytes in the file of one answer.
-    pub answer: u64,
+    pub response: u64,
     /// Where the files are; `None`: there are none.
     pub folder: Option<PathBuf>,
 }
 
 /// Shared by everything that takes bodies in or gives them out.
 #[derive(Debug)]
-pub struct Spools {
+pub struct BodySpools {
     memory: MemoryBudget,
     disk: MemoryBudget,
     limits: SpoolLimits,
     requests: AtomicU64,
-    answers: AtomicU64,
+    responses: AtomicU64,
     refused: AtomicU64,
     held_up: AtomicU64,
     /// One message a minute of each kind.
@@ -74,7 +74,7 @@ pub struct Spooled {
 #[error("there is no room for a body")]
 pub struct SpoolFull;
 
-impl Spools {
+impl BodySpools {
     /// Nothing is held yet.
     pub fn new(limits: SpoolLimits) -> Self {
         let disk = if limits.folder.is_some() {
@@ -87,7 +87,7 @@ impl Spools {
             disk: MemoryBudget::new(disk),
             limits,
             requests: AtomicU64::new(0),
-            answers: AtomicU64::new(0),
+            responses: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             held_up: AtomicU64::new(0),
             refusals: Seldom::new(MESSAGE_EVERY_S),
@@ -112,8 +112,8 @@ impl Spools {
     }
 
     /// The longest that the file of one answer may become.
-    pub fn most_of_answer(&self) -> u64 {
-        self.limits.answer
+    pub fn response_limit(&self) -> u64 {
+        self.limits.response
     }
 
     /// A new file, empty.
@@ -144,8 +144,8 @@ impl Spools {
     }
 
     /// Notes that an answer goes to a file.
-    pub fn count_answer(&self) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
+    pub fn count_response(&self) {
+        self.responses.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that a request is refused for want of room.
@@ -179,7 +179,7 @@ impl Spools {
             disk: self.disk.used(),
             disk_limit: self.disk.limit(),
             requests: count(&self.requests),
-            answers: count(&self.answers),
+            answers: count(&self.responses),
             refused: count(&self.refused),
             held_up: count(&self.held_up),
         }
@@ -200,7 +200,7 @@ pub struct SpoolFile {
     file: Option<Arc<File>>,
     length: u64,
     paid: Reservation,
-    spools: Arc<Spools>,
+    spools: Arc<BodySpools>,
 }
 
 impl SpoolFile {
@@ -273,11 +273,11 @@ pub(crate) mod tests {
     use super::*;
 
     /// Spools with these limits on memory, disk and the file of one answer, in the system's folder for such files.
-    pub(crate) fn spools(memory: u64, disk: u64, answer: u64) -> Arc<Spools> {
-        Arc::new(Spools::new(SpoolLimits {
+    pub(crate) fn spools(memory: u64, disk: u64, answer: u64) -> Arc<BodySpools> {
+        Arc::new(BodySpools::new(SpoolLimits {
             memory,
             disk,
-            answer,
+            response: answer,
             folder: Some(std::env::temp_dir()),
         }))
     }
@@ -312,10 +312,10 @@ pub(crate) mod tests {
     async fn a_folder_that_is_gone_is_no_room() {
         let gone = tempfile::tempdir().unwrap().path().to_path_buf();
         for folder in [Some(gone), None] {
-            let spools = Arc::new(Spools::new(SpoolLimits {
+            let spools = Arc::new(BodySpools::new(SpoolLimits {
                 memory: 10,
                 disk: 10,
-                answer: 10,
+                response: 10,
                 folder,
             }));
             assert!(matches!(spools.file().await, Err(SpoolFull)));

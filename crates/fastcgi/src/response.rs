@@ -13,7 +13,7 @@ pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Why the output is not a CGI response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadAnswer {
+pub enum BadCgiResponse {
     /// No empty line within [`MAX_HEAD_BYTES`].
     #[error("the head of the CGI answer is longer than {MAX_HEAD_BYTES} bytes")]
     HeadTooLarge,
@@ -59,7 +59,7 @@ impl Splitter {
     }
 
     /// Takes the next piece. A head that lies in one piece, and every body, is handed on without a copy.
-    pub fn push(&mut self, piece: Bytes) -> Result<SplitOutput, BadAnswer> {
+    pub fn push(&mut self, piece: Bytes) -> Result<SplitOutput, BadCgiResponse> {
         let ResponseState::Head { held, scan } = &mut self.state else {
             return Ok(SplitOutput {
                 head: None,
@@ -72,9 +72,9 @@ impl Splitter {
         }
         let seen: &[u8] = if is_first { &piece } else { held };
         match scan.find_end(seen) {
-            Some(end) if end.head > MAX_HEAD_BYTES => Err(BadAnswer::HeadTooLarge),
+            Some(end) if end.head > MAX_HEAD_BYTES => Err(BadCgiResponse::HeadTooLarge),
             // An empty line after the longest head would be whole with two bytes more.
-            None if seen.len() >= MAX_HEAD_BYTES + 2 => Err(BadAnswer::HeadTooLarge),
+            None if seen.len() >= MAX_HEAD_BYTES + 2 => Err(BadCgiResponse::HeadTooLarge),
             Some(end) => {
                 let mut whole = if is_first {
                     piece
@@ -99,9 +99,9 @@ impl Splitter {
     }
 
     /// The output has ended; an error if that was before the end of the head.
-    pub fn finish(self) -> Result<(), BadAnswer> {
+    pub fn finish(self) -> Result<(), BadCgiResponse> {
         match self.state {
-            ResponseState::Head { .. } => Err(BadAnswer::Unfinished),
+            ResponseState::Head { .. } => Err(BadCgiResponse::Unfinished),
             ResponseState::Body => Ok(()),
         }
     }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     /// Pushes the pieces between the cuts and joins what comes out.
-    fn split(bytes: &[u8], cuts: &[usize]) -> Result<(Bytes, Vec<u8>), BadAnswer> {
+    fn split(bytes: &[u8], cuts: &[usize]) -> Result<(Bytes, Vec<u8>), BadCgiResponse> {
         let mut splitter = Splitter::new();
         let (mut head, mut body) = (None, Vec::new());
         let mut from = 0;
@@ -201,7 +201,7 @@ mod tests {
         for bytes in ["", "A: b", "A: b\r\n", "A: b\r\n\r", "A: b\r\r"] {
             assert_eq!(
                 split(bytes.as_bytes(), &[]),
-                Err(BadAnswer::Unfinished),
+                Err(BadCgiResponse::Unfinished),
                 "{bytes:?}"
             );
         }
