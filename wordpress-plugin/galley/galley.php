@@ -39,7 +39,7 @@ const PARTS = array(
 	'includes/fragments.php',
 	'includes/lifetime.php',
 	'includes/answer.php',
-	'includes/orders.php',
+	'includes/purges.php',
 	'includes/pending.php',
 	'includes/delivery.php',
 	'includes/post-state.php',

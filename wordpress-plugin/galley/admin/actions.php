@@ -1,8 +1,8 @@
 <?php
 /**
- * What people order by a click. Each action checks who asks and that the click was meant.
+ * What people purge by a click. Each action checks who asks and that the click was meant.
  *
- * The purge functions only note what is to be purged; the order leaves with the redirect that answers the click, and is obeyed
+ * The purge functions only note what is to be purged; the purge is sent with the redirect that answers the click, and is applied
  * before the browser sees it.
  *
  * @package Galley

@@ -40,15 +40,15 @@ defined( 'ABSPATH' ) || exit;
  * @param array    $flags Options.
  */
 function cli_purge( $urls, $flags ): void {
-	$order = cli_order( (array) $urls, (array) $flags );
-	if ( null === $order ) {
+	$list = cli_purges( (array) $urls, (array) $flags );
+	if ( null === $list ) {
 		\WP_CLI::error( __( 'Name what to purge: URLs, --all, --post=<id> or --tag=<tag>.', 'galley' ) );
 		return;
 	}
-	foreach ( $order as list( $action, $what ) ) {
+	foreach ( $list as list( $action, $what ) ) {
 		null === $what ? do_action( $action ) : do_action( $action, $what );
 	}
-	// The order leaves when this command ends, and is tried again later if the server does not acknowledge it.
+	// The purge is sent when this command ends, and is tried again later if the server does not acknowledge it.
 	\WP_CLI::success( __( 'Purged.', 'galley' ) );
 }
 
@@ -59,21 +59,21 @@ function cli_purge( $urls, $flags ): void {
  * @param array    $flags Options.
  * @return array<int, array{string, mixed}>|null
  */
-function cli_order( array $urls, array $flags ): ?array {
-	$order = array();
+function cli_purges( array $urls, array $flags ): ?array {
+	$list = array();
 	if ( ! empty( $flags['all'] ) ) {
-		$order[] = array( 'galley_purge_all', null );
+		$list[] = array( 'galley_purge_all', null );
 	}
 	if ( isset( $flags['post'] ) && ctype_digit( (string) $flags['post'] ) ) {
-		$order[] = array( 'galley_purge_post', (int) $flags['post'] );
+		$list[] = array( 'galley_purge_post', (int) $flags['post'] );
 	}
 	if ( isset( $flags['tag'] ) && is_string( $flags['tag'] ) ) {
-		$order[] = array( 'galley_purge_tags', array( $flags['tag'] ) );
+		$list[] = array( 'galley_purge_tags', array( $flags['tag'] ) );
 	}
 	foreach ( $urls as $url ) {
-		$order[] = array( 'galley_purge_url', (string) $url );
+		$list[] = array( 'galley_purge_url', (string) $url );
 	}
-	return array() === $order ? null : $order;
+	return array() === $list ? null : $list;
 }
 
 /**
@@ -91,7 +91,7 @@ function cli_status(): void {
 	\WP_CLI::line( 'requests   ' . (int) ( $site['requests'] ?? 0 ) );
 	\WP_CLI::line( 'hit ratio  ' . percent( $site['hit_ratio'] ?? null ) );
 	\WP_CLI::line( 'purges     ' . (int) ( $site['purges'] ?? 0 ) );
-	\WP_CLI::line( 'waiting    ' . waiting_orders() );
+	\WP_CLI::line( 'waiting    ' . pending_purges() );
 }
 
 /**

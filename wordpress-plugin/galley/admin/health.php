@@ -1,6 +1,6 @@
 <?php
 /**
- * Site Health: the page cache is recognised, the server answers, no purge order is waiting, nothing defeats the cache.
+ * Site Health: the page cache is recognised, the server answers, no purge is pending, nothing defeats the cache.
  *
  * @package Galley
  */
@@ -41,9 +41,9 @@ function health_tests( $tests ): array {
 		'label' => __( 'Galley is connected', 'galley' ),
 		'test'  => __NAMESPACE__ . '\\health_connection',
 	);
-	$tests['direct']['galley_orders']     = array(
+	$tests['direct']['galley_purges']     = array(
 		'label' => __( 'Purges reach Galley', 'galley' ),
-		'test'  => __NAMESPACE__ . '\\health_orders',
+		'test'  => __NAMESPACE__ . '\\health_purges',
 	);
 	$tests['direct']['galley_defeats']    = array(
 		'label' => __( 'Nothing prevents page caching', 'galley' ),
@@ -98,13 +98,13 @@ function connection_trouble( array $status ): string {
 	return sprintf( __( '%s. Check that Galley is running and that PHP can connect to its address.', 'galley' ), (string) $status['error'] );
 }
 
-function health_orders(): array {
-	$waiting = waiting_orders();
+function health_purges(): array {
+	$waiting = pending_purges();
 	if ( 0 === $waiting ) {
-		return health_result( 'galley_orders', 'good', __( 'No purge is pending', 'galley' ), __( 'The server has confirmed every purge.', 'galley' ) );
+		return health_result( 'galley_purges', 'good', __( 'No purge is pending', 'galley' ), __( 'The server has confirmed every purge.', 'galley' ) );
 	}
 	return health_result(
-		'galley_orders',
+		'galley_purges',
 		'recommended',
 		__( 'Purges are pending', 'galley' ),
 		/* translators: %s: a number */
@@ -113,9 +113,9 @@ function health_orders(): array {
 }
 
 /**
- * Purge orders that the server has not acknowledged for longer than a request takes.
+ * Purges that the server has not acknowledged for longer than a request takes.
  */
-function waiting_orders(): int {
+function pending_purges(): int {
 	$now     = time();
 	$waiting = array_filter(
 		read_pending(),

@@ -54,10 +54,10 @@ function on_head(): void {
 	if ( is_shared() ) {
 		describe_page();
 	} elseif ( runs_to_its_end() && ! headers_sent() ) {
-		// What this request changed is ordered by the plugin: the server need not guess it from the method.
+		// What this request changed is purged by the plugin: the server need not guess it from the method.
 		header( 'Galley-Plugin: ' . VERSION );
 	}
-	carry_orders();
+	carry_purges();
 	announce_appointments();
 }
 

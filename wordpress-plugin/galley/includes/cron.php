@@ -49,9 +49,9 @@ function server_runs_tasks(): bool {
 
 /**
  * Whether the pages that a task changes are purged at once: who runs the tasks says so, and what they change has a way to the server. PHP-FPM
- * answers before the tasks begin, so their orders go over the admin interface or wait for the next page.
+ * answers before the tasks begin, so their purges go over the admin interface or wait for the next page.
  */
-function tasks_are_heard(): bool {
+function tasks_are_acknowledged(): bool {
 	return ! server_runs_tasks() || connection() || ! function_exists( 'fastcgi_finish_request' );
 }
 

@@ -1,6 +1,6 @@
 <?php
 /**
- * Sends the orders of this request, once and together.
+ * Sends the purges of this request, once and together.
  *
  * In the head of the very answer to the edit where that passes through Galley: the server obeys them before it passes the
  * answer on, so whoever made the edit reads what was written. What comes after the head has left, and all of a command line's
@@ -19,45 +19,45 @@ add_action( 'shutdown', __NAMESPACE__ . '\\deliver_rest', PHP_INT_MAX );
 const DELIVER_EVERY = 5.0;
 
 /**
- * Puts the orders that are known now into the head that is leaving.
+ * Puts the purges that are known now into the head that is leaving.
  */
-function carry_orders(): void {
-	if ( ! isset( $GLOBALS['galley_order_id'] ) || headers_sent() ) {
+function carry_purges(): void {
+	if ( ! isset( $GLOBALS['galley_purge_id'] ) || headers_sent() ) {
 		return;
 	}
-	$orders = take_orders();
-	if ( ! $orders['hard'] && ! $orders['soft'] ) {
+	$purges = take_purges();
+	if ( ! $purges['hard'] && ! $purges['soft'] ) {
 		return;
 	}
-	$id = $GLOBALS['galley_order_id'];
-	write_pending( $id, $orders );
-	foreach ( order_lines( array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() ), $orders ) as $line ) {
+	$id = $GLOBALS['galley_purge_id'];
+	write_pending( $id, $purges );
+	foreach ( purge_lines( array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() ), $purges ) as $line ) {
 		header( "Galley-Purge: $line", false );
 	}
-	$GLOBALS['galley_carried']   = $orders;
-	$GLOBALS['galley_delivered'] = array_merge( $GLOBALS['galley_delivered'] ?? array(), $orders['hard'], $orders['soft'] );
+	$GLOBALS['galley_carried']   = $purges;
+	$GLOBALS['galley_delivered'] = array_merge( $GLOBALS['galley_delivered'] ?? array(), $purges['hard'], $purges['soft'] );
 }
 
 /**
  * The lines of the field. Pure.
  *
- * @param string[]                              $ids    Names of these orders, ours first.
- * @param array{hard: string[], soft: string[]} $orders What to say.
+ * @param string[]                              $ids    Names of these purges, ours first.
+ * @param array{hard: string[], soft: string[]} $purges What to say.
  * @return string[]
  */
-function order_lines( array $ids, array $orders ): array {
+function purge_lines( array $ids, array $purges ): array {
 	$names = array();
 	foreach ( array_slice( $ids, 0, 8 ) as $id ) {
 		$names[] = "id=$id";
 	}
-	return array_merge( lines( array_merge( $names, $orders['hard'] ) ), lines( $orders['soft'], 'stale,' ) );
+	return array_merge( lines( array_merge( $names, $purges['hard'] ) ), lines( $purges['soft'], 'stale,' ) );
 }
 
 /**
  * The request is over: sends what no head carried, and deletes the rows that nobody needs any more.
  */
 function deliver_rest(): void {
-	$done = isset( $GLOBALS['galley_order_id'] ) ? send_rest( $GLOBALS['galley_order_id'] ) : array();
+	$done = isset( $GLOBALS['galley_purge_id'] ) ? send_rest( $GLOBALS['galley_purge_id'] ) : array();
 	delete_pending( array_merge( $done, $GLOBALS['galley_acknowledged'] ) );
 	$GLOBALS['galley_acknowledged'] = array();
 }
@@ -68,34 +68,34 @@ function deliver_rest(): void {
  * @return string[] The rows that are not needed any more.
  */
 function send_rest( string $id ): array {
-	$orders  = take_orders();
+	$purges  = take_purges();
 	$carried = $GLOBALS['galley_carried'] ?? null;
 	if ( $carried && ! runs_to_its_end() && connection() ) {
 		// Who asks with GET may be gone, and then nobody reads what the answer says.
-		$orders = merged_orders( $carried, $orders );
+		$purges = merged_purges( $carried, $purges );
 	}
-	if ( ! $orders['hard'] && ! $orders['soft'] ) {
+	if ( ! $purges['hard'] && ! $purges['soft'] ) {
 		return $carried ? array() : array( $id );
 	}
-	if ( ! deliver( $orders ) ) {
-		write_pending( $id, $carried ? merged_orders( $carried, $orders ) : $orders, 0 );
+	if ( ! deliver( $purges ) ) {
+		write_pending( $id, $carried ? merged_purges( $carried, $purges ) : $purges, 0 );
 		return array();
 	}
-	$GLOBALS['galley_delivered'] = array_merge( $GLOBALS['galley_delivered'] ?? array(), $orders['hard'], $orders['soft'] );
+	$GLOBALS['galley_delivered'] = array_merge( $GLOBALS['galley_delivered'] ?? array(), $purges['hard'], $purges['soft'] );
 	// What the head carried is acknowledged in a later request.
 	return $carried && runs_to_its_end() ? array() : array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() );
 }
 
 /**
- * Sends orders over the admin interface. True: the server has them all.
+ * Sends purges over the admin interface. True: the server has them all.
  *
- * @param array{hard: string[], soft: string[]} $orders What to say.
+ * @param array{hard: string[], soft: string[]} $purges What to say.
  */
-function deliver( array $orders ): bool {
+function deliver( array $purges ): bool {
 	if ( ! connection() ) {
 		return false;
 	}
-	foreach ( order_bodies( $orders, (string) wp_parse_url( home_url(), PHP_URL_HOST ) ) as $body ) {
+	foreach ( purge_bodies( $purges, (string) wp_parse_url( home_url(), PHP_URL_HOST ) ) as $body ) {
 		$answer = call( 'POST', '/purge', $body, 1.0 );
 		if ( 404 === $answer['status'] ) {
 			// The address of this site is none that the server knows; the token says which site is meant.
@@ -115,10 +115,10 @@ function deliver( array $orders ): bool {
  *
  * @return array[]
  */
-function order_bodies( array $orders, string $host ): array {
+function purge_bodies( array $purges, string $host ): array {
 	$bodies = array();
 	foreach ( array( 'hard', 'soft' ) as $strength ) {
-		foreach ( array_chunk( $orders[ $strength ], 1000 ) as $words ) {
+		foreach ( array_chunk( $purges[ $strength ], 1000 ) as $words ) {
 			$body = array( 'soft' => 'soft' === $strength );
 			if ( '' !== $host ) {
 				$body['site'] = $host;
@@ -139,7 +139,7 @@ function order_bodies( array $orders, string $host ): array {
 /**
  * Pure.
  */
-function merged_orders( array $one, array $two ): array {
+function merged_purges( array $one, array $two ): array {
 	return array(
 		'hard' => array_values( array_unique( array_merge( $one['hard'], $two['hard'] ) ) ),
 		'soft' => array_values( array_unique( array_merge( $one['soft'], $two['soft'] ) ) ),
@@ -155,5 +155,5 @@ function deliver_meanwhile(): void {
 		return;
 	}
 	deliver_rest();
-	unset( $GLOBALS['galley_order_id'], $GLOBALS['galley_carried'], $GLOBALS['galley_taken_up'] );
+	unset( $GLOBALS['galley_purge_id'], $GLOBALS['galley_carried'], $GLOBALS['galley_taken_up'] );
 }

@@ -24,7 +24,7 @@ function is_shown( $comment ): bool {
 
 function on_new_comment( $id, $comment = null ): void {
 	if ( is_shown( $comment ) ) {
-		order_comment( $comment );
+		queue_comment( $comment );
 	}
 }
 
@@ -45,24 +45,24 @@ function on_edited_comment( $data, $comment = array(), $changed = array() ) {
 		return false;
 	};
 	if ( $differs( 'comment_author', 'comment_author_url', 'comment_author_email', 'comment_date', 'comment_parent', 'comment_post_ID', 'user_id' ) ) {
-		order_comment( $old );
-		order( 'c' . (int) ( $data['comment_post_ID'] ?? 0 ) );
+		queue_comment( $old );
+		queue_purge( 'c' . (int) ( $data['comment_post_ID'] ?? 0 ) );
 	} elseif ( $differs( 'comment_content', 'comment_type', 'comment_karma' ) ) {
-		order( array( "c$old->comment_post_ID", "k$old->comment_ID" ) );
+		queue_purge( array( "c$old->comment_post_ID", "k$old->comment_ID" ) );
 	}
 	return $data;
 }
 
 function on_comment_status( $new, $old, $comment = null ): void {
 	if ( $new !== $old && ( 'approved' === $new || 'approved' === $old ) && $comment instanceof \WP_Comment ) {
-		order_comment( $comment );
+		queue_comment( $comment );
 	}
 }
 
 function on_deleted_comment( $id, $comment = null ): void {
 	$comment = $comment instanceof \WP_Comment ? $comment : get_comment( (int) $id );
 	if ( is_shown( $comment ) ) {
-		order_comment( $comment );
+		queue_comment( $comment );
 	}
 }
 
@@ -71,22 +71,22 @@ function on_deleted_comment( $id, $comment = null ): void {
  */
 function on_comment_count( $post_id, $new = 0, $old = 0 ): void {
 	if ( (int) $new !== (int) $old ) {
-		order( array( 'cn' . (int) $post_id, 'o.' . word( (string) get_post_type( (int) $post_id ) ) . '.comment_count' ) );
+		queue_purge( array( 'cn' . (int) $post_id, 'o.' . word( (string) get_post_type( (int) $post_id ) ) . '.comment_count' ) );
 	}
 }
 
 /**
  * Orders what shows a comment: its post, the number of its comments, the newest of all if it is among them.
  */
-function order_comment( \WP_Comment $comment ): void {
+function queue_comment( \WP_Comment $comment ): void {
 	$post = (int) $comment->comment_post_ID;
-	order( array( "c$post", "cn$post", "k$comment->comment_ID" ) );
+	queue_purge( array( "c$post", "cn$post", "k$comment->comment_ID" ) );
 	$parent = (int) $comment->comment_parent;
 	$below  = $parent > 0 ? (int) ( get_comment( $parent )->comment_post_ID ?? $post ) : $post;
 	if ( $below !== $post ) {
-		order( "c$below" );
+		queue_purge( "c$below" );
 	}
-	order_recent( (string) $comment->comment_date_gmt, (int) $comment->comment_ID, 0 );
+	queue_recent( (string) $comment->comment_date_gmt, (int) $comment->comment_ID, 0 );
 }
 
 /**
@@ -96,14 +96,14 @@ function order_comment( \WP_Comment $comment ): void {
  * @param int    $comment A comment that does not count.
  * @param int    $post    A post whose comments do not count.
  */
-function order_recent( string $date, int $comment, int $post ): void {
+function queue_recent( string $date, int $comment, int $post ): void {
 	global $wpdb;
 	$deepest = DEEPEST + 1;
 	$from    = "$wpdb->comments c JOIN $wpdb->posts p ON p.ID = c.comment_post_ID";
 	$where   = "c.comment_approved = '1' AND p.post_status = 'publish' AND c.comment_date_gmt > %s AND c.comment_ID <> %d AND p.ID <> %d";
 	// phpcs:ignore WordPress.DB -- must be of this moment.
 	$rank = (int) $wpdb->get_var( $wpdb->prepare( "SELECT COUNT(*) FROM (SELECT 1 FROM $from WHERE $where LIMIT $deepest) newer", $date, $comment, $post ) );
-	order( rank_tags( 'lc', $rank ) );
+	queue_purge( rank_tags( 'lc', $rank ) );
 }
 
 /**

@@ -24,11 +24,11 @@ function touch_internal( \WP_Post $post, bool $is_new = false ): bool {
 		return true;
 	}
 	if ( 'nav_menu_item' === $post->post_type ) {
-		order_menus_of( $post->ID );
+		queue_menus_of( $post->ID );
 		later(
 			"item$post->ID",
 			static function () use ( $post ): void {
-				order_menus_of( $post->ID );
+				queue_menus_of( $post->ID );
 			}
 		);
 		return true;
@@ -39,7 +39,7 @@ function touch_internal( \WP_Post $post, bool $is_new = false ): bool {
 		later(
 			"post$post->ID",
 			static function () use ( $post ): void {
-				order_internal( $post );
+				queue_internal( $post );
 			}
 		);
 	}
@@ -63,17 +63,17 @@ function internal_state( ?\WP_Post $post ): array {
 /**
  * Menus to which an item belongs.
  */
-function order_menus_of( int $item ): void {
+function queue_menus_of( int $item ): void {
 	$menus = wp_get_object_terms( $item, 'nav_menu', array( 'fields' => 'ids' ) );
 	foreach ( is_array( $menus ) ? $menus : array() as $menu ) {
-		order( 'm' . (int) $menu );
+		queue_purge( 'm' . (int) $menu );
 	}
 }
 
 /**
  * Orders what has changed of such a post since it was taken down.
  */
-function order_internal( \WP_Post $post ): void {
+function queue_internal( \WP_Post $post ): void {
 	$key = touched_key( $post->ID );
 	$old = $GLOBALS['galley_internal'][ $key ] ?? internal_state( null );
 	unset( $GLOBALS['galley_internal'][ $key ] );
@@ -81,7 +81,7 @@ function order_internal( \WP_Post $post ): void {
 	if ( 'wp_global_styles' === $post->post_type ) {
 		forget_styles();
 	}
-	order( internal_tags( $post->ID, $post->post_type, $old, internal_state( $now instanceof \WP_Post ? $now : null ) ) );
+	queue_purge( internal_tags( $post->ID, $post->post_type, $old, internal_state( $now instanceof \WP_Post ? $now : null ) ) );
 }
 
 /**

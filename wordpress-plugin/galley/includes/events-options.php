@@ -36,7 +36,7 @@ function on_gone_option( $name ): void {
 	$name = (string) $name;
 	if ( 0 === strpos( $name, WORD_OPTION ) ) {
 		// The row of a search word was deleted, so edits no longer find its searches: purge all searches.
-		order( 'sw' );
+		queue_purge( 'sw' );
 	} elseif ( 0 !== strpos( $name, 'galley_' ) ) {
 		on_option( $name, get_option( $name ), null );
 	}
@@ -48,21 +48,21 @@ function on_option( $name, $old = null, $new = null ): void {
 		return;
 	}
 	if ( 'sidebars_widgets' === $name ) {
-		order( sidebar_tags( (array) $old, (array) $new ) );
+		queue_purge( sidebar_tags( (array) $old, (array) $new ) );
 	} elseif ( 0 === strpos( $name, 'widget_' ) ) {
-		order( widget_tags( substr( $name, 7 ), (array) $old, (array) $new ) );
+		queue_purge( widget_tags( substr( $name, 7 ), (array) $old, (array) $new ) );
 	} elseif ( 'sticky_posts' === $name ) {
-		order_sticky( (array) $old, (array) $new );
+		queue_sticky( (array) $old, (array) $new );
 	} elseif ( in_array( $name, array( 'show_on_front', 'page_on_front', 'page_for_posts' ), true ) ) {
-		order_front( $name, $old, $new );
+		queue_front( $name, $old, $new );
 	} elseif ( 'posts_per_page' === $name ) {
-		order( per_page_tags( (int) $old, (int) $new ) );
+		queue_purge( per_page_tags( (int) $old, (int) $new ) );
 	} elseif ( 'posts_per_rss' === $name || ( in_array( $name, READ_OPTIONS, true ) && ! in_array( $name, WHOLE_OPTIONS, true ) ) ) {
-		order( "op.$name" );
+		queue_purge( "op.$name" );
 	} elseif ( in_array( $name, WHOLE_OPTIONS, true ) || 'theme_mods_' . get_option( 'stylesheet' ) === $name ) {
 		on_whole_option( $name, $old, $new );
 	} elseif ( is_saved_by_person() && ! in_array( $name, QUIET_OPTIONS, true ) ) {
-		order( 'b' );
+		queue_purge( 'b' );
 	}
 }
 
@@ -77,7 +77,7 @@ function on_whole_option( string $name, $old, $new ): void {
 		if ( $old === $new ) {
 			return;
 		}
-		order( mod_tags( $old, $new ) );
+		queue_purge( mod_tags( $old, $new ) );
 		return;
 	}
 	if ( 'gmt_offset' === $name && ( get_option( 'timezone_string' ) || (float) $old === (float) $new ) ) {
@@ -86,10 +86,10 @@ function on_whole_option( string $name, $old, $new ): void {
 	}
 	if ( 'category_base' === $name || 'tag_base' === $name ) {
 		$base = trim( (string) $new, '/' );
-		order_base( 'tag_base' === $name ? 'post_tag' : 'category', '' === $base ? substr( $name, 0, -5 ) : $base );
+		queue_base( 'tag_base' === $name ? 'post_tag' : 'category', '' === $base ? substr( $name, 0, -5 ) : $base );
 		return;
 	}
-	order( 'b' );
+	queue_purge( 'b' );
 }
 
 /**
@@ -111,7 +111,7 @@ function mod_tags( array $old, array $new ): array {
  * Another beginning of the addresses of terms: whatever shows one, what was not found there before, and their sitemap. Everything
  * where there are too many, or where other addresses begin so.
  */
-function order_base( string $taxonomy, string $base ): void {
+function queue_base( string $taxonomy, string $base ): void {
 	$terms = get_terms(
 		array(
 			'taxonomy'   => $taxonomy,
@@ -122,12 +122,12 @@ function order_base( string $taxonomy, string $base ): void {
 	);
 	$own   = 'post_tag' === $taxonomy ? 'tag' : 'category_name';
 	if ( ! is_array( $terms ) || count( $terms ) >= MOST_ORDERS / 4 || ! is_free( explode( '/', trim( $base, '/' ) )[0], $own ) ) {
-		order( 'b' );
+		queue_purge( 'b' );
 		return;
 	}
-	order( array( 'e404', 'sm.' . word( $taxonomy ), 'lta.' . word( $taxonomy ) ) );
+	queue_purge( array( 'e404', 'sm.' . word( $taxonomy ), 'lta.' . word( $taxonomy ) ) );
 	foreach ( $terms as $term ) {
-		order( 'tl' . (int) $term );
+		queue_purge( 'tl' . (int) $term );
 	}
 }
 
@@ -221,10 +221,10 @@ function widget_tags( string $base, array $old, array $new ): array {
 	return $tags;
 }
 
-function order_sticky( array $old, array $new ): void {
-	order( 'st' );
+function queue_sticky( array $old, array $new ): void {
+	queue_purge( 'st' );
 	foreach ( array_merge( array_diff( $old, $new ), array_diff( $new, $old ) ) as $id ) {
-		order( 'sk' . (int) $id );
+		queue_purge( 'sk' . (int) $id );
 	}
 }
 
@@ -244,12 +244,12 @@ function per_page_tags( int $old, int $new ): array {
 /**
  * Another front page, or another page for posts: the old, the new, and what leads to them.
  */
-function order_front( string $name, $old, $new ): void {
-	order( array( 'home', 'sm.page', "op.$name" ) );
+function queue_front( string $name, $old, $new ): void {
+	queue_purge( array( 'home', 'sm.page', "op.$name" ) );
 	foreach ( 'show_on_front' === $name ? array( get_option( 'page_on_front' ), get_option( 'page_for_posts' ) ) : array( $old, $new ) as $id ) {
 		$page = get_post( (int) $id );
 		if ( $page instanceof \WP_Post && (int) $id > 0 ) {
-			order( array_merge( array( "p$page->ID", "pl$page->ID" ), slug_tags( $page->post_name ) ) );
+			queue_purge( array_merge( array( "p$page->ID", "pl$page->ID" ), slug_tags( $page->post_name ) ) );
 		}
 	}
 }

@@ -2,7 +2,7 @@
 /**
  * Changes of posts, pages, attachments and custom types: seen before and after, whoever makes them.
  *
- * A post's state is taken down before the first change that WordPress announces, and compared when the orders are sent: so a
+ * A post's state is taken down before the first change that WordPress announces, and compared when the purges are sent: so a
  * form, the block editor, quick edit, bulk edit, XML-RPC, an import, cron and the command line are all the same.
  *
  * @package Galley
@@ -57,7 +57,7 @@ function on_picture_gone( $id ): void {
 	// phpcs:ignore WordPress.DB -- must be of this moment.
 	$posts = $wpdb->get_col( $wpdb->prepare( $sql, (string) (int) $id, MOST_ORDERS + 1 ) );
 	if ( count( $posts ) > MOST_ORDERS ) {
-		order( 'b' );
+		queue_purge( 'b' );
 		return;
 	}
 	foreach ( $posts as $post ) {
@@ -99,7 +99,7 @@ function touched( \WP_Post $post, ?array $state, bool $is_new = false ): void {
 	later(
 		"post$post->ID",
 		static function () use ( $post ): void {
-			order_post( $post->ID );
+			queue_post( $post->ID );
 		}
 	);
 }
@@ -112,7 +112,7 @@ function on_insert( $id, $post = null, $is_update = false ): void {
 	$id   = (int) $id;
 	$post = $post instanceof \WP_Post ? $post : get_post( $id );
 	if ( $post instanceof \WP_Post && 'revision' === $post->post_type ) {
-		order( 'rv' . (int) $post->post_parent );
+		queue_purge( 'rv' . (int) $post->post_parent );
 		return;
 	}
 	if ( $post instanceof \WP_Post && ! array_key_exists( touched_key( $id ), $GLOBALS['galley_touched'] ) ) {
@@ -160,7 +160,7 @@ function on_field( $meta_ids, $post_id, $key ): void {
  */
 function on_image( $override, $filename = '', $image = null, $mime = '', $post_id = 0 ) {
 	if ( $post_id ) {
-		order( array( 'p' . (int) $post_id, 'pi' . (int) $post_id ) );
+		queue_purge( array( 'p' . (int) $post_id, 'pi' . (int) $post_id ) );
 	}
 	return $override;
 }
@@ -168,7 +168,7 @@ function on_image( $override, $filename = '', $image = null, $mime = '', $post_i
 /**
  * Orders what has changed of a post since it was taken down.
  */
-function order_post( int $id ): void {
+function queue_post( int $id ): void {
 	$key    = touched_key( $id );
 	$old    = $GLOBALS['galley_touched'][ $key ] ?? null;
 	$fields = array_keys( $GLOBALS['galley_fields'][ $key ] ?? array() );
@@ -184,29 +184,29 @@ function order_post( int $id ): void {
 			$change['tags'][] = "o.$type." . word( "m_$field" );
 		}
 	}
-	order( $change['tags'] );
-	order_lists( $id, $change['lists'] );
+	queue_purge( $change['tags'] );
+	queue_lists( $id, $change['lists'] );
 	if ( $change['searched'] ) {
-		order_searches( array( array( $id, $old, $new ) ) );
+		queue_searches( array( array( $id, $old, $new ) ) );
 	}
 	$appears = ! empty( $old['visible'] ) !== ! empty( $new['visible'] );
 	if ( $change['moved'] ) {
-		order_descendants( $id, is_post_type_hierarchical( ( $new ?? $old )['type'] ), $appears );
+		queue_descendants( $id, is_post_type_hierarchical( ( $new ?? $old )['type'] ), $appears );
 	}
 	if ( $appears || ( $old && $new && $new['visible'] && (bool) $old['password'] !== (bool) $new['password'] ) ) {
 		// Its comments come and go with it, and machines are not shown those of a protected one.
 		$newest = '' === $newest && $post instanceof \WP_Post ? newest_comment( $id ) : $newest;
 		if ( '' !== $newest ) {
-			order_recent( $newest, 0, $id );
+			queue_recent( $newest, 0, $id );
 		}
 	}
-	order_products( $id, ( $new ?? $old )['type'] ?? '' );
+	queue_products( $id, ( $new ?? $old )['type'] ?? '' );
 }
 
 /**
  * Orders the lists that a post enters or leaves, as far down as it stands; its neighbours; and what counts posts.
  */
-function order_lists( int $id, array $lists ): void {
+function queue_lists( int $id, array $lists ): void {
 	$dates = array();
 	foreach ( $lists as $list ) {
 		$dates[ $list['key'] ][] = $list['date'];
@@ -239,17 +239,17 @@ function order_lists( int $id, array $lists ): void {
 	}
 	$found = ask_each( $asked );
 	foreach ( $lists as $number => $list ) {
-		order( isset( $found[ "rank$number" ] ) ? rank_tags( $list['key'], $found[ "rank$number" ] ) : array( $list['key'] ) );
-		order( $list['added'] > 0 ? "$list[key].in" : "$list[key].p$id" );
+		queue_purge( isset( $found[ "rank$number" ] ) ? rank_tags( $list['key'], $found[ "rank$number" ] ) : array( $list['key'] ) );
+		queue_purge( $list['added'] > 0 ? "$list[key].in" : "$list[key].p$id" );
 		if ( $list['ranked'] && ! $list['stays'] ) {
 			note_added( $list['key'], $list['about'], $list['added'] );
 		}
 		if ( is_list_of_type( $list ) ) {
-			order_around( word( $list['type'] ), array_filter( array( $found[ "before$number" ], $found[ "after$number" ] ) ), $found[ "month$number" ], $found[ "all$number" ] ?? null );
+			queue_around( word( $list['type'] ), array_filter( array( $found[ "before$number" ], $found[ "after$number" ] ) ), $found[ "month$number" ], $found[ "all$number" ] ?? null );
 		}
 		if ( 0 === ( $found[ "others$number" ] ?? 1 ) ) {
 			// The first post of an author, or the last.
-			order( array( 'lu', 'sm.users' ) );
+			queue_purge( array( 'lu', 'sm.users' ) );
 		}
 	}
 }
@@ -266,15 +266,15 @@ function is_list_of_type( array $list ): bool {
  * @param int      $month      Whether its month has others.
  * @param int|null $all        How many others there are, up to a limit; null: it was one of them and still is.
  */
-function order_around( string $type, array $neighbours, int $month, ?int $all ): void {
+function queue_around( string $type, array $neighbours, int $month, ?int $all ): void {
 	foreach ( $neighbours as $neighbour ) {
-		order( "ad$neighbour" );
+		queue_purge( "ad$neighbour" );
 	}
 	if ( 0 === $month ) {
-		order( "ar.$type" );
+		queue_purge( "ar.$type" );
 	}
 	if ( null !== $all && 0 === $all % 2000 ) {
-		order( 'sm.index' );
+		queue_purge( 'sm.index' );
 	}
 }
 
@@ -285,10 +285,10 @@ function note_added( string $key, array $about, int $added ): void {
 	$blog = blog_prefix();
 
 	$GLOBALS['galley_added'][ $blog ][ $key ] = array( $about, ( $GLOBALS['galley_added'][ $blog ][ $key ][1] ?? 0 ) + $added );
-	later( 'pages', __NAMESPACE__ . '\\order_pages' );
+	later( 'pages', __NAMESPACE__ . '\\queue_pages' );
 }
 
-function order_pages(): void {
+function queue_pages(): void {
 	$lists = array_filter(
 		$GLOBALS['galley_added'][ blog_prefix() ] ?? array(),
 		static function ( array $list ): bool {
@@ -298,7 +298,7 @@ function order_pages(): void {
 	unset( $GLOBALS['galley_added'][ blog_prefix() ] );
 	foreach ( array_chunk( $lists, 50, true ) as $some ) {
 		foreach ( changed_pages( $some ) as $key ) {
-			order( "$key.n" );
+			queue_purge( "$key.n" );
 		}
 	}
 }
@@ -321,7 +321,7 @@ function descendant_terms( int $term_id ): array {
  * @param bool $with_pages Whether posts of its type have others below them.
  * @param bool $appears    Whether it comes or goes.
  */
-function order_descendants( int $id, bool $with_pages, bool $appears ): void {
+function queue_descendants( int $id, bool $with_pages, bool $appears ): void {
 	global $wpdb;
 	$parents  = array( $id );
 	$pictures = array();
@@ -331,31 +331,31 @@ function order_descendants( int $id, bool $with_pages, bool $appears ): void {
 		$rows    = $wpdb->get_results( "SELECT ID, post_name, post_type, post_author, post_title, post_excerpt, post_content FROM $wpdb->posts WHERE post_parent IN ($list) AND post_type <> 'revision' LIMIT 501" );
 		$parents = array();
 		if ( count( $rows ) > 500 ) {
-			order( 'b' );
+			queue_purge( 'b' );
 			return;
 		}
 		foreach ( $rows as $row ) {
 			$is_picture = 'attachment' === $row->post_type;
 			if ( $is_picture || $with_pages ) {
 				$parents[] = (int) $row->ID;
-				order( array_merge( array( "p$row->ID", "pl$row->ID" ), slug_tags( (string) $row->post_name ) ) );
+				queue_purge( array_merge( array( "p$row->ID", "pl$row->ID" ), slug_tags( (string) $row->post_name ) ) );
 			}
 			if ( $is_picture && $appears && 0 === $depth ) {
-				order( array_merge( array( 'l.attachment', 'l.attachment.q', 'l.attachment.x', 'l.attachment.s', "l.attachment.par$id", "l.attachment.par$id.q", 'sm.attachment' ), author_list( 'attachment', (int) $row->post_author ) ) );
+				queue_purge( array_merge( array( 'l.attachment', 'l.attachment.q', 'l.attachment.x', 'l.attachment.s', "l.attachment.par$id", "l.attachment.par$id.q", 'sm.attachment' ), author_list( 'attachment', (int) $row->post_author ) ) );
 				$pictures[ (int) $row->ID ] = $row;
 			}
 		}
 		$parents = $with_pages ? $parents : array();
 	}
 	update_meta_cache( 'post', array_keys( $pictures ) );
-	order_searches( array_map( __NAMESPACE__ . '\\picture_change', $pictures ) );
+	queue_searches( array_map( __NAMESPACE__ . '\\picture_change', $pictures ) );
 }
 
 /**
  * What searches look at of a picture that comes or goes with its post.
  *
  * @param object $row Of the database.
- * @return array As `order_searches` wants it.
+ * @return array As `queue_searches` wants it.
  */
 function picture_change( $row ): array {
 	$state = array(
@@ -372,9 +372,9 @@ function picture_change( $row ): array {
 /**
  * A variation is shown by its product.
  */
-function order_products( int $id, string $type ): void {
+function queue_products( int $id, string $type ): void {
 	if ( 'product_variation' === $type ) {
 		$parent = (int) wp_get_post_parent_id( $id );
-		order( array( "p$parent", "pm$parent" ) );
+		queue_purge( array( "p$parent", "pm$parent" ) );
 	}
 }

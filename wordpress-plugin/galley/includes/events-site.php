@@ -45,26 +45,26 @@ foreach ( array( 'elementor/core/files/clear_cache', 'autoptimize_action_cachepu
 unset( $galley_action );
 
 function on_theme(): void {
-	order( 'b' );
+	queue_purge( 'b' );
 }
 
 /**
  * Of the program, which all blogs have in common.
  */
 function on_update(): void {
-	order_all_blogs( 'soft' );
+	queue_purge_of_all_blogs( 'soft' );
 }
 
 function on_plugin( $plugin, $in_network = false ): void {
 	if ( $in_network ) {
-		order_all_blogs( 'soft' );
+		queue_purge_of_all_blogs( 'soft' );
 	} else {
-		order( 'b', 'soft' );
+		queue_purge( 'b', 'soft' );
 	}
 }
 
 function on_builder(): void {
-	order( 'b', 'soft' );
+	queue_purge( 'b', 'soft' );
 }
 
 /**
@@ -75,7 +75,7 @@ function on_customizer( $manager = null ): void {
 	foreach ( $manager instanceof \WP_Customize_Manager ? array_keys( $manager->unsanitized_post_values() ) : array() as $id ) {
 		$setting = $manager->get_setting( $id );
 		if ( $setting && ! in_array( $setting->type, $known, true ) ) {
-			order( 'b' );
+			queue_purge( 'b' );
 			return;
 		}
 	}
@@ -88,7 +88,7 @@ function on_network_option( $name ): void {
 	$name     = (string) $name;
 	$is_saved = is_network_admin() && in_array( $GLOBALS['pagenow'] ?? '', array( 'settings.php', 'edit.php' ), true );
 	if ( in_array( $name, NETWORK_OPTIONS, true ) || ( $is_saved && ! in_array( $name, QUIET_NETWORK_OPTIONS, true ) && 0 !== strpos( $name, '_site_transient_' ) ) ) {
-		order_all_blogs();
+		queue_purge_of_all_blogs();
 	}
 }
 
@@ -99,16 +99,16 @@ function on_network_option( $name ): void {
  */
 function on_blog( $blog ): void {
 	$id = is_object( $blog ) ? (int) $blog->blog_id : (int) $blog;
-	order_word( "$id.b" );
-	order_network( 'ls' );
+	queue_purge_of_word( "$id.b" );
+	queue_network_purge( 'ls' );
 }
 
 /**
  * A blog that appears. In a directory its addresses were the first blog's until now, which did not find them.
  */
 function on_new_blog( $blog ): void {
-	order_word( get_main_site_id() . '.e404' );
-	order_network( 'ls' );
+	queue_purge_of_word( get_main_site_id() . '.e404' );
+	queue_network_purge( 'ls' );
 }
 
 /**
@@ -125,12 +125,12 @@ function on_moved_blog( $new, $old = null ): void {
  * Pages from before do not say what they are made of, so nothing could purge them.
  */
 function on_activation(): void {
-	order_word( '*' );
+	queue_purge_of_word( '*' );
 }
 
 /**
  * Pages that live long would stay as they are: nobody will tell of changes any more.
  */
 function on_deactivation(): void {
-	order_word( '*' );
+	queue_purge_of_word( '*' );
 }

@@ -44,7 +44,7 @@ function touch_term( $term_id, $taxonomy = '' ): void {
 			static function () use ( $term_id, $taxonomy, $key ): void {
 				$old = $GLOBALS['galley_terms'][ $key ];
 				unset( $GLOBALS['galley_terms'][ $key ] );
-				order_term( $term_id, $old, term_state( $term_id, (string) $taxonomy ) );
+				queue_term( $term_id, $old, term_state( $term_id, (string) $taxonomy ) );
 			}
 		);
 	}
@@ -86,23 +86,23 @@ function term_state( int $term_id, string $taxonomy ): ?array {
 /**
  * Orders what has changed of a term.
  */
-function order_term( int $term_id, array $old, ?array $new ): void {
-	order( term_tags( $term_id, $old, $new ) );
+function queue_term( int $term_id, array $old, ?array $new ): void {
+	queue_purge( term_tags( $term_id, $old, $new ) );
 	if ( $new && $old['name'] !== $new['name'] && passes_others( $term_id, $old['taxonomy'], $old['name'], $new['name'] ) ) {
-		order( "ts$term_id" );
+		queue_purge( "ts$term_id" );
 	}
 	if ( $new && ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) ) {
 		// Addresses below it, and of posts that have it in theirs.
 		foreach ( array_merge( array( $term_id ), descendant_terms( $term_id ) ) as $moved ) {
-			order( array( "t$moved", "tl$moved", "tn$moved" ) );
+			queue_purge( array( "t$moved", "tl$moved", "tn$moved" ) );
 		}
 		if ( false !== strpos( (string) get_option( 'permalink_structure' ), '%category%' ) ) {
-			order( 'b' );
+			queue_purge( 'b' );
 		}
 	}
 	if ( $new && $old['parent'] !== $new['parent'] ) {
 		foreach ( array_filter( array( $old['parent'], $new['parent'] ) ) as $parent ) {
-			order_archives_of( (int) $parent, $new['taxonomy'] );
+			queue_archives_of( (int) $parent, $new['taxonomy'] );
 		}
 	}
 }
@@ -157,13 +157,13 @@ function term_tags( int $id, array $old, ?array $new ): array {
 /**
  * The archives of a term and of those above it, of all types of posts.
  */
-function order_archives_of( int $term_id, string $taxonomy ): void {
+function queue_archives_of( int $term_id, string $taxonomy ): void {
 	$object = get_taxonomy( $taxonomy );
 	$terms  = array_merge( array( $term_id ), array_map( 'intval', get_ancestors( $term_id, $taxonomy, 'taxonomy' ) ) );
 	foreach ( $object ? $object->object_type : array() as $type ) {
 		foreach ( $terms as $term ) {
 			$key = 'l.' . word( $type ) . ".t$term";
-			order( array( $key, "$key.q", "$key.n" ) );
+			queue_purge( array( $key, "$key.q", "$key.n" ) );
 		}
 	}
 }
@@ -171,7 +171,7 @@ function order_archives_of( int $term_id, string $taxonomy ): void {
 function on_new_term( $term_id, $place = 0, $taxonomy = '' ): void {
 	if ( 'nav_menu' !== $taxonomy ) {
 		$taxonomy = word( (string) $taxonomy );
-		order( array( 'tl' . (int) $term_id, 'tn' . (int) $term_id, "lta.$taxonomy", "lto.$taxonomy" ) );
+		queue_purge( array( 'tl' . (int) $term_id, 'tn' . (int) $term_id, "lta.$taxonomy", "lto.$taxonomy" ) );
 	}
 }
 
@@ -186,20 +186,20 @@ function on_deleted_term( $term_id, $place = 0, $taxonomy = '', $term = null, $p
 	foreach ( $object->object_type as $type ) {
 		foreach ( array( '.t', '.e' ) as $kind ) {
 			$key = 'l.' . word( $type ) . $kind . (int) $term_id;
-			order( array( $key, "$key.q", "$key.n" ) );
+			queue_purge( array( $key, "$key.q", "$key.n" ) );
 		}
 	}
 	foreach ( array_slice( (array) $posts, 0, MOST_ORDERS ) as $id ) {
-		order( array( 'p' . (int) $id, 'pt' . (int) $id ) );
+		queue_purge( array( 'p' . (int) $id, 'pt' . (int) $id ) );
 	}
 }
 
 function on_term_field( $meta_id, $term_id ): void {
 	if ( ! is_shared() ) {
-		order( array( 't' . (int) $term_id, 'tl' . (int) $term_id, 'tn' . (int) $term_id ) );
+		queue_purge( array( 't' . (int) $term_id, 'tl' . (int) $term_id, 'tn' . (int) $term_id ) );
 	}
 }
 
 function on_menu( $menu_id ): void {
-	order( 'm' . (int) $menu_id );
+	queue_purge( 'm' . (int) $menu_id );
 }

@@ -23,14 +23,14 @@ unset( $galley_action );
 function on_profile( $user_id, $old = null ): void {
 	$new = get_userdata( (int) $user_id );
 	if ( ! $new || ! $old instanceof \WP_User ) {
-		order_network( array( 'u' . (int) $user_id, 'uf' . (int) $user_id ) );
+		queue_network_purge( array( 'u' . (int) $user_id, 'uf' . (int) $user_id ) );
 		return;
 	}
 	foreach ( array( 'display_name', 'user_nicename', 'user_url', 'user_email' ) as $field ) {
 		if ( $old->data->$field !== $new->data->$field ) {
-			order_network( array( "u$new->ID", 'lu' ) );
+			queue_network_purge( array( "u$new->ID", 'lu' ) );
 			if ( 'user_nicename' === $field ) {
-				order_network( 'sm.users' );
+				queue_network_purge( 'sm.users' );
 			}
 		}
 	}
@@ -40,10 +40,10 @@ function on_profile( $user_id, $old = null ): void {
  * A user who is deleted, before it is done; the posts may go to another.
  */
 function on_user_deleted( $user_id, $heir = null ): void {
-	order_network( array( 'u' . (int) $user_id, 'uf' . (int) $user_id ) );
-	order( array( 'lu', 'sm.users' ) );
+	queue_network_purge( array( 'u' . (int) $user_id, 'uf' . (int) $user_id ) );
+	queue_purge( array( 'lu', 'sm.users' ) );
 	if ( (int) $heir > 0 ) {
-		order_inheritance( (int) $user_id, (int) $heir );
+		queue_inheritance( (int) $user_id, (int) $heir );
 	}
 }
 
@@ -51,12 +51,12 @@ function on_user_deleted( $user_id, $heir = null ): void {
  * One who leaves a blog of a network stays what they are elsewhere; here an archive of theirs without posts is there no more.
  */
 function on_user_leaves( $user_id, $blog = 0, $heir = null ): void {
-	order( array( 'lu', 'sm.users' ) );
+	queue_purge( array( 'lu', 'sm.users' ) );
 	foreach ( get_post_types( array( 'public' => true ) ) as $type ) {
-		order( author_list( (string) $type, (int) $user_id ) );
+		queue_purge( author_list( (string) $type, (int) $user_id ) );
 	}
 	if ( (int) $heir > 0 ) {
-		order_inheritance( (int) $user_id, (int) $heir );
+		queue_inheritance( (int) $user_id, (int) $heir );
 	}
 }
 
@@ -73,21 +73,21 @@ function author_list( string $type, int $user ): array {
 /**
  * Posts that get another author at once, of which WordPress tells nobody: what names their author, and the heir's lists.
  */
-function order_inheritance( int $user, int $heir ): void {
+function queue_inheritance( int $user, int $heir ): void {
 	global $wpdb;
 	// phpcs:ignore WordPress.DB -- must be of this moment.
 	$posts = $wpdb->get_results( $wpdb->prepare( "SELECT ID, post_type FROM $wpdb->posts WHERE post_author = %d AND post_status IN ('publish', 'inherit') AND post_type <> 'revision' LIMIT %d", $user, MOST_ORDERS ) );
 	if ( count( $posts ) >= MOST_ORDERS ) {
-		order( 'b' );
+		queue_purge( 'b' );
 		return;
 	}
 	foreach ( $posts as $post ) {
-		order( array_merge( array( "pa$post->ID" ), author_list( (string) $post->post_type, $heir ) ) );
+		queue_purge( array_merge( array( "pa$post->ID" ), author_list( (string) $post->post_type, $heir ) ) );
 	}
 }
 
 function on_user_list(): void {
-	order( 'lu' );
+	queue_purge( 'lu' );
 }
 
 /**
@@ -98,7 +98,7 @@ function on_user_field( $meta_id, $user_id = 0, $key = '' ): void {
 	if ( is_shared() || is_private_user_field( (string) $key, $wpdb->base_prefix ) ) {
 		return;
 	}
-	order_network( 'uf' . (int) $user_id );
+	queue_network_purge( 'uf' . (int) $user_id );
 }
 
 /**

@@ -135,7 +135,7 @@ function gather_sitemap(): void {
 	if ( 'users' === $kind ) {
 		tag_network( 'sm.users' );
 	}
-	// The pages' own links are not gathered: any change of an address is an order for the sitemap of its type.
+	// The pages' own links are not gathered: any change of an address is a purge of the sitemap of its type.
 	foreach ( array( 'post_link', 'page_link', 'post_type_link' ) as $filter ) {
 		remove_filter( $filter, __NAMESPACE__ . '\\gather_link', PHP_INT_MAX );
 	}

@@ -2,7 +2,7 @@
 /**
  * Whether the answer at hand may be stored, and for how long.
  *
- * Edits are orders, so lifetimes are long; they end earlier only where something changes by itself: a scheduled post, a sale, midnight.
+ * Edits are purges, so lifetimes are long; they end earlier only where something changes by itself: a scheduled post, a sale, midnight.
  * What shall not be stored says so in the ways that exist: `DONOTCACHEPAGE`, `nocache_headers()`, a session.
  *
  * @package Galley
@@ -12,7 +12,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** A week: also what nobody ordered away goes then. */
+/** A week: also what nobody purged goes then. */
 const LIFETIME = 604800;
 
 /** Missing pages: scans ask for many. */
@@ -144,8 +144,8 @@ function lifetime(): array {
  * Seconds to the next scheduled post. WordPress publishes on visits, so a page has to reach PHP then.
  */
 function next_publication(): ?int {
-	if ( defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON && tasks_are_heard() ) {
-		// Visits publish nothing: whoever runs the tasks orders what they change.
+	if ( defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON && tasks_are_acknowledged() ) {
+		// Visits publish nothing: whoever runs the tasks purges what they change.
 		return null;
 	}
 	foreach ( _get_cron_array() ? _get_cron_array() : array() as $time => $tasks ) {

@@ -7,7 +7,7 @@
  * said so. Lists of the newest so many also say how far down they look (`.q`, and `.r<rank>` for each step of ranks), and, where they
  * know the number of pages, `.n`: a post far down then changes only the pages that reach it. A post stands higher up in a list of several
  * conditions than in the lists of each, so that those say no depth. `o.<type>.<field>` stands for what a
- * list is sorted or filtered by. What an order has to name is the other half: ranks.php and post-changes.php.
+ * list is sorted or filtered by. What a purge has to name is the other half: ranks.php and post-changes.php.
  *
  * @package Galley
  */
@@ -147,7 +147,7 @@ function reach_tags( string $key, ?int $reach ): array {
 }
 
 /**
- * What has to be ordered for a post that enters or leaves a list, with so many newer ones before it. The posts behind it move up
+ * What has to be purged for a post that enters or leaves a list, with so many newer ones before it. The posts behind it move up
  * or down, so that lists that look further change as well; they show its rank, too.
  *
  * @return string[]

@@ -2,10 +2,10 @@
 /**
  * Orders that are not known to have arrived, kept in the database.
  *
- * Before the first change of a request is ordered, a row says that something will be. When the orders leave, the row holds
- * them; it is deleted when the server has said that it has them: in its answer on the admin interface, or, of orders in the
- * head of an answer, by their name in a later request (`Galley-Heard`). Rows that stay are sent again. A row without orders
- * belongs to a request that died: then everything is ordered, of all blogs, since it may have changed any. One row per request, so that requests that run
+ * Before the first change of a request is queued, a row says that something will be. When the purges leave, the row holds
+ * them; it is deleted when the server has said that it has them: in its answer on the admin interface, or, of purges in the
+ * head of an answer, by their name in a later request (`Galley-Heard`). Rows that stay are sent again. A row without purges
+ * belongs to a request that died: then everything is purged, of all blogs, since it may have changed any. One row per request, so that requests that run
  * at the same time take nothing from each other. The few rows there are come along with the settings that WordPress loads
  * for every request, so that looking for them costs no query.
  *
@@ -16,7 +16,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** A request that has not sent its orders after so many seconds has died. */
+/** A request that has not sent its purges after so many seconds has died. */
 const DEAD_AFTER = 120;
 
 /** Orders of an answer are in the next requests' `Galley-Heard` long before. */
@@ -26,14 +26,14 @@ const UNHEARD_AFTER = 10;
 const MOST_PENDING = 20;
 
 /**
- * Notes that orders will come, and begins to listen for the end of the request.
+ * Notes that purges will come, and begins to listen for the end of the request.
  */
-function begin_orders(): void {
-	if ( isset( $GLOBALS['galley_order_id'] ) || ! function_exists( 'get_option' ) ) {
+function begin_purges(): void {
+	if ( isset( $GLOBALS['galley_purge_id'] ) || ! function_exists( 'get_option' ) ) {
 		return;
 	}
 	$id                         = bin2hex( random_bytes( 8 ) );
-	$GLOBALS['galley_order_id'] = $id;
+	$GLOBALS['galley_purge_id'] = $id;
 	$GLOBALS['galley_began']    = microtime( true );
 	$acknowledged               = array_pop( $GLOBALS['galley_acknowledged'] );
 	if ( null === $acknowledged || ! reuse_pending( $acknowledged, $id ) ) {
@@ -56,13 +56,13 @@ function pending_table(): string {
 /**
  * Writes a row past the options' hooks and caches. One statement: `wpdb::replace` asks for the columns of the table first.
  *
- * @param array{hard: string[], soft: string[]}|null $orders What was sent.
+ * @param array{hard: string[], soft: string[]}|null $purges What was sent.
  * @param int|null                                   $at     Since when it is waited for; 0: it is known not to have arrived.
  */
-function write_pending( string $id, ?array $orders, ?int $at = null ): void {
+function write_pending( string $id, ?array $purges, ?int $at = null ): void {
 	query_pending(
 		"INSERT INTO %table% (option_name, option_value, autoload) VALUES (%s, %s, 'yes') ON DUPLICATE KEY UPDATE option_value = VALUES(option_value)",
-		array( "galley_pending_$id", pending_value( $orders, $at ) )
+		array( "galley_pending_$id", pending_value( $purges, $at ) )
 	);
 }
 
@@ -95,11 +95,11 @@ function delete_pending( array $ids ): void {
 	}
 }
 
-function pending_value( ?array $orders, ?int $at = null ): string {
+function pending_value( ?array $purges, ?int $at = null ): string {
 	return (string) wp_json_encode(
 		array(
 			'at'     => $at ?? time(),
-			'orders' => $orders,
+			'purges' => $purges,
 		)
 	);
 }
@@ -121,7 +121,7 @@ function query_pending( string $sql, array $values ) {
 /**
  * The rows that earlier requests left behind.
  *
- * @return array<string, array{at: int, orders: ?array}> By id.
+ * @return array<string, array{at: int, purges: ?array}> By id.
  */
 function read_pending(): array {
 	$found = array();
@@ -130,7 +130,7 @@ function read_pending(): array {
 			$value                                 = json_decode( (string) $text, true );
 			$found[ substr( (string) $name, 15 ) ] = array(
 				'at'     => (int) ( $value['at'] ?? 0 ),
-				'orders' => is_array( $value['orders'] ?? null ) ? $value['orders'] : null,
+				'purges' => is_array( $value['purges'] ?? null ) ? $value['purges'] : null,
 			);
 		}
 	}
@@ -155,41 +155,41 @@ function stored_pending(): array {
  * What to do with a row. Pure.
  *
  * @param array $row   As `read_pending` gives it.
- * @param bool  $heard Whether the server has its orders.
+ * @param bool  $acknowledged Whether the server has its purges.
  * @param int   $now   Unix time.
  * @return string `keep`, `delete`, `resend` or `everything`.
  */
-function judge_pending( array $row, bool $heard, int $now ): string {
-	if ( $heard ) {
+function judge_pending( array $row, bool $acknowledged, int $now ): string {
+	if ( $acknowledged ) {
 		return 'delete';
 	}
 	$age = $now - $row['at'];
-	if ( null === $row['orders'] ) {
+	if ( null === $row['purges'] ) {
 		return $age >= DEAD_AFTER ? 'everything' : 'keep';
 	}
 	return $age >= UNHEARD_AFTER ? 'resend' : 'keep';
 }
 
 /**
- * Makes good what was lost: takes up the orders of earlier requests into this one.
+ * Makes good what was lost: takes up the purges of earlier requests into this one.
  */
 function take_up_pending(): void {
 	// Who cannot deliver leaves them to who can.
 	if ( ! passes_through() && ! connection() ) {
 		return;
 	}
-	$heard = heard();
+	$acknowledged = acknowledged();
 	foreach ( read_pending() as $id => $row ) {
-		$verdict = judge_pending( $row, isset( $heard[ $id ] ), time() );
+		$verdict = judge_pending( $row, isset( $acknowledged[ $id ] ), time() );
 		if ( 'delete' === $verdict ) {
 			$GLOBALS['galley_acknowledged'][] = (string) $id;
 		} elseif ( 'keep' !== $verdict ) {
 			// A new moment, so that requests beside this one leave it alone.
-			write_pending( $id, $row['orders'] );
+			write_pending( $id, $row['purges'] );
 			$GLOBALS['galley_taken_up'][] = $id;
-			foreach ( $row['orders'] ?? array( 'hard' => array( is_multisite() ? '*' : 'b' ) ) as $strength => $words ) {
+			foreach ( $row['purges'] ?? array( 'hard' => array( is_multisite() ? '*' : 'b' ) ) as $strength => $words ) {
 				foreach ( array_filter( (array) $words, 'is_string' ) as $word ) {
-					order_word( $word, 'soft' === $strength ? 'soft' : 'hard' );
+					queue_purge_of_word( $word, 'soft' === $strength ? 'soft' : 'hard' );
 				}
 			}
 		}

@@ -1,6 +1,6 @@
 <?php
 /**
- * From two states of a post to what has to be ordered. Pure: what only the database knows (ranks, neighbours, descendants) is
+ * From two states of a post to what has to be purged. Pure: what only the database knows (ranks, neighbours, descendants) is
  * named here and asked for in events-posts.php.
  *
  * @package Galley
@@ -16,7 +16,7 @@ defined( 'ABSPATH' ) || exit;
  * @param int        $id  The post.
  * @param array|null $old As `post_state` gives it; null: it was not there.
  * @param array|null $new The same after the change; null: it is gone.
- * @return array{tags: string[], lists: array[], searched: bool, moved: bool} Tags to order; lists that it enters or leaves (`key`, `type`,
+ * @return array{tags: string[], lists: array[], searched: bool, moved: bool} Tags to purge; lists that it enters or leaves (`key`, `type`,
  *               `term`, `author`, `period`, `date`, `added`); whether searches may find it otherwise; whether its address changed.
  */
 function post_changes( int $id, ?array $old, ?array $new ): array {

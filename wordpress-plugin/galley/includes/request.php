@@ -20,7 +20,7 @@ function is_shared(): bool {
 }
 
 /**
- * Whether the answer passes through Galley, so that it may carry orders.
+ * Whether the answer passes through Galley, so that it may carry purges.
  */
 function passes_through(): bool {
 	return 'cli' !== PHP_SAPI && isset( $_SERVER['HTTP_GALLEY_REQUEST'] );
@@ -34,11 +34,11 @@ function runs_to_its_end(): bool {
 }
 
 /**
- * The names of orders that the server has obeyed and written down.
+ * The names of purges that the server has obeyed and written down.
  *
  * @return array<string, true>
  */
-function heard(): array {
+function acknowledged(): array {
 	$line = passes_through() ? (string) ( $_SERVER['HTTP_GALLEY_HEARD'] ?? '' ) : ''; // phpcs:ignore WordPress.Security -- compared only.
 	preg_match_all( '/[A-Za-z0-9]+/', substr( $line, 0, 4096 ), $found );
 	return array_fill_keys( $found[0], true );

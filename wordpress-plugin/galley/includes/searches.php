@@ -145,7 +145,7 @@ function wanted_words(): array {
 	if ( count( $words ) < MOST_WORDS ) {
 		return $words;
 	}
-	order( 'sw' );
+	queue_purge( 'sw' );
 	// phpcs:ignore WordPress.DB -- rows of our own.
 	$wpdb->query( $wpdb->prepare( "DELETE FROM $wpdb->options WHERE option_name LIKE %s", $wpdb->esc_like( WORD_OPTION ) . '%' ) );
 	return array();
@@ -156,11 +156,11 @@ function wanted_words(): array {
  *
  * @param array[] $changes Of each post its number and its state as `post_state` gives it, before and after.
  */
-function order_searches( array $changes ): void {
+function queue_searches( array $changes ): void {
 	$words = $changes ? wanted_words() : array();
 	foreach ( $words ? $changes : array() as list( $id, $old, $new ) ) {
 		$tags = search_tags( $id, $words, $old, $new );
-		order( count( $tags ) > MOST_SEARCHES ? 'sw' : $tags );
+		queue_purge( count( $tags ) > MOST_SEARCHES ? 'sw' : $tags );
 	}
 }
 

@@ -25,7 +25,7 @@ add_action( 'galley_purge_tags', __NAMESPACE__ . '\\purge_tags', 10, 2 );
  * @param mixed $strength `soft`, else hard.
  */
 function purge_all( $strength = 'hard' ): void {
-	order( 'b', strength( $strength ) );
+	queue_purge( 'b', strength( $strength ) );
 }
 
 /**
@@ -33,7 +33,7 @@ function purge_all( $strength = 'hard' ): void {
  */
 function purge_post( $post_id, $strength = 'hard' ): void {
 	$id = (int) $post_id;
-	order( array( "p$id", "pl$id", "pe$id", "pt$id", "pm$id", "c$id", "cn$id" ), strength( $strength ) );
+	queue_purge( array( "p$id", "pl$id", "pe$id", "pt$id", "pm$id", "c$id", "cn$id" ), strength( $strength ) );
 }
 
 function purge_url( $url, $strength = 'hard' ): void {
@@ -41,17 +41,17 @@ function purge_url( $url, $strength = 'hard' ): void {
 	$query = (string) wp_parse_url( (string) $url, PHP_URL_QUERY );
 	$word  = ( '' === $path ? '/' : $path ) . ( '' === $query ? '' : "?$query" );
 	if ( '/' === $word[0] && preg_match( '~^[\x21-\x2b\x2d-\x3a\x3c-\x7e]+$~D', $word ) && strlen( $word ) < 2000 ) {
-		order_word( $word, strength( $strength ) );
+		queue_purge_of_word( $word, strength( $strength ) );
 	} else {
 		// It cannot be said in one word: everything, rather than nothing.
-		order( 'b', strength( $strength ) );
+		queue_purge( 'b', strength( $strength ) );
 	}
 }
 
 function purge_tags( $tags, $strength = 'hard' ): void {
 	foreach ( (array) $tags as $tag ) {
 		// As the page's tags are: with the prefix of the blog where they have it already, else as they are.
-		order_word( own_tag( $tag ), strength( $strength ) );
+		queue_purge_of_word( own_tag( $tag ), strength( $strength ) );
 	}
 }
 

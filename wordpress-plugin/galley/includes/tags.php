@@ -3,7 +3,7 @@
  * The tags of the page at hand: names of the things it is made of.
  *
  * A tag of a numbered thing is a class and a number: `p12`. Pages with very many of a class carry the class alone (`p`), and
- * every order for one of its things names the class too, so that such a page is composed anew too often, never too
+ * every purge of one of its things names the class too, so that such a page is composed anew too often, never too
  * rarely. The classes:
  *
  *   p  a post, anything of it       pl  its title, address, dates             pe  its excerpt    pm  its fields (meta)

@@ -1,6 +1,6 @@
 <?php
 /**
- * From two states to orders: posts, templates, terms, settings.
+ * From two states to purges: posts, templates, terms, settings.
  *
  * @package Galley
  */

@@ -9,40 +9,40 @@ use PHPUnit\Framework\TestCase;
 
 final class DeliveryTest extends TestCase {
 
-	public function test_the_field_names_its_orders(): void {
-		$orders = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( 'b' ) );
-		$this->assertSame( array( 'id=k1,id=k0,p1,/a/', 'stale,b' ), Galley\order_lines( array( 'k1', 'k0' ), $orders ) );
-		$this->assertSame( array( 'id=k1', 'stale,b' ), Galley\order_lines( array( 'k1' ), array( 'hard' => array(), 'soft' => array( 'b' ) ) ) );
+	public function test_the_field_names_its_purges(): void {
+		$purges = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( 'b' ) );
+		$this->assertSame( array( 'id=k1,id=k0,p1,/a/', 'stale,b' ), Galley\purge_lines( array( 'k1', 'k0' ), $purges ) );
+		$this->assertSame( array( 'id=k1', 'stale,b' ), Galley\purge_lines( array( 'k1' ), array( 'hard' => array(), 'soft' => array( 'b' ) ) ) );
 		$many  = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, 2000 ) );
-		$lines = Galley\order_lines( array( 'k1' ), array( 'hard' => array(), 'soft' => $many ) );
+		$lines = Galley\purge_lines( array( 'k1' ), array( 'hard' => array(), 'soft' => $many ) );
 		foreach ( $lines as $line ) {
 			$this->assertTrue( 'id=k1' === $line || 0 === strpos( $line, 'stale,' ) );
 		}
 	}
 
-	public function test_orders_as_json(): void {
-		$orders = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( '*' ) );
+	public function test_purges_as_json(): void {
+		$purges = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( '*' ) );
 		$wanted = array(
 			array( 'soft' => false, 'site' => 'x.test', 'tags' => array( 'p1' ), 'urls' => array( '/a/' ) ),
 			array( 'soft' => true, 'site' => 'x.test', 'all' => true ),
 		);
-		$this->assertEquals( $wanted, Galley\order_bodies( $orders, 'x.test' ) );
-		$this->assertCount( 2, Galley\order_bodies( array( 'hard' => array_fill( 0, 1500, 'p1' ), 'soft' => array() ), '' ) );
+		$this->assertEquals( $wanted, Galley\purge_bodies( $purges, 'x.test' ) );
+		$this->assertCount( 2, Galley\purge_bodies( array( 'hard' => array_fill( 0, 1500, 'p1' ), 'soft' => array() ), '' ) );
 	}
 
-	public function test_too_many_orders_are_one(): void {
+	public function test_too_many_purges_are_one(): void {
 		$many = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, Galley\MOST_ORDERS + 1 ) );
-		$this->assertSame( array( 'b' ), Galley\compact_orders( $many ) );
-		$this->assertSame( array( '/a/', 'b' ), Galley\compact_orders( array( 'p1', '/a/', 'b' ) ) );
-		$this->assertSame( array( '*' ), Galley\compact_orders( array( 'p1', '*' ) ) );
-		$this->assertSame( array( '3.p1', '2.b' ), Galley\compact_orders( array( '2.p1', '3.p1', '2.b' ), '2.' ) );
+		$this->assertSame( array( 'b' ), Galley\compact_purges( $many ) );
+		$this->assertSame( array( '/a/', 'b' ), Galley\compact_purges( array( 'p1', '/a/', 'b' ) ) );
+		$this->assertSame( array( '*' ), Galley\compact_purges( array( 'p1', '*' ) ) );
+		$this->assertSame( array( '3.p1', '2.b' ), Galley\compact_purges( array( '2.p1', '3.p1', '2.b' ), '2.' ) );
 		$of_two = array_map( static function ( int $n ): string { return ( $n % 2 + 2 ) . ".p$n"; }, range( 1, Galley\MOST_ORDERS + 1 ) );
-		$this->assertSame( array( '*' ), Galley\compact_orders( $of_two, '2.' ) );
+		$this->assertSame( array( '*' ), Galley\compact_purges( $of_two, '2.' ) );
 	}
 
 	public function test_rows_that_wait(): void {
-		$sent = array( 'at' => 1000, 'orders' => array( 'hard' => array( 'p1' ) ) );
-		$died = array( 'at' => 1000, 'orders' => null );
+		$sent = array( 'at' => 1000, 'purges' => array( 'hard' => array( 'p1' ) ) );
+		$died = array( 'at' => 1000, 'purges' => null );
 		$this->assertSame( 'delete', Galley\judge_pending( $sent, true, 1000 ) );
 		$this->assertSame( 'keep', Galley\judge_pending( $sent, false, 1001 ) );
 		$this->assertSame( 'resend', Galley\judge_pending( $sent, false, 1000 + Galley\UNHEARD_AFTER ) );

@@ -92,13 +92,13 @@ final class TagsTest extends TestCase {
 	 */
 	public function test_ranks_meet_depths(): void {
 		foreach ( array_merge( range( 0, 120 ), array( 499, 500, 501, 9999 ) ) as $rank ) {
-			$orders = Galley\rank_tags( 'l.post', $rank );
-			$this->assertContains( 'l.post', $orders );
-			// Posts have many lists, and a request few orders.
-			$this->assertLessThanOrEqual( 2, count( $orders ) );
+			$purges = Galley\rank_tags( 'l.post', $rank );
+			$this->assertContains( 'l.post', $purges );
+			// Posts have many lists, and a request few purges.
+			$this->assertLessThanOrEqual( 2, count( $purges ) );
 			foreach ( range( 1, 130 ) as $reach ) {
 				$tags    = Galley\list_tags( Galley\any_list( array( 'types' => array( 'post' ), 'depth' => $reach ) ) );
-				$touched = (bool) array_intersect( $tags, $orders );
+				$touched = (bool) array_intersect( $tags, $purges );
 				if ( $rank < $reach ) {
 					$this->assertTrue( $touched, "a list of $reach, rank $rank" );
 				} elseif ( ! array_intersect( range( $reach, $rank ), Galley\STEPS ) ) {

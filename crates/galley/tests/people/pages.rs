@@ -158,7 +158,7 @@ fn site_health_sees_the_page_cache_and_the_connection() {
     assert_eq!(result["status"], "good", "{answer}");
     let page = admin.get("/wp-admin/site-health.php").unwrap().text();
     let results = between(&page, "var SiteHealth = ", "</script>");
-    for (test, status) in [("galley_connection", "good"), ("galley_orders", "good")] {
+    for (test, status) in [("galley_connection", "good"), ("galley_purges", "good")] {
         let result = between(results, &format!("\"test\":\"{test}\""), "}");
         assert!(
             result.contains(&format!("\"status\":\"{status}\"")),

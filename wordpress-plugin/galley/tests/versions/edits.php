@@ -1,6 +1,6 @@
 <?php
 /**
- * Edits everything once by WordPress's functions, and prints after each what the plugin orders: JSON, orders by edit.
+ * Edits everything once by WordPress's functions, and prints after each what the plugin purges: JSON, orders by edit.
  *
  * @package Galley
  */
@@ -15,8 +15,8 @@ $term = get_term_by( 'name', 'Tides', 'category' );
 $said = array();
 $edit = static function ( string $name, callable $change ) use ( &$said ) {
 	$made          = $change();
-	$orders        = Galley\take_orders();
-	$said[ $name ] = array_merge( $orders['hard'], $orders['soft'] );
+	$purges        = Galley\take_purges();
+	$said[ $name ] = array_merge( $purges['hard'], $purges['soft'] );
 	return $made;
 };
 
@@ -52,6 +52,6 @@ echo "\nEDITS ", wp_json_encode(
 		'post'   => $post->ID,
 		'term'   => $term->term_id,
 		'menu'   => $menu,
-		'orders' => $said,
+		'purges' => $said,
 	)
 );

@@ -1,8 +1,8 @@
 <?php
 /**
- * The purge orders of this request: gathered while it runs, sent once (delivery.php).
+ * The purges of this request: collected while it runs, sent once (delivery.php).
  *
- * An order is a word: a tag, a path, or `*` for the whole site. Hard orders are final, soft ones let the old page answer
+ * A purge is a word: a tag, a path, or `*` for the whole site. Hard purges are final, soft ones let the old page answer
  * while one refresh runs. What happens is mostly known only when the request is over, so an event may also note what it has
  * touched and be asked then: `later()`.
  *
@@ -13,10 +13,10 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** More orders than that are not sent one by one: the blog as a whole is purged. */
+/** More purges than that are not sent one by one: the blog as a whole is purged. */
 const MOST_ORDERS = 500;
 
-$GLOBALS['galley_orders'] = array(
+$GLOBALS['galley_purges'] = array(
 	'hard' => array(),
 	'soft' => array(),
 );
@@ -28,13 +28,13 @@ $GLOBALS['galley_later']  = array();
  * @param string|string[] $tags     Without the prefix of the blog.
  * @param string          $strength `hard` or `soft`.
  */
-function order( $tags, string $strength = 'hard' ): void {
+function queue_purge( $tags, string $strength = 'hard' ): void {
 	if ( ! $tags ) {
 		return;
 	}
-	begin_orders();
+	begin_purges();
 	foreach ( with_classes( (array) $tags ) as $tag ) {
-		$GLOBALS['galley_orders'][ $strength ][ blog_prefix() . $tag ] = true;
+		$GLOBALS['galley_purges'][ $strength ][ blog_prefix() . $tag ] = true;
 	}
 }
 
@@ -43,39 +43,39 @@ function order( $tags, string $strength = 'hard' ): void {
  *
  * @param string|string[] $tags Without a prefix.
  */
-function order_network( $tags ): void {
+function queue_network_purge( $tags ): void {
 	foreach ( with_classes( (array) $tags ) as $tag ) {
-		order_word( $tag );
+		queue_purge_of_word( $tag );
 	}
 }
 
 /**
  * Orders that all pages are composed anew: of all blogs, where there are several.
  */
-function order_all_blogs( string $strength = 'hard' ): void {
+function queue_purge_of_all_blogs( string $strength = 'hard' ): void {
 	if ( is_multisite() ) {
-		order_word( '*', $strength );
+		queue_purge_of_word( '*', $strength );
 	} else {
-		order( 'b', $strength );
+		queue_purge( 'b', $strength );
 	}
 }
 
 /**
  * Orders that a path, or everything (`*`), is composed anew.
  */
-function order_word( string $word, string $strength = 'hard' ): void {
-	begin_orders();
-	$GLOBALS['galley_orders'][ $strength ][ $word ] = true;
+function queue_purge_of_word( string $word, string $strength = 'hard' ): void {
+	begin_purges();
+	$GLOBALS['galley_purges'][ $strength ][ $word ] = true;
 }
 
 /**
- * Has a function asked for its orders when they are about to be sent.
+ * Has a function asked for its purges when they are about to be sent.
  *
  * @param string   $name The same name again does nothing.
- * @param callable $ask  Calls `order()`.
+ * @param callable $ask  Calls `queue_purge()`.
  */
 function later( string $name, callable $ask ): void {
-	begin_orders();
+	begin_purges();
 	$GLOBALS['galley_later'][ blog_prefix() . $name ] = array( get_current_blog_id(), $ask );
 }
 
@@ -101,12 +101,12 @@ function with_classes( array $tags ): array {
  *
  * @return array{hard: string[], soft: string[]}
  */
-function take_orders(): array {
+function take_purges(): array {
 	while ( $GLOBALS['galley_later'] ) {
 		list( $blog, $ask ) = array_shift( $GLOBALS['galley_later'] );
 		$elsewhere          = is_multisite() && get_current_blog_id() !== $blog;
 		if ( $elsewhere && ! get_site( $blog ) ) {
-			// It is gone, and has no tables to look into; that it went is an order of its own.
+			// It is gone, and has no tables to look into; that it went is a purge of its own.
 			continue;
 		}
 		if ( $elsewhere ) {
@@ -117,14 +117,14 @@ function take_orders(): array {
 			restore_current_blog();
 		}
 	}
-	$orders                   = $GLOBALS['galley_orders'];
-	$GLOBALS['galley_orders'] = array(
+	$purges                   = $GLOBALS['galley_purges'];
+	$GLOBALS['galley_purges'] = array(
 		'hard' => array(),
 		'soft' => array(),
 	);
 	return array(
-		'hard' => compact_orders( array_map( 'strval', array_keys( $orders['hard'] ) ), blog_prefix() ),
-		'soft' => compact_orders( array_map( 'strval', array_keys( $orders['soft'] ) ), blog_prefix() ),
+		'hard' => compact_purges( array_map( 'strval', array_keys( $purges['hard'] ) ), blog_prefix() ),
+		'soft' => compact_purges( array_map( 'strval', array_keys( $purges['soft'] ) ), blog_prefix() ),
 	);
 }
 
@@ -135,7 +135,7 @@ function take_orders(): array {
  * @param string   $prefix Of the blog.
  * @return string[]
  */
-function compact_orders( array $words, string $prefix = '' ): array {
+function compact_purges( array $words, string $prefix = '' ): array {
 	if ( in_array( '*', $words, true ) ) {
 		return array( '*' );
 	}
