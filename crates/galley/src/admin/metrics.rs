@@ -75,7 +75,7 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
             totals: CounterReader::site(&state.counters, Some(site.row)),
             own: Some(ProcessCounters {
                 purges: site.core.purges.given(),
-                healed: site.healing.healed(),
+                healed: site.refreshed_pages.refreshed(),
                 fills: site.core.counters.fills(),
                 upstreams: site.upstream_stats(),
                 cron: site.cron.as_ref().map(|_| site.core.cron.state()),

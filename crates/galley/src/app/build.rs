@@ -21,8 +21,8 @@ use crate::compress::Compressing;
 use crate::fetch::{self, Handle};
 use crate::php::PoolNumbers;
 use crate::request::{
-    AccessControl, ErrorPage, ErrorPages, Healing, PoolHandle, Services, Site, SiteCron, SiteFiles,
-    SmallFiles, Upstream,
+    AccessControl, ErrorPage, ErrorPages, PoolHandle, RefreshedPages, Services, Site, SiteCron,
+    SiteFiles, SmallFiles, Upstream,
 };
 use crate::server::{ClientLimits, Speed};
 use crate::sys;
@@ -123,7 +123,7 @@ fn build_site(
         purge_secret: token(site.purge_secret_file.as_ref())?,
         purge_get: site.purge_get,
         token: token(site.token_file.as_ref())?,
-        healing: Healing::default(),
+        refreshed_pages: RefreshedPages::default(),
         cron: cron(site, planned, fetch_threads),
         upgrade: site.upgrade.clone(),
         hosts: site.hosts.clone(),

@@ -15,57 +15,18 @@ use galley_policy::access::{
 };
 use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::request_info::RequestInfo;
-use galley_policy::site::Policy;
 use galley_policy::spellings::FormScanner;
 use http::header::{self, HeaderMap, HeaderValue};
 
 use super::exchange::Exchange;
+use super::progress::AccessState;
 use super::purge;
 use super::redirect;
 use super::response::{Response, ResponseBody};
 use super::site::{Services, Site};
-use crate::access::{PasswordCheck, Passwords};
+use crate::access::PasswordCheck;
 use crate::body::{RequestBody, SpooledBodyReader};
 use crate::fault::Fault;
-
-/// What a site keeps in order to let people in.
-pub struct AccessControl {
-    /// Whether nothing that a `GET` asks for is kept from anybody.
-    stands_open: bool,
-    /// The files of passwords, by who says so.
-    passwords: Vec<(By, Arc<Passwords>)>,
-}
-
-impl AccessControl {
-    /// That of a site with these rules.
-    pub fn new(rules: &Policy) -> Self {
-        let passwords = rules
-            .password_files()
-            .map(|(by, file)| (by, Arc::new(Passwords::of(file))))
-            .collect();
-        Self {
-            stands_open: rules.is_open(),
-            passwords,
-        }
-    }
-}
-
-/// How far a request has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Entrance {
-    /// Nobody has asked yet.
-    #[default]
-    Unasked,
-    /// It is in.
-    In {
-        /// What its body is looked at for.
-        body: Option<BodyCheck>,
-        /// Whether it was let in by a password, which PHP does not get to see.
-        hides_password: bool,
-        /// Whether its body must not select a page.
-        form: bool,
-    },
-}
 
 /// Whether a hit may leave without more ado.
 pub fn is_open(site: &Site, info: &RequestInfo, client: IpAddr) -> bool {
@@ -75,7 +36,7 @@ pub fn is_open(site: &Site, info: &RequestInfo, client: IpAddr) -> bool {
 
 /// Lets a request in, or says why not. Once is enough: a second time nothing is asked.
 pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(), Fault> {
-    if exchange.entrance != Entrance::Unasked {
+    if exchange.access != AccessState::Unchecked {
         return Ok(());
     }
     if !exchange.serves_method() {
@@ -102,7 +63,7 @@ pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(
             prove(services, exchange, *by).await?;
         }
     }
-    exchange.entrance = Entrance::In {
+    exchange.access = AccessState::Granted {
         body: demands.body,
         hides_password: !demands.passwords.is_empty() && !site.core.rules.access.forwards_password,
         form: demands.form,
@@ -167,7 +128,7 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
 
 /// What the body of a request that is in keeps from going on: an answer in its place, or a refusal.
 pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
-    let Entrance::In { body, form, .. } = exchange.entrance else {
+    let AccessState::Granted { body, form, .. } = exchange.access else {
         return Ok(None);
     };
     let content_type = field(exchange, "content-type");

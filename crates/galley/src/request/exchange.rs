@@ -15,8 +15,7 @@ use galley_policy::route;
 use galley_policy::site::{Policy, Rule};
 use http::HeaderValue;
 
-use super::access::Entrance;
-use super::hit::EarlierLookup;
+use super::progress::{AccessState, EarlierLookup};
 use super::site::{Site, Sites, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
@@ -43,8 +42,8 @@ pub struct Exchange<'h> {
     pub key: Vec<u8>,
     /// What the fast path found under it.
     pub(super) earlier: EarlierLookup,
-    /// Whether it has been let in.
-    pub(super) entrance: Entrance,
+    /// Whether access control has granted it.
+    pub(super) access: AccessState,
     /// The protocol that the client asks for in place of HTTP, where the site lets it have one.
     pub upgrade: Option<HeaderValue>,
     /// Where the connection will come from if the upstream agrees to it.
@@ -71,7 +70,7 @@ impl<'h> Exchange<'h> {
             key: Vec::new(),
             earlier: EarlierLookup::None,
             // It is ours.
-            entrance: Entrance::In {
+            access: AccessState::Granted {
                 body: None,
                 form: false,
                 hides_password: true,
@@ -110,8 +109,8 @@ impl<'h> Exchange<'h> {
     /// The fields of the head as the upstream may see them: without the password that the request was let in with.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&'h str, &'h [u8])> + Clone {
         let hides = matches!(
-            self.entrance,
-            Entrance::In {
+            self.access,
+            AccessState::Granted {
                 hides_password: true,
                 ..
             }
@@ -259,7 +258,7 @@ pub fn admit<'h>(
         request_id,
         key: Vec::new(),
         earlier: EarlierLookup::None,
-        entrance: Entrance::Unasked,
+        access: AccessState::Unchecked,
         upgrade,
         awaited: None,
         mailbox,
@@ -294,7 +293,7 @@ pub fn resume<'h>(
         request_id: admission.request_id,
         key: resumed.key,
         earlier: resumed.earlier,
-        entrance: Entrance::Unasked,
+        access: AccessState::Unchecked,
         upgrade: None,
         awaited: None,
         mailbox: admission.mailbox,

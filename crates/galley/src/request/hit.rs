@@ -20,6 +20,7 @@ use galley_policy::request_info::{Cacheability, Method, RequestInfo};
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 
+use super::progress::EarlierLookup;
 use super::site::{Services, Site};
 use super::{access, page};
 use crate::fetch::revalidate;
@@ -57,18 +58,6 @@ pub struct Keys {
     pub page: Vec<u8>,
     /// Of the file.
     file: Vec<u8>,
-}
-
-/// What the fast path found in memory for a request that it does not answer, so that it need not be looked up again.
-#[derive(Debug, Default)]
-pub enum EarlierLookup {
-    /// Nothing was looked up, or not everywhere.
-    #[default]
-    None,
-    /// Nothing is stored under the request's key, neither in memory nor on disk.
-    Nothing,
-    /// What is stored under the request's key.
-    Found(Arc<Entry>),
 }
 
 /// The hit of a request, if it is one that the fast path may send. `keys` is room, in which that of the page stays: empty where it

@@ -15,8 +15,8 @@ use galley_policy::site::{Policy, VaryPolicy};
 use galley_policy::time::Tick;
 
 use super::exchange::Exchange;
-use super::hit::EarlierLookup;
 use super::page;
+use super::progress::EarlierLookup;
 use super::site::Services;
 use crate::fetch::revalidate::{self, stored};
 use crate::fetch::rfc9111::equivalents::EquivalentQuery;

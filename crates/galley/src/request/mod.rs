@@ -5,6 +5,7 @@
 //! page. Nothing in here knows sockets; the front writes what an [`Response`] says.
 
 mod access;
+mod access_control;
 mod cron;
 mod error_page;
 mod exchange;
@@ -16,8 +17,10 @@ pub mod lookup;
 mod miss;
 mod page;
 mod parts;
+mod progress;
 mod purge;
 mod redirect;
+mod refreshed_pages;
 mod repair;
 mod response;
 mod site;
@@ -31,15 +34,17 @@ use self::lookup::{LookupResult, Purpose, lookup};
 use crate::fault::Fault;
 use crate::fetch::revalidate::When;
 
-pub use access::{AccessControl, enter};
+pub use access::enter;
+pub use access_control::AccessControl;
 pub use cron::run_cron;
 pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, Resumed, admit, asked, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
 pub use forward::{backend, fetch_request, is_loop, pass_request};
-pub use hit::{EarlierLookup, Hit, Keys, hit};
+pub use hit::{Hit, Keys, hit};
+pub use progress::EarlierLookup;
 pub use purge::is_order as is_purge;
-pub use repair::Healing;
+pub use refreshed_pages::RefreshedPages;
 pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields};
 pub use site::{PoolHandle, Services, Site, SiteCron, Sites, Upstream, UpstreamWarnings};
 

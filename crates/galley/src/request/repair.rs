@@ -5,12 +5,7 @@
 //! `Referer`. The page is purged softly, and composed anew at once.
 //!
 //! `Referer` is a client's word, so it is only a hint. The page must be of the same host, stored, and really name that file;
-//! and each page is refreshed once in [`PAUSE`] at most, [`MOST_PAGES`] of a site in that time.
-
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+//! and each page is refreshed rarely, and few of a site at a time ([`super::RefreshedPages`]).
 
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::purge_table::Validity;
@@ -19,46 +14,12 @@ use galley_policy::purge::{Purge, Scope, Strength, url_scope};
 use galley_policy::request_info::{Cacheability, Method, RequestInfo, RequestLineInfo};
 use galley_policy::route::canonical_host;
 use galley_policy::site::UpstreamRequests;
-use galley_policy::time::Tick;
 use galley_policy::uri;
 
 use super::exchange::Exchange;
 use super::miss;
 use super::site::Services;
 use crate::fetch::revalidate::When;
-
-/// What one site remembers of pages that were refreshed.
-#[derive(Debug, Default)]
-pub struct Healing {
-    /// Pages by [`RequestInfo::url_id`], and when each was refreshed; at most [`MOST_PAGES`].
-    pages: Mutex<HashMap<u64, Tick>>,
-    healed: AtomicU64,
-}
-
-impl Healing {
-    /// Pages refreshed since the start.
-    pub fn healed(&self) -> u64 {
-        self.healed.load(Ordering::Relaxed)
-    }
-
-    /// True for one caller per page and [`PAUSE`].
-    fn claim(&self, page: u64, now: Tick) -> bool {
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_recent = |at: &Tick| now.since(*at) < PAUSE;
-        if pages.get(&page).is_some_and(is_recent) {
-            return false;
-        }
-        if pages.len() >= MOST_PAGES {
-            pages.retain(|_, at| is_recent(at));
-        }
-        if pages.len() >= MOST_PAGES {
-            return false;
-        }
-        pages.insert(page, now);
-        self.healed.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-}
 
 /// Looks at a request that was answered with 404, and refreshes the page that it came from if it is the fault of a stored copy.
 pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
@@ -107,8 +68,8 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     let is_at_fault = entry.kind == EntryKind::Page
         && purges.prove(&entry) == Validity::Valid
         && names(&entry, exchange.info.path());
-    let healing = &page.site.healing;
-    if !is_at_fault || !healing.claim(page.info.url_id(), services.clock.tick()) {
+    let refreshed_pages = &page.site.refreshed_pages;
+    if !is_at_fault || !refreshed_pages.claim(page.info.url_id(), services.clock.tick()) {
         return;
     }
     // The answer about the file, too: it may be stored, and would hide the file when it is there again.
@@ -216,37 +177,8 @@ const FOLDERS: [&[u8]; 4] = [
 /// What of a request's fields its browser's navigation had as well, as far as pages differ by it.
 const OF_THE_BROWSER: [&str; 3] = ["user-agent", "sec-ch-ua-mobile", "cookie"];
 
-/// Between two refreshes of one page.
-const PAUSE: Duration = Duration::from_secs(600);
-
-/// Pages of a site that are refreshed within [`PAUSE`]; what is gone everywhere is a purge-all that somebody forgot.
-const MOST_PAGES: usize = 1024;
-
 /// Longer ones are no address of a page.
 const MOST_REFERER: usize = 4096;
 
 /// The search runs on a front core: a tenth of a millisecond.
 const MOST_SEARCHED: usize = 1024 * 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_page_once_in_its_pause_and_not_too_many() {
-        let healing = Healing::default();
-        let later = |seconds: u64| Tick(0).plus(Duration::from_secs(seconds));
-        assert!(healing.claim(1, later(0)));
-        assert!(!healing.claim(1, later(599)));
-        assert!(healing.claim(2, later(599)));
-        assert!(healing.claim(1, later(600)));
-        for page in 0..5000 {
-            healing.claim(page, later(700));
-        }
-        let known = healing.pages.lock().unwrap().len();
-        assert_eq!(known, MOST_PAGES);
-        assert!(!healing.claim(6000, later(700)), "full");
-        assert!(healing.claim(6000, later(1301)), "old ones have left");
-        assert_eq!(healing.healed(), MOST_PAGES as u64 + 2);
-    }
-}

@@ -18,10 +18,10 @@ use galley_policy::route::{HostPattern, HostTable};
 use galley_policy::site::Rule;
 use ipnet::IpNet;
 
-use super::access::AccessControl;
+use super::access_control::AccessControl;
 use super::error_page::ErrorPages;
 use super::folder::{SiteFiles, SmallFiles};
-use super::repair::Healing;
+use super::refreshed_pages::RefreshedPages;
 use crate::access::ClientState;
 use crate::acme::Acme;
 use crate::body::body_spools::BodySpools;
@@ -71,7 +71,7 @@ pub struct Site {
     /// The secret that reaches this site over the admin API.
     pub token: Option<String>,
     /// Its pages that were refreshed because they named files that are gone.
-    pub healing: Healing,
+    pub refreshed_pages: RefreshedPages,
     /// How its scheduled tasks are run; `None`: not by Galley.
     pub cron: Option<SiteCron>,
     /// Protocols to which its connections may change, in lower case.

@@ -9,7 +9,7 @@ use super::modules::{Modules, Reference};
 use super::{crate_roots, workspace};
 
 /// Files in cycles that are known, by crate. A number may only shrink; a crate that is not named has none.
-const KNOWN: &[(&str, usize)] = &[("galley", 13)];
+const KNOWN: &[(&str, usize)] = &[];
 
 #[test]
 fn files_of_one_crate_do_not_import_each_other_in_cycles() {

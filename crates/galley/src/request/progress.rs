@@ -1,0 +1,35 @@
+//! What earlier stages leave in an exchange for later ones: the verdict of access control, and the lookup of the fast path.
+
+use std::sync::Arc;
+
+use galley_cache::entry::Entry;
+use galley_policy::access::BodyCheck;
+
+/// Whether access control has granted a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessState {
+    /// It has not been checked.
+    #[default]
+    Unchecked,
+    /// It is granted.
+    Granted {
+        /// What its body has to be checked for.
+        body: Option<BodyCheck>,
+        /// Whether a password granted it, which PHP must not see.
+        hides_password: bool,
+        /// Whether its body must not select a page.
+        form: bool,
+    },
+}
+
+/// What the fast path found in memory for a request that it does not answer, so that it need not be looked up again.
+#[derive(Debug, Default)]
+pub enum EarlierLookup {
+    /// Nothing was looked up, or not everywhere.
+    #[default]
+    None,
+    /// Nothing is stored under the request's key, neither in memory nor on disk.
+    Nothing,
+    /// What is stored under the request's key.
+    Found(Arc<Entry>),
+}
