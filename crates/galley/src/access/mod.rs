@@ -45,7 +45,8 @@ impl ClientState {
     /// Takes a token for a client of the site with this mark; how long until there is one again.
     pub fn take(
         &self,
-        (site, bucket): (u32, Bucket),
+        site: u32,
+        bucket: Bucket,
         limit: &RateLimit,
         client: IpAddr,
         now: Tick,
@@ -68,14 +69,16 @@ impl ClientState {
     /// Whether somebody may ask with these credentials, the text behind `Basic`.
     pub async fn prove(
         &self,
-        (passwords, client): (&Arc<Passwords>, IpAddr),
+        passwords: &Arc<Passwords>,
+        client: IpAddr,
         credentials: &[u8],
         now: Tick,
         may_compare: impl FnOnce() -> Result<(), Duration>,
     ) -> PasswordCheck {
         self.proofs
             .prove(
-                (passwords, Network::of(client)),
+                passwords,
+                Network::of(client),
                 credentials,
                 now,
                 may_compare,

@@ -87,7 +87,8 @@ impl Proofs {
     /// `may_compare` is asked before anything costs time. Cancel-safe: a comparison that has begun ends for nobody.
     pub(super) async fn prove(
         &self,
-        (file, client): (&Arc<Passwords>, Network),
+        file: &Arc<Passwords>,
+        client: Network,
         credentials: &[u8],
         now: Tick,
         may_compare: impl FnOnce() -> Result<(), Duration>,
@@ -207,62 +208,60 @@ mod tests {
         let never = || Err(Duration::from_secs(9));
         let at = |ms| Tick(ms);
         assert_eq!(
-            proofs.prove((&passwords, HERE), &right, at(0), never).await,
+            proofs.prove(&passwords, HERE, &right, at(0), never).await,
             PasswordCheck::TooMany(Duration::from_secs(9))
         );
         assert_eq!(
             proofs
-                .prove((&passwords, HERE), &right, at(0), || Ok(()))
+                .prove(&passwords, HERE, &right, at(0), || Ok(()))
                 .await,
             PasswordCheck::Right
         );
         assert_eq!(
             proofs
-                .prove((&passwords, HERE), &right, at(59_000), never)
+                .prove(&passwords, HERE, &right, at(59_000), never)
                 .await,
             PasswordCheck::Right
         );
         assert_ne!(
             proofs
-                .prove((&passwords, HERE), &right, at(60_000), never)
+                .prove(&passwords, HERE, &right, at(60_000), never)
                 .await,
             PasswordCheck::Right
         );
         for wrong in ["jane:other", "jane:", "jane", "", "joe:secret", ":secret"] {
             let proof = proofs
-                .prove((&passwords, HERE), &basic(wrong), at(0), || Ok(()))
+                .prove(&passwords, HERE, &basic(wrong), at(0), || Ok(()))
                 .await;
             assert_eq!(proof, PasswordCheck::Wrong, "{wrong}");
         }
         let long = basic(&format!("jane:{}", "x".repeat(600)));
         assert_eq!(
             proofs
-                .prove((&passwords, HERE), &long, at(0), || Ok(()))
+                .prove(&passwords, HERE, &long, at(0), || Ok(()))
                 .await,
             PasswordCheck::Wrong
         );
         assert_eq!(
-            proofs
-                .prove((&passwords, HERE), b"!", at(0), || Ok(()))
-                .await,
+            proofs.prove(&passwords, HERE, b"!", at(0), || Ok(())).await,
             PasswordCheck::Wrong
         );
         // Nobody else learns from it.
-        let elsewhere = (&passwords, Network::V4(2));
-        let proof = proofs.prove(elsewhere, &right, at(1), never).await;
+        let elsewhere = Network::V4(2);
+        let proof = proofs
+            .prove(&passwords, elsewhere, &right, at(1), never)
+            .await;
         assert_eq!(proof, PasswordCheck::TooMany(Duration::from_secs(9)));
         // Another file is another question, and who is taken out is out when his minute is over.
         let (_other, others) = file("joe:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
         assert_eq!(
-            proofs
-                .prove((&others, HERE), &right, at(0), || Ok(()))
-                .await,
+            proofs.prove(&others, HERE, &right, at(0), || Ok(())).await,
             PasswordCheck::Wrong
         );
         std::fs::write(kept.path(), "").unwrap();
         assert_eq!(
             proofs
-                .prove((&passwords, HERE), &right, at(61_000), || Ok(()))
+                .prove(&passwords, HERE, &right, at(61_000), || Ok(()))
                 .await,
             PasswordCheck::Wrong
         );

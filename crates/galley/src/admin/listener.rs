@@ -1,7 +1,5 @@
 //! Which site a host is, when several sites share it on different listeners.
 
-use std::sync::Arc;
-
 use galley_policy::route;
 
 use crate::request::Sites;
@@ -17,7 +15,7 @@ pub(super) struct ListenerSites {
 }
 
 impl ListenerSites {
-    pub(super) fn new((url, sites): (String, Arc<Sites>)) -> Self {
+    pub(super) fn new(url: String, sites: &Sites) -> Self {
         Self {
             port: authority(&url).and_then(|authority| route::port(authority.as_bytes())),
             sites: sites.without_proxies(),

@@ -138,7 +138,11 @@ fn state(spec: AdminSpec, lasting: Arc<AdminLasting>) -> AdminState {
     AdminState {
         token: spec.token,
         hosts: hosts(&spec.sites),
-        listeners: spec.listeners.into_iter().map(ListenerSites::new).collect(),
+        listeners: spec
+            .listeners
+            .into_iter()
+            .map(|(url, sites)| ListenerSites::new(url, &sites))
+            .collect(),
         sites: spec.sites,
         services: spec.services,
         counters: spec.counters,

@@ -79,7 +79,8 @@ pub(super) fn build(
             site,
             &planned,
             &fetch_threads,
-            (core, own),
+            core,
+            own,
         )?));
     }
     Ok(Built {
@@ -95,7 +96,8 @@ fn build_site(
     site: &SiteConfig,
     planned: &Planned,
     fetch_threads: &[Handle],
-    (core, own): (fetch::FetchSite, SiteParts),
+    core: fetch::FetchSite,
+    own: SiteParts,
 ) -> Result<Site, ServerStartError> {
     let upstream = |kind: BackendKind| match (kind, fetch_threads.get(planned.fetch_thread)) {
         (BackendKind::Php(index), Some(c)) => Upstream::Php(PoolHandle {

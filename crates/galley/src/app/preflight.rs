@@ -55,7 +55,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     let mut found = Preflight::default();
     let who = who(config, running, &mut found);
     listeners(config, running, &mut found);
-    admin(config, (running, &who), &mut found);
+    admin(config, running, &who, &mut found);
     folders(config, &who, &mut found);
     logs(config, &who, &mut found);
     found.notes.extend(cluster::examine(config));
@@ -156,7 +156,7 @@ fn is_at(url: &str, listen: &Listen) -> bool {
     }
 }
 
-fn admin(config: &Config, (running, who): (&RunningGalley, &UserIdentity), found: &mut Preflight) {
+fn admin(config: &Config, running: &RunningGalley, who: &UserIdentity, found: &mut Preflight) {
     let listen = &config.admin.listen;
     if *running != RunningGalley::No {
         return;

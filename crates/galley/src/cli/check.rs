@@ -34,7 +34,7 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
             Some(Ok(diff)) => Some(diff),
             None => None,
         };
-        show::checked(path, &config, (&lacks, &notes), diff.as_ref(), as_json);
+        show::checked(path, &config, &lacks, &notes, diff.as_ref(), as_json);
         return ExitCode::SUCCESS;
     }
     let complaints = config.complaints(&all);

@@ -23,7 +23,8 @@ pub(super) fn talk_lines(text: &str) {
 pub(super) fn checked(
     path: &Path,
     config: &Config,
-    (warnings, notes): (&[(String, String)], &[Warning]),
+    warnings: &[(String, String)],
+    notes: &[Warning],
     diff: Option<&Value>,
     as_json: bool,
 ) {

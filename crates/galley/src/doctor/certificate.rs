@@ -25,7 +25,7 @@ pub fn stored_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFin
         key: file.to_owned(),
     };
     let (level, why) = match galley_certs::read(&files) {
-        Ok(certificate) => return judge(site, file, &certificate, (Renewed::Here, now)),
+        Ok(certificate) => return judge(site, file, &certificate, Renewed::Here, now),
         Err((_, CertificateError::Unread(FileError::System(error)))) => match error.kind() {
             ErrorKind::NotFound => (
                 Severity::Wrong,
@@ -46,7 +46,7 @@ pub fn stored_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFin
 /// What the certificate of `site` says at `now`. Blocks on the disk.
 pub fn certificate(site: &str, files: &CertificateFiles, now: SystemTime) -> DoctorFinding {
     match galley_certs::read(files) {
-        Ok(certificate) => judge(site, &files.cert, &certificate, (Renewed::Elsewhere, now)),
+        Ok(certificate) => judge(site, &files.cert, &certificate, Renewed::Elsewhere, now),
         Err((path, trouble)) => DoctorFinding::bad(
             Severity::Wrong,
             CHECK,
@@ -61,7 +61,8 @@ fn judge(
     site: &str,
     path: &Path,
     certificate: &CertificateChain,
-    (renewed, now): (Renewed, SystemTime),
+    renewed: Renewed,
+    now: SystemTime,
 ) -> DoctorFinding {
     let path = path.display();
     let standing = certificate.standing(now);
@@ -156,7 +157,7 @@ mod tests {
             ),
         ] {
             for renewed in [Renewed::Elsewhere, Renewed::Here] {
-                let found = judge("a.test", Path::new("/c.pem"), &made, (renewed, now));
+                let found = judge("a.test", Path::new("/c.pem"), &made, renewed, now);
                 assert_eq!(found.level, level, "{found:?}");
                 assert!(found.seen.contains(words), "{found:?}");
                 assert_eq!(found.mend.is_empty(), level == Severity::Fine);

@@ -16,33 +16,40 @@ pub(super) fn free_space(folder: &Path) -> DoctorFinding {
             return DoctorFinding::unknown(CHECK, format!("{}: {error}", folder.display()));
         }
     };
-    judge_room(
-        folder,
-        stat.f_frsize,
-        (stat.f_bavail, stat.f_blocks),
-        (stat.f_favail, stat.f_files),
-    )
+    let blocks = FreeOf {
+        free: stat.f_bavail,
+        all: stat.f_blocks,
+    };
+    let files = FreeOf {
+        free: stat.f_favail,
+        all: stat.f_files,
+    };
+    judge_room(folder, stat.f_frsize, &blocks, &files)
 }
 
-/// `blocks` and `files`: free and all.
-fn judge_room(folder: &Path, block: u64, blocks: (u64, u64), files: (u64, u64)) -> DoctorFinding {
+struct FreeOf {
+    free: u64,
+    all: u64,
+}
+
+fn judge_room(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> DoctorFinding {
     const CHECK: &str = "room";
     let seen = format!(
         "{}: {} of {} free",
         folder.display(),
-        size(blocks.0.saturating_mul(block)),
-        size(blocks.1.saturating_mul(block))
+        size(blocks.free.saturating_mul(block)),
+        size(blocks.all.saturating_mul(block))
     );
     // A file system without a fixed number of files says 0.
-    let files_left = if files.1 == 0 {
+    let files_left = if files.all == 0 {
         100
     } else {
-        percent(files.0, files.1)
+        percent(files.free, files.all)
     };
-    let (level, seen) = match (percent(blocks.0, blocks.1), files_left) {
+    let (level, seen) = match (percent(blocks.free, blocks.all), files_left) {
         (_, 0..5) => (
             Severity::Wrong,
-            format!("{seen}, but only {} more files", files.0),
+            format!("{seen}, but only {} more files", files.free),
         ),
         (0..5, _) => (Severity::Wrong, seen),
         (5..10, _) => (Severity::Notice, seen),
@@ -112,7 +119,8 @@ mod tests {
 
     #[test]
     fn room_in_bytes_and_files() {
-        let judge = |blocks, files| judge_room(Path::new("/"), 4096, blocks, files).level;
+        let of = |(free, all)| FreeOf { free, all };
+        let judge = |blocks, files| judge_room(Path::new("/"), 4096, &of(blocks), &of(files)).level;
         assert_eq!(judge((50, 100), (50, 100)), Severity::Fine);
         assert_eq!(judge((7, 100), (50, 100)), Severity::Notice);
         assert_eq!(judge((4, 100), (50, 100)), Severity::Wrong);

@@ -202,9 +202,10 @@ impl FetchWorker {
         site: &FetchSite,
         info: &RequestInfo,
         wait: &mut Wait,
-        (index, head): (usize, &FillHead),
+        index: usize,
+        head: &FillHead,
     ) -> EncodedBody {
-        self.begin_coding(site, info, wait, (index, head))
+        self.begin_coding(site, info, wait, index, head)
             .unwrap_or_default()
     }
 
@@ -213,7 +214,8 @@ impl FetchWorker {
         site: &FetchSite,
         info: &RequestInfo,
         wait: &mut Wait,
-        (index, head): (usize, &FillHead),
+        index: usize,
+        head: &FillHead,
     ) -> Option<EncodedBody> {
         let compressing = &site.compressing;
         let in_progress = Rc::clone(&wait.slot(index)?.in_progress);

@@ -169,7 +169,7 @@ impl FetchWorker {
             });
             let coded = match (&judged, &head) {
                 (HeadVerdict::Give, Ok(head)) => {
-                    self.code_for(&job.site, &job.info, &mut wait, (index, head))
+                    self.code_for(&job.site, &job.info, &mut wait, index, head)
                 }
                 _ => EncodedBody::default(),
             };

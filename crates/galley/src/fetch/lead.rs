@@ -25,7 +25,9 @@ use super::in_progress::{For, InProgressFetch, is_given_up};
 use super::rfc9111::HeadUpdate;
 use super::spool::{AHEAD, ResponseSpool};
 use super::store::ToStore;
-use super::{FetchSite, FetchWorker, PageJob, acknowledged, publish, relay, revalidate, way};
+use super::{
+    FetchSite, FetchWorker, PageJob, ResponseSink, acknowledged, publish, relay, revalidate, way,
+};
 use crate::durable::Recorder;
 use crate::upstream::IncomingResponse;
 
@@ -35,14 +37,16 @@ impl FetchWorker {
         self: &Rc<Self>,
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
-        mut writer: FillWriter,
+        writer: FillWriter,
         whom: For,
     ) {
         job.site.counters.begun();
-        let mut spool = ResponseSpool::new(&self.spools, AHEAD);
-        let fetched = self
-            .fetch(job, in_progress, (&mut writer, &mut spool), whom)
-            .await;
+        let mut sink = ResponseSink {
+            writer,
+            spool: ResponseSpool::new(&self.spools, AHEAD),
+        };
+        let fetched = self.fetch(job, in_progress, &mut sink, whom).await;
+        let ResponseSink { writer, spool } = sink;
         match fetched {
             // Stored before it is taken out of the table, so that who looks finds one or the other.
             Ok(to_store) if spool.is_clear() => {
@@ -79,7 +83,7 @@ impl FetchWorker {
         &self,
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
-        (writer, spool): (&mut FillWriter, &mut ResponseSpool),
+        sink: &mut ResponseSink,
         whom: For,
     ) -> Result<Option<ToStore>, FillError> {
         let site_purges = &job.site.purges;
@@ -99,7 +103,7 @@ impl FetchWorker {
             let sent_up = self.pool(job.pool)?.send(slot, call, &sending);
             let incoming = in_progress.watch(sent_up).await?;
             in_progress.note_progress();
-            spool.goes(way(&job.site, &job.info, &incoming.fields));
+            sink.spool.goes(way(&job.site, &job.info, &incoming.fields));
             let purges = purge::from_response(&incoming.fields, &job.site.rules);
             let names = acknowledged::names(&incoming.fields);
             job.site.cron.read_appointments(&incoming.fields);
@@ -112,7 +116,9 @@ impl FetchWorker {
                     }
                     let delay = in_progress.delay(self.clock.tick());
                     let news = HeadUpdate { incoming, delay };
-                    let freshened = self.freshen(job, in_progress, writer, held_now, news).await;
+                    let freshened = self
+                        .freshen(job, in_progress, &mut sink.writer, held_now, news)
+                        .await;
                     freshened.map(|()| None)
                 }
                 // A 304 answers a conditional request only, and this one was not.
@@ -126,8 +132,7 @@ impl FetchWorker {
                         incoming,
                         purges: &purges,
                     };
-                    self.receive(job, in_progress, (writer, spool), received)
-                        .await
+                    self.receive(job, in_progress, sink, received).await
                 }
             };
             // Once more at the end: PHP may commit what it announced only then.
@@ -143,7 +148,7 @@ impl FetchWorker {
         &self,
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
-        (writer, spool): (&mut FillWriter, &mut ResponseSpool),
+        sink: &mut ResponseSink,
         received: Received<'_>,
     ) -> Result<Option<ToStore>, FillError> {
         let Received {
@@ -172,18 +177,14 @@ impl FetchWorker {
             Storability::Store(life) => match self.prepare_store(job, in_progress, &incoming, life)
             {
                 Some(to_store) => {
-                    return self
-                        .fill(job, in_progress, (writer, spool), incoming, to_store)
-                        .await;
+                    return self.fill(job, in_progress, sink, incoming, to_store).await;
                 }
                 None => NotStored::Vary,
             },
             Storability::Skip(why) => why,
         };
         if job.storage().validation == ValidationPolicy::Origin {
-            return self
-                .hand_over(job, in_progress, (writer, spool), incoming, why)
-                .await;
+            return self.hand_over(job, in_progress, sink, incoming, why).await;
         }
         if readable.is_err() && is_passing(incoming.status, why) {
             self.note_not_stored(job, why);
@@ -192,7 +193,7 @@ impl FetchWorker {
         if incoming.status.is_server_error() {
             self.note_not_stored(job, why);
             self.rest_refreshes(job);
-            pour(job, in_progress, (writer, spool), incoming).await?;
+            pour(job, in_progress, sink, incoming).await?;
             return Ok(None);
         }
         let uncacheable = Uncacheable {
@@ -210,7 +211,7 @@ impl FetchWorker {
         &self,
         job: &PageJob,
         in_progress: &InProgressFetch,
-        (writer, spool): (&mut FillWriter, &mut ResponseSpool),
+        sink: &mut ResponseSink,
         mut incoming: IncomingResponse,
         why: NotStored,
     ) -> Result<Option<ToStore>, FillError> {
@@ -225,7 +226,7 @@ impl FetchWorker {
             };
             self.store_hit_for_pass(job, in_progress, &uncacheable);
         }
-        writer.head(FillHead {
+        sink.writer.head(FillHead {
             status: incoming.status,
             fields: self.private_head(&incoming.fields),
             share: FillSharing::Private,
@@ -233,7 +234,7 @@ impl FetchWorker {
         });
         let note_progress = || in_progress.note_progress();
         let mut recorder = Recorder::off();
-        relay(&mut incoming, writer, spool, &mut recorder, &note_progress).await?;
+        relay(&mut incoming, sink, &mut recorder, &note_progress).await?;
         Ok(None)
     }
 
@@ -292,14 +293,14 @@ struct Received<'r> {
 async fn pour(
     job: &PageJob,
     in_progress: &InProgressFetch,
-    (writer, spool): (&mut FillWriter, &mut ResponseSpool),
+    sink: &mut ResponseSink,
     mut incoming: IncomingResponse,
 ) -> Result<(), FillError> {
     let mut fields = storable::stored_fields(&incoming.fields, &job.site.rules, job.info.rule());
     fields.remove(header::SET_COOKIE);
     let compressing = &job.site.compressing;
     compressing.announce(incoming.status, &mut fields, incoming.length());
-    writer.head(FillHead {
+    sink.writer.head(FillHead {
         status: incoming.status,
         fields,
         share: FillSharing::Shared {
@@ -311,7 +312,7 @@ async fn pour(
     });
     let note_progress = || in_progress.note_progress();
     let mut recorder = Recorder::off();
-    relay(&mut incoming, writer, spool, &mut recorder, &note_progress).await
+    relay(&mut incoming, sink, &mut recorder, &note_progress).await
 }
 
 /// Lets PHP end a response that nobody gets: who leaves in the middle has it stop at its next output, before plugins have

@@ -38,7 +38,7 @@ mod worker;
 pub use handle::Handle;
 pub use jobs::{Fetched, PageJob, PassJob, WantedFragment};
 use publish::{Acknowledgement, publish, write_to_disk};
-use relay::{relay, way};
+use relay::{ResponseSink, relay, way};
 pub use site::{FetchLimits, FetchSite};
 pub use start::start;
 use worker::FetchWorker;

@@ -9,16 +9,22 @@ use super::spool::{ResponseSpool, Way};
 use crate::durable::Recorder;
 use crate::upstream::IncomingResponse;
 
-/// Hands a body on to its end, or until nobody wants it any more: an upstream that is silent must not hold its slot for a
-/// client that has left. What is being written to the disk is wanted. `beat` is called with each piece. What slow clients
-/// have not had then is still in the passage.
+/// Where a response goes: to its readers in memory, and to the spool that holds what slow readers have not taken.
+pub(super) struct ResponseSink {
+    pub(super) writer: FillWriter,
+    pub(super) spool: ResponseSpool,
+}
+
+/// Relays a body until its end, or until it has no reader: a silent upstream must not hold its slot for a client that has
+/// left. A body that is being written to the disk is read to its end. Calls `note_progress` with each piece. What slow clients
+/// have not taken at the end is still in the spool.
 pub(super) async fn relay(
     incoming: &mut IncomingResponse,
-    writer: &mut FillWriter,
-    spool: &mut ResponseSpool,
+    sink: &mut ResponseSink,
     recorder: &mut Recorder,
     note_progress: &dyn Fn(),
 ) -> Result<(), FillError> {
+    let ResponseSink { writer, spool } = sink;
     let mut is_read = true;
     loop {
         let chunk = tokio::select! {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
-use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter, Finished};
+use galley_cache::fill::{FillError, FillHead, FillSharing, Finished};
 use galley_cache::key::Key;
 use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
@@ -25,8 +25,7 @@ use super::hit_for_pass::Uncacheable;
 use super::in_progress::InProgressFetch;
 use super::patch::{ReceivedFragments, note_rendered};
 use super::rfc9111::variants;
-use super::spool::ResponseSpool;
-use super::{FetchSite, FetchWorker, PageJob, relay, write_to_disk};
+use super::{FetchSite, FetchWorker, PageJob, ResponseSink, relay, write_to_disk};
 use crate::codec::encode::PIECE;
 use crate::durable::Recorder;
 use crate::sys;
@@ -122,7 +121,7 @@ impl FetchWorker {
         &self,
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
-        (writer, spool): (&mut FillWriter, &mut ResponseSpool),
+        sink: &mut ResponseSink,
         mut incoming: IncomingResponse,
         mut to_store: ToStore,
     ) -> Result<Option<ToStore>, FillError> {
@@ -136,7 +135,7 @@ impl FetchWorker {
                 .is_confined
                 .set(storable::add_confined(&incoming.fields, &mut head));
         }
-        writer.head(FillHead {
+        sink.writer.head(FillHead {
             status: to_store.status,
             fields: head,
             share: FillSharing::Shared {
@@ -148,14 +147,7 @@ impl FetchWorker {
         in_progress.shows_head();
         to_store.recorder = self.recorder(job, in_progress, &to_store, incoming.length());
         let note_progress = || in_progress.note_progress();
-        relay(
-            &mut incoming,
-            writer,
-            spool,
-            &mut to_store.recorder,
-            &note_progress,
-        )
-        .await?;
+        relay(&mut incoming, sink, &mut to_store.recorder, &note_progress).await?;
         if incoming.ended_well() {
             return Ok(Some(to_store));
         }

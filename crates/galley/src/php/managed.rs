@@ -88,7 +88,7 @@ impl Managed {
             MasterLauncher::Kept { line, pool, .. } => Some((line.clone(), *pool)),
         };
         let watch = PoolWatch::new(post, Arc::clone(&numbers), line);
-        let task = tokio::spawn(supervise(plan, master, watch, (life_tx, stopped)));
+        let task = tokio::spawn(supervise(plan, master, watch, life_tx, stopped));
         Ok(Managed {
             socket,
             most,
@@ -141,14 +141,14 @@ impl Managed {
     }
 }
 
-/// Runs until the second of `ends` is sent or dropped.
+/// Runs until `stop` is sent or dropped.
 async fn supervise(
     plan: MasterPlan,
     first: Master,
     mut watch: PoolWatch,
-    ends: (watch::Sender<MasterState>, oneshot::Receiver<()>),
+    life: watch::Sender<MasterState>,
+    mut stop: oneshot::Receiver<()>,
 ) {
-    let (life, mut stop) = ends;
     let site = plan.site.as_str();
     let mut backoff = Backoff::new();
     let mut master = first;

@@ -80,7 +80,7 @@ async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
     };
     let (life_tx, life) = watch::channel(MasterState::Running { master });
     let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(keep(troop, first, workers, (life_tx, stopped)));
+    let task = tokio::spawn(keep(troop, first, workers, life_tx, stopped));
     Ok(RunningProgram {
         socket,
         workers,
@@ -91,14 +91,14 @@ async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
     })
 }
 
-/// Keeps all of them until the second of `ends` is sent or dropped.
+/// Keeps all of them until `stopped` is sent or dropped.
 async fn keep(
     troop: Arc<Troop>,
     first: MasterProcess,
     workers: usize,
-    ends: (watch::Sender<MasterState>, oneshot::Receiver<()>),
+    life: watch::Sender<MasterState>,
+    stopped: oneshot::Receiver<()>,
 ) {
-    let (life, stopped) = ends;
     let (end, ending) = watch::channel(false);
     let mut slots = JoinSet::new();
     let mut first = Some(first);

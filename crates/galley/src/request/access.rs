@@ -77,11 +77,11 @@ fn take(
     bucket: Bucket,
     limit: &RateLimit,
 ) -> Result<(), Fault> {
-    let (owner, client) = ((exchange.site.mark, bucket), exchange.client.ip());
+    let (site, client) = (exchange.site.mark, exchange.client.ip());
     let now = services.clock.tick();
     services
         .clients
-        .take(owner, limit, client, now)
+        .take(site, bucket, limit, client, now)
         .map_err(|wait| limited(wait, format!("the limit {} of {bucket:?}", limit.rate())))
 }
 
@@ -111,14 +111,16 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
         return refuse("`Authorization` is not one of a name and a password");
     };
     let (client, now) = (exchange.client.ip(), services.clock.tick());
-    let owner = (exchange.site.mark, Bucket::Password);
+    let site = exchange.site.mark;
     let may_compare = || match RateLimit::new(TRIES.0, 60, TRIES.1) {
-        Some(limit) => services.clients.take(owner, &limit, client, now),
+        Some(limit) => services
+            .clients
+            .take(site, Bucket::Password, &limit, client, now),
         None => Ok(()),
     };
     let proof = services
         .clients
-        .prove((passwords, client), credentials, now, may_compare);
+        .prove(passwords, client, credentials, now, may_compare);
     match proof.await {
         PasswordCheck::Right => Ok(()),
         PasswordCheck::Wrong => refuse("a wrong name or password"),

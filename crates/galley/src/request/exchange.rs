@@ -185,7 +185,8 @@ pub struct Admission<'a> {
 /// What a head asks for, and who asks, by the connection and by what trusted proxies say.
 pub fn asked<'h>(
     sites: &Sites,
-    (peer, scheme): (SocketAddr, Scheme),
+    peer: SocketAddr,
+    scheme: Scheme,
     head: &Head<'h, '_>,
     framing: &Framing<'h>,
 ) -> RequestOrigin<'h> {
@@ -213,7 +214,7 @@ pub fn admit<'h>(
         mailbox,
     } = admission;
     let refuse = |why, note: String| (Fault::new(why, note), request_id.clone());
-    let asked = asked(sites, (client, scheme), head, framing);
+    let asked = asked(sites, client, scheme, head, framing);
     // HTTP/1.0 without a host: a site that takes every host takes that as well.
     let host = match asked.host {
         b"" => Ok(String::new()),

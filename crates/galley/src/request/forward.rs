@@ -93,11 +93,12 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
     request
 }
 
-/// An order for a response that may be stored.
-pub(super) fn page_order(
+/// The fetch of a response that may be stored.
+pub(super) fn page_job(
     exchange: &Exchange<'_>,
     pool: &PoolHandle,
-    (request, script): (UpstreamRequest, Option<Script>),
+    request: UpstreamRequest,
+    script: Option<Script>,
     class: Class,
 ) -> PageJob {
     PageJob {
@@ -105,16 +106,17 @@ pub(super) fn page_order(
         pool: pool.index,
         key: Key::new(&exchange.key),
         info: exchange.info.clone(),
-        call: ask(exchange, (request, script), class),
+        call: upstream_call(exchange, request, script, class),
         held: None,
         fragment: None,
     }
 }
 
 /// A request as a pool sends it.
-pub(super) fn ask(
+pub(super) fn upstream_call(
     exchange: &Exchange<'_>,
-    (request, script): (UpstreamRequest, Option<Script>),
+    request: UpstreamRequest,
+    script: Option<Script>,
     class: Class,
 ) -> UpstreamCall {
     UpstreamCall {

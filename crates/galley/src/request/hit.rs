@@ -67,19 +67,19 @@ pub struct Keys {
 pub fn hit(
     services: &Services,
     site: &Site,
-    (info, client): (&RequestInfo, IpAddr),
+    info: &RequestInfo,
+    client: IpAddr,
     now: Tick,
     keys: &mut Keys,
 ) -> Result<Hit, EarlierLookup> {
-    let Keys { page, file } = keys;
-    page.clear();
+    keys.page.clear();
     if !is_plain(site, info) {
         return Err(EarlierLookup::None);
     }
     if info.cacheability() == Cacheability::Cacheable {
-        site.write_key(info, page);
+        site.write_key(info, &mut keys.page);
     }
-    look(services, site, (info, client), now, (page, file))
+    look(services, site, info, client, now, keys)
 }
 
 /// Whether a request is one that the fast path may answer: what head and site alone decide.
@@ -95,13 +95,18 @@ fn is_plain(site: &Site, info: &RequestInfo) -> bool {
 fn look(
     services: &Services,
     site: &Site,
-    (info, client): (&RequestInfo, IpAddr),
+    info: &RequestInfo,
+    client: IpAddr,
     now: Tick,
-    (page_key, file_key): (&[u8], &mut Vec<u8>),
+    keys: &mut Keys,
 ) -> Result<Hit, EarlierLookup> {
     if !access::is_open(site, info, client) {
         return Err(EarlierLookup::None);
     }
+    let Keys {
+        page: page_key,
+        file: file_key,
+    } = keys;
     // As on the slow path, files come after what is stored, and for everybody.
     let mut earlier = EarlierLookup::None;
     if info.cacheability() == Cacheability::Cacheable {

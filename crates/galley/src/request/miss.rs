@@ -20,7 +20,9 @@ use http::StatusCode;
 use http::header::{self, HeaderValue};
 
 use super::exchange::Exchange;
-use super::forward::{ask, backend, fetch_request, page_order, pass_request, pool, switch, who};
+use super::forward::{
+    backend, fetch_request, page_job, pass_request, pool, switch, upstream_call, who,
+};
 use super::lookup::LookupResult;
 use super::page;
 use super::response::{Response, ResponseBody};
@@ -51,7 +53,7 @@ impl Asking<'_, '_> {
             let pool = pool(self.exchange)?;
             let class = Class::of(&self.exchange.info);
             let request = fetch_request(self.services, self.exchange, Credentials::OfClient);
-            let page = page_order(self.exchange, &pool, (request, self.script.clone()), class);
+            let page = page_job(self.exchange, &pool, request, self.script.clone(), class);
             let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
             if let Some(entry) = patched {
                 return Ok(self.stored(entry, Outcome::Patched));
@@ -131,7 +133,7 @@ impl Asking<'_, '_> {
         let exchange = &*self.exchange;
         let order = || {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
-            let mut page = page_order(exchange, pool, (request, self.script.clone()), class);
+            let mut page = page_job(exchange, pool, request, self.script.clone(), class);
             if exchange.policy().storage.validation == ValidationPolicy::Origin {
                 // To the client whose request it is; those who join get none.
                 page.call.interim = exchange.interim();
@@ -186,7 +188,7 @@ impl Asking<'_, '_> {
                 interim: exchange.interim(),
                 switch,
                 body,
-                ..ask(exchange, (request, self.script.clone()), class)
+                ..upstream_call(exchange, request, self.script.clone(), class)
             },
             learn,
         };
@@ -260,7 +262,7 @@ pub(super) async fn refresh(
         return;
     }
     let request = fetch_request(services, exchange, Credentials::None);
-    let mut page = page_order(exchange, &pool, (request, script), Class::Background);
+    let mut page = page_job(exchange, &pool, request, script, Class::Background);
     // Galley's own address and id: nothing of this client is forwarded, because what is not in the key is not seen.
     page.call.client_address = exchange.own_address();
     page.call.request_id = format!("{}-refresh", exchange.request_id);

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use super::ends::Ends;
-use super::proxy_protocol::introduce;
+use super::proxy_protocol::read_client;
 use super::socket::Socket;
 use super::{BoundListener, Core, Phase, handshake, http1};
 use crate::access::ConnectionSlot;
@@ -205,17 +205,17 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: B
     let (mut client, mut local) = (client, None);
     if behind.speaks_proxy {
         let proxies = behind.sites.proxies();
-        let ends = (client, stream.local_address());
+        let own = stream.local_address();
         // Boxed: it is over before the first request, and its room would be part of every connection.
-        let introducing = introduce(&core, &mut stream, ends, proxies);
-        let Some(told) = Box::pin(introducing).await else {
+        let reading = read_client(&core, &mut stream, client, own, proxies);
+        let Some((source, destination)) = Box::pin(reading).await else {
             return;
         };
-        let Some(seat) = seat(&core, told.0, proxies) else {
+        let Some(seat) = seat(&core, source, proxies) else {
             return stream.reset_at_end();
         };
         counted = Some(seat);
-        (client, local) = (told.0, Some(told.1));
+        (client, local) = (source, Some(destination));
     }
     let ends = Ends {
         client,
@@ -225,7 +225,7 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: B
     match behind.tls {
         None => http1::connection(core, stream, behind.sites, ends).await,
         Some(acceptor) => {
-            handshake::connection(core, stream, (acceptor, behind.sites), ends).await;
+            handshake::connection(core, stream, acceptor, behind.sites, ends).await;
         }
     }
     drop(counted);

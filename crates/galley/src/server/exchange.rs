@@ -219,8 +219,10 @@ impl Driver<'_> {
         request::admit(admission, head, framing).map_err(|(fault, request_id)| {
             open.request_id = request_id;
             // As a trusted proxy may say.
-            let ends = (self.ends.client, self.ends.scheme());
-            open.client = request::asked(self.sites, ends, head, framing).client.ip();
+            let (peer, scheme) = (self.ends.client, self.ends.scheme());
+            open.client = request::asked(self.sites, peer, scheme, head, framing)
+                .client
+                .ip();
             Box::new(Response::fault(&fault, &open.request_id))
         })
     }

@@ -85,16 +85,18 @@ pub(super) async fn try_hit(
     let (input, mut sender) = wire.parts();
     let may_copy = sender.is_plain();
     let mut batch = HitBatch::within(std::mem::take(&mut core.room.borrow_mut().batch));
-    let head_room = (sender.output as &mut Vec<u8>, sender.date.get());
-    let place = RequestContext {
+    let output: &mut Vec<u8> = sender.output;
+    output.clear();
+    let context = RequestContext {
         core,
         sites,
         ends,
         now: core.services.clock.tick_at(began),
+        date: sender.date.get(),
         may_copy,
     };
     let mut missed = None;
-    let read = place.gather(input, head_room, &mut lane.host, &mut batch, &mut missed);
+    let read = context.gather(input, output, &mut lane.host, &mut batch, &mut missed);
     let Some(last) = batch.responses().last() else {
         core.room.borrow_mut().batch = batch.into_room();
         return missed.map_or(FastPathOutcome::Nothing, |(parsed, length)| {
@@ -163,6 +165,8 @@ struct RequestContext<'p> {
     sites: &'p Sites,
     ends: Ends,
     now: Tick,
+    /// For the responses that have none.
+    date: HttpDate,
     /// Over TLS bodies are copied once more anyway.
     may_copy: bool,
 }
@@ -174,23 +178,21 @@ impl RequestContext<'_> {
     fn gather<'b>(
         &self,
         input: &'b [u8],
-        (output, date): (&mut Vec<u8>, HttpDate),
+        output: &mut Vec<u8>,
         host: &mut KnownHost,
         batch: &mut HitBatch<'b>,
         missed: &mut Option<(ParsedRequest, usize)>,
     ) -> usize {
         let mut room = self.core.room.borrow_mut();
         let mut read = 0;
-        output.clear();
         while batch.has_room() {
             let rest = input.get(read..).unwrap_or_default();
             // Most often it is at its end.
             if !begins_plainly(rest) {
                 break;
             }
-            let head_room = (output as &mut Vec<u8>, date);
             let missed = (read == 0).then_some(&mut *missed);
-            let found = self.find(rest, &mut room, host, head_room, missed);
+            let found = self.find(rest, &mut room, host, output, missed);
             let Some((ready, length)) = found else {
                 break;
             };
@@ -210,7 +212,7 @@ impl RequestContext<'_> {
         input: &'b [u8],
         room: &mut FastPathBuffers,
         host: &mut KnownHost,
-        (output, date): (&mut Vec<u8>, HttpDate),
+        output: &mut Vec<u8>,
         missed: Option<&mut Option<(ParsedRequest, usize)>>,
     ) -> Option<(ReadyHit<'b>, usize)> {
         let core = self.core;
@@ -222,8 +224,16 @@ impl RequestContext<'_> {
             host: request.host.as_bytes(),
         };
         let asked = self.sites.proxies().asked(&own, &request.head.fields());
-        let whole = (&request.head, &asked);
-        let (hit, site) = match find(core, self.sites, whole, self.now, (room, host))? {
+        let looked = find(
+            core,
+            self.sites,
+            &request.head,
+            &asked,
+            self.now,
+            room,
+            host,
+        )?;
+        let (hit, site) = match looked {
             Looked::Hit(hit, site) => (hit, site),
             Looked::Missed(resumed) => {
                 if let Some(missed) = missed {
@@ -241,8 +251,16 @@ impl RequestContext<'_> {
             }
         };
         let info = &room.info;
-        let changes = (site.heads.of(info.rule()), info.scheme());
-        write_head(output, &hit, changes, (date, request.connection));
+        let changes = site.heads.of(info.rule());
+        let scheme = info.scheme();
+        write_head(
+            output,
+            &hit,
+            changes,
+            scheme,
+            &self.date,
+            request.connection,
+        );
         let is_copied = self.may_copy && copy_behind(output, hit.body());
         let ready = ReadyHit {
             hit,
@@ -316,9 +334,11 @@ pub(super) enum Looked<'l> {
 pub(super) fn find<'l>(
     core: &Core,
     sites: &Sites,
-    (head, asked): (&Head<'_, '_>, &RequestOrigin<'_>),
+    head: &Head<'_, '_>,
+    asked: &RequestOrigin<'_>,
     now: Tick,
-    (room, known): (&mut FastPathBuffers, &'l mut KnownHost),
+    room: &mut FastPathBuffers,
+    known: &'l mut KnownHost,
 ) -> Option<Looked<'l>> {
     let (host, site) = known.find(asked.host, sites)?;
     let line = RequestLineInfo {
@@ -334,7 +354,7 @@ pub(super) fn find<'l>(
     let rules = &site.core.rules;
     info.parse_at(&line, asked.port, lines, rules).ok()?;
     let client = asked.client.ip();
-    let looked = request::hit(&core.services, site, (info, client), now, keys);
+    let looked = request::hit(&core.services, site, info, client, now, keys);
     Some(match looked {
         Ok(hit) => Looked::Hit(hit, site),
         Err(earlier) => Looked::Missed(Resumed {
@@ -354,15 +374,17 @@ fn begins_plainly(input: &[u8]) -> bool {
 fn write_head(
     output: &mut Vec<u8>,
     hit: &Hit,
-    (changes, scheme): (&Compiled, Scheme),
-    (date, connection): (HttpDate, ConnectionField),
+    changes: &Compiled,
+    scheme: Scheme,
+    date: &HttpDate,
+    connection: ConnectionField,
 ) {
     let mut age = itoa::Buffer::new();
     let own = match hit.age() {
         Some(seconds) => [AGE, age.format(seconds).as_bytes(), BEHIND_AGE],
         None => [b"", b"", OF_FILE],
     };
-    let dated = [b"date: ".as_slice(), &date, b"\r\n"];
+    let dated = [b"date: ".as_slice(), date, b"\r\n"];
     let undated = (!hit.is_dated()).then_some(dated);
     let is_immutable = hit.is_immutable() && !changes.drops(&header::CACHE_CONTROL);
     let lines = changes

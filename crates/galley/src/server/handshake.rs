@@ -25,7 +25,8 @@ use crate::tls::{ACME, Acceptor, H2, Presented};
 pub(super) async fn connection(
     core: Rc<Core>,
     socket: Socket,
-    (acceptor, sites): (Acceptor, Arc<Sites>),
+    acceptor: Acceptor,
+    sites: Arc<Sites>,
     mut ends: Ends,
 ) {
     // Nothing else is listened to for handshakes.
@@ -35,7 +36,7 @@ pub(super) async fn connection(
         return;
     }
     // Boxed: the room for a handshake is not kept for the life of the connection.
-    let handshake = Box::pin(shake(&core, stream, &acceptor, (&timer, ends))).await;
+    let handshake = Box::pin(shake(&core, stream, &acceptor, &timer, ends)).await;
     let Some(stream) = handshake else { return };
     drop(timer);
     let session = stream.get_ref().1;
@@ -67,7 +68,8 @@ async fn shake(
     core: &Core,
     stream: TcpStream,
     acceptor: &Acceptor,
-    (timer, ends): (&Timer, Ends),
+    timer: &Timer,
+    ends: Ends,
 ) -> Option<TlsStream<TcpStream>> {
     let acceptor = TlsAcceptor::from(Arc::clone(&acceptor.config));
     let limit = core.limits.head_timeout;

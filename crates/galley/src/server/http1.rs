@@ -59,7 +59,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         if std::mem::take(&mut may_be_h2) && http2::is_greeted(&core, &mut wire).await {
             ends.local.get_or_insert_with(|| wire.local_address());
             let (stream, begun) = wire.into_parts();
-            let connection = http2::resumed(core, (stream, begun), sites, ends);
+            let connection = http2::resumed(core, stream, &begun, sites, ends);
             return Box::pin(connection).await;
         }
         let answered = fast_path::try_hit(&core, &sites, ends, &mut wire, &mut lane).await;

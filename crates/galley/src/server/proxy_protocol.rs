@@ -15,10 +15,11 @@ use super::Core;
 use super::socket::Socket;
 
 /// Who is at the two ends of the connection, by the header's word; `None`: the connection is to be closed.
-pub(super) async fn introduce(
+pub(super) async fn read_client(
     core: &Rc<Core>,
     socket: &mut Socket,
-    (client, local): (SocketAddr, SocketAddr),
+    client: SocketAddr,
+    local: SocketAddr,
     proxies: &Proxies,
 ) -> Option<(SocketAddr, SocketAddr)> {
     if !proxies.trusts(client) {

@@ -19,16 +19,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
+use std::ops::Range;
 use tokio::task::{spawn_blocking, yield_now};
 
 use super::io::{ClientConnection, Gone};
 
-/// Sends bytes `start..end` of a file, behind the head in `wire.output` if there is one. `sent` counts what left. Not
+/// Sends the bytes `span` of a file, behind the head in `wire.output` if there is one. `sent` counts what left. Not
 /// cancel-safe: dropped midway, the connection must end.
 pub(super) async fn send(
     wire: &mut ClientConnection,
     file: &Arc<File>,
-    (start, end): (u64, u64),
+    span: Range<u64>,
     sent: &mut u64,
 ) -> Result<(), Gone> {
     let piece = if wire.takes_files() {
@@ -36,9 +37,9 @@ pub(super) async fn send(
     } else {
         PIECE_TO_READ
     };
-    let mut at = start;
-    while at < end {
-        let wanted = (end - at).min(piece);
+    let mut at = span.start;
+    while at < span.end {
+        let wanted = (span.end - at).min(piece);
         let is_at_hand = is_at_hand(file, at, wanted);
         if is_at_hand && wire.takes_files() {
             wire.send_head_before_more().await?;

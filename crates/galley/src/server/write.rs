@@ -345,7 +345,7 @@ async fn send_parts(
                 wire.send(&[bytes.into()]).await?;
             }
             (Part::Span { start, end }, BodySource::File(file)) => {
-                span::send(wire, file, (start, end), sent).await?;
+                span::send(wire, file, start..end, sent).await?;
             }
             (Part::Span { start, end }, BodySource::Pieces(pieces)) => {
                 let mut at = start;

@@ -84,10 +84,10 @@ pub(super) fn reason(broken: FrameError) -> Reason {
     }
 }
 
-pub(super) fn ended(broken: FrameError) -> (Http2EndReason, &'static str) {
+pub(super) fn ended(broken: FrameError) -> Http2End {
     match broken {
-        FrameError::TooLarge => (Http2EndReason::Flood, "a head was far too large"),
-        _ => (Http2EndReason::Protocol, "the protocol was broken"),
+        FrameError::TooLarge => Http2End::Ours(Http2EndReason::Flood, "a head was far too large"),
+        _ => Http2End::Ours(Http2EndReason::Protocol, "the protocol was broken"),
     }
 }
 

@@ -70,24 +70,28 @@ pub(super) enum Found {
 /// Looks whether a head is a plain hit, and writes the header block of its answer behind `encoded`.
 pub(super) fn find(
     core: &Core,
-    sites: (&Sites, Ends),
+    sites: &Sites,
+    ends: Ends,
     hit_buffers: &mut HitBuffers,
-    (block, began): (&Block, Instant),
+    block: &Block,
+    began: Instant,
     encoded: &mut Vec<u8>,
 ) -> Found {
-    look(core, sites, hit_buffers, (block, began), encoded).unwrap_or(Found::Nothing)
+    look(core, sites, ends, hit_buffers, block, began, encoded).unwrap_or(Found::Nothing)
 }
 
 fn look(
     core: &Core,
-    (sites, ends): (&Sites, Ends),
-    memo: &mut HitBuffers,
-    (block, began): (&Block, Instant),
+    sites: &Sites,
+    ends: Ends,
+    hit_buffers: &mut HitBuffers,
+    block: &Block,
+    began: Instant,
     encoded: &mut Vec<u8>,
 ) -> Option<Found> {
     let pseudo = Pseudo::of(block)?;
     let line = pseudo.plain_line()?;
-    let HitBuffers { known, crumbs } = memo;
+    let HitBuffers { known, crumbs } = hit_buffers;
     request_head::join_crumbs_of(block, crumbs);
     let joined = (!crumbs.is_empty()).then_some((&b"cookie"[..], crumbs.as_slice()));
     let fields = request_head::fields_of(block)
@@ -112,7 +116,8 @@ fn look(
     };
     let by = sites.proxies().asked(&own, &head.fields());
     let urgency = request_head::urgency_of(block);
-    let (hit, site) = match fast_path::find(core, sites, (&head, &by), now, (&mut room, known))? {
+    let looked = fast_path::find(core, sites, &head, &by, now, &mut room, known)?;
+    let (hit, site) = match looked {
         Looked::Hit(hit, site) => (hit, site),
         Looked::Missed(resumed) => {
             let request = ParsedRequest {
@@ -127,9 +132,9 @@ fn look(
         }
     };
     let info = &room.info;
-    let changes = (site.heads.of(info.rule()), info.scheme());
+    let changes = site.heads.of(info.rule());
     let begin = encoded.len();
-    write_block(encoded, &hit, changes, core.date.get());
+    write_block(encoded, &hit, changes, info.scheme(), core.date.get());
     if encoded.len() - begin > MOST_FRAME || hit.body().len() > MOST_BODY {
         encoded.truncate(begin);
         return None;
@@ -145,12 +150,7 @@ fn look(
 }
 
 /// The same fields as by HTTP/1, but for those of framing.
-fn write_block(
-    out: &mut Vec<u8>,
-    hit: &Hit,
-    (changes, scheme): (&Compiled, Scheme),
-    date: HttpDate,
-) {
+fn write_block(out: &mut Vec<u8>, hit: &Hit, changes: &Compiled, scheme: Scheme, date: HttpDate) {
     hpack::write_status(out, hit.status());
     for lines in changes.left(hit.lines(), hit.mask()) {
         hpack::write_lines(out, lines);

@@ -62,19 +62,20 @@ pub(super) async fn connection<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
     sites: Arc<Sites>,
     ends: Ends,
 ) {
-    resumed(core, (stream, BytesMut::new()), sites, ends).await;
+    resumed(core, stream, &BytesMut::new(), sites, ends).await;
 }
 
 /// The same where some bytes have been read already.
 pub(super) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
     core: Rc<Core>,
-    (stream, begun): (S, BytesMut),
+    stream: S,
+    begun: &BytesMut,
     sites: Arc<Sites>,
     ends: Ends,
 ) {
     let most = limits::header_list(core.limits.head_bytes);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let wire = Rc::new(RefCell::new(FramedSocket::new(stream, &begun, &core, most)));
+    let wire = Rc::new(RefCell::new(FramedSocket::new(stream, begun, &core, most)));
     let timer = core.timers.register();
     let end = match greet(&core, &wire, &timer).await {
         Ok(h2) => {
@@ -177,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
             match self.deadlines.late(self.timer, arrived) {
                 // Others need what its client leaves waiting.
                 None | Some(ConnectionTimeout::Taken) if self.quota.is_overdrawn() => {
-                    let why = (Http2EndReason::Slow, "too much waits for it");
+                    let why = Http2End::Ours(Http2EndReason::Slow, "too much waits for it");
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
                 None if is_due => {}
@@ -194,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                     ));
                 }
                 Some(ConnectionTimeout::Taking) => {
-                    let why = (Http2EndReason::Slow, "nothing was taken");
+                    let why = Http2End::Ours(Http2EndReason::Slow, "nothing was taken");
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
             }
@@ -219,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                 return self.abort(
                     cx,
                     Reason::ENHANCE_YOUR_CALM,
-                    (Http2EndReason::Flood, flood.word()),
+                    Http2End::Ours(Http2EndReason::Flood, flood.word()),
                 );
             }
             let is_read = match read {
@@ -284,16 +285,11 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
     }
 
     /// Ends the connection, and says why. Whether that arrives is the client's affair.
-    fn abort(
-        &mut self,
-        cx: &mut Context<'_>,
-        reason: Reason,
-        (ended, note): (Http2EndReason, &'static str),
-    ) -> Poll<Http2End> {
+    fn abort(&mut self, cx: &mut Context<'_>, reason: Reason, end: Http2End) -> Poll<Http2End> {
         self.h2.abrupt_shutdown(reason);
         let _ = self.h2.poll_closed(cx);
         let _ = self.wire.borrow_mut().poll_out(cx);
-        Poll::Ready(Http2End::Ours(ended, note))
+        Poll::Ready(end)
     }
 
     /// Reads what has come, and finds the hits among it. Ready when something came, or waits to be sorted.
@@ -318,16 +314,17 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                 Err(broken) => break Err(Http2ReadError::Broken(broken)),
                 Ok(Intercepted::Head(opening)) => {
                     self.requests += 1;
-                    let place = (&*self.sites, self.ends);
                     let may = self.core.limits.fast_path
                         && !self.going
                         && wire.may_respond(&opening, &block);
                     let found = if may {
                         hit::find(
                             self.core,
-                            place,
+                            &self.sites,
+                            self.ends,
                             &mut self.hit_buffers,
-                            (&block, began),
+                            &block,
+                            began,
                             &mut encoded,
                         )
                     } else {
