@@ -1,0 +1,458 @@
+//! The task of one HTTP/2 connection: a turn takes in what has come, answers the hits among it, lets the library write its frames.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use galley_http::frame_interceptor::{FrameError, Intercepted};
+use h2::Reason;
+use h2::server;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+
+use super::deadlines::{self, ConnectionDeadlines, ConnectionTimeout};
+use super::ending::{Http2End, ended, finish, reason, why};
+use super::exchange::{self, StreamRequest};
+use super::greeting::greet;
+use super::hit::{self, Found, HitBuffers, SentHit};
+use super::ledger::Flood;
+use super::limits;
+use super::parsed::ParsedStreams;
+use super::quota::{self, Quota};
+use super::wire::{FramedSocket, Half};
+use crate::request::Sites;
+use crate::server::Core;
+use crate::server::ends::Ends;
+use crate::server::timer::{Deadline, Timer};
+use crate::telemetry::http2::Http2EndReason;
+
+/// Serves a connection whose client speaks HTTP/2, to its end.
+pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
+    core: Rc<Core>,
+    stream: S,
+    sites: Arc<Sites>,
+    ends: Ends,
+) {
+    resumed(core, stream, &BytesMut::new(), sites, ends).await;
+}
+
+/// The same where some bytes have been read already.
+pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
+    core: Rc<Core>,
+    stream: S,
+    begun: &BytesMut,
+    sites: Arc<Sites>,
+    ends: Ends,
+) {
+    let most = limits::header_list(core.limits.head_bytes);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let wire = Rc::new(RefCell::new(FramedSocket::new(stream, begun, &core, most)));
+    let timer = core.timers.register();
+    let end = match greet(&core, &wire, &timer).await {
+        Ok(h2) => {
+            let connection = Http2Connection {
+                deadlines: ConnectionDeadlines::new(&core.limits),
+                h2,
+                wire: Rc::clone(&wire),
+                timer: &timer,
+                armed: None,
+                streams: JoinSet::new(),
+                quota: Quota::new(&core.services.http2_memory),
+                hit_buffers: HitBuffers::default(),
+                sent: Vec::new(),
+                parsed: ParsedStreams::default(),
+                requests: 0,
+                passed: 0,
+                accepted: 0,
+                is_library_busy: true,
+                going: false,
+                core: &core,
+                sites,
+                ends,
+            };
+            connection.run().await
+        }
+        Err(end) => end,
+    };
+    finish(&core, &wire, &timer, ends, end).await;
+}
+
+/// A connection whose greetings were exchanged.
+struct Http2Connection<'c, S> {
+    h2: server::Connection<Half<S>, Bytes>,
+    wire: Rc<RefCell<FramedSocket<S>>>,
+    timer: &'c Timer,
+    deadlines: ConnectionDeadlines,
+    /// When the timer was to look at its clocks.
+    armed: Option<Deadline>,
+    streams: JoinSet<()>,
+    quota: Rc<Quota>,
+    hit_buffers: HitBuffers,
+    /// Hits on their way.
+    sent: Vec<SentHit>,
+    /// Requests that the fast path has read, and the library has not given out yet.
+    parsed: ParsedStreams,
+    /// Heads that came.
+    requests: u64,
+    /// Those that the library was given.
+    passed: u64,
+    /// Those that it gave out as requests.
+    accepted: u64,
+    /// Whether the library has anything to do, or may have.
+    is_library_busy: bool,
+    /// The client was told that no further streams are wanted.
+    going: bool,
+    core: &'c Rc<Core>,
+    sites: Arc<Sites>,
+    ends: Ends,
+}
+
+impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
+    async fn run(mut self) -> Http2End {
+        let end = poll_fn(|cx| self.poll(cx)).await;
+        let Self {
+            h2,
+            mut streams,
+            sent,
+            core,
+            ..
+        } = self;
+        for sent in sent {
+            sent.close(core, true);
+        }
+        // This tells every stream that it is gone; each then writes its record.
+        drop(h2);
+        while streams.join_next().await.is_some() {}
+        end
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Http2End> {
+        if self.core.stopping.get() && !self.going {
+            self.go();
+        }
+        loop {
+            if let Poll::Ready(end) = self.turn(cx) {
+                return Poll::Ready(end);
+            }
+            let armed = self.wait();
+            let armed = std::mem::replace(&mut self.armed, armed);
+            if self.timer.poll_late(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if self.core.stopping.get() && !self.going {
+                self.go();
+                continue;
+            }
+            // The clock may have been stopped by what this turn did.
+            let is_due = armed.is_some_and(|at| self.timer.is_past(at));
+            let arrived = || self.wire.borrow().arrived();
+            match self.deadlines.late(self.timer, arrived) {
+                // Others need what its client leaves waiting.
+                None | Some(ConnectionTimeout::Taken) if self.quota.is_overdrawn() => {
+                    let why = Http2End::Ours(Http2EndReason::Slow, "too much waits for it");
+                    return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
+                }
+                None if is_due => {}
+                // Others need its room, or it has asked nothing for long.
+                None | Some(ConnectionTimeout::Idle) if !self.going => self.go(),
+                None | Some(ConnectionTimeout::Taken) => {}
+                Some(ConnectionTimeout::Idle | ConnectionTimeout::Going) => {
+                    return Poll::Ready(Http2End::Done);
+                }
+                Some(ConnectionTimeout::Head) => {
+                    return Poll::Ready(Http2End::Ours(
+                        Http2EndReason::Slow,
+                        "a head came too slowly",
+                    ));
+                }
+                Some(ConnectionTimeout::Taking) => {
+                    let why = Http2End::Ours(Http2EndReason::Slow, "nothing was taken");
+                    return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
+                }
+            }
+        }
+    }
+
+    /// Says that what is under way is all (RFC 9113 section 6.8).
+    fn go(&mut self) {
+        self.going = true;
+        self.is_library_busy = true;
+        self.h2.graceful_shutdown();
+    }
+
+    /// Everything that can be done without waiting.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Http2End> {
+        let mut answered = 0;
+        loop {
+            while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
+            let read = self.read(cx);
+            let flood = self.flood();
+            if let Some(flood) = flood {
+                return self.abort(
+                    cx,
+                    Reason::ENHANCE_YOUR_CALM,
+                    Http2End::Ours(Http2EndReason::Flood, flood.word()),
+                );
+            }
+            let is_read = match read {
+                Poll::Ready(Ok(())) => true,
+                Poll::Pending => false,
+                Poll::Ready(Err(Http2ReadError::Gone)) => return Poll::Ready(Http2End::Gone),
+                Poll::Ready(Err(Http2ReadError::Broken(broken))) => {
+                    return self.abort(cx, reason(broken), ended(broken));
+                }
+            };
+            answered += self.sent.len();
+            if !self.sent.is_empty() {
+                // The library's frames follow when these have left.
+                match ready!(self.send_hits(cx)) {
+                    Ok(()) => {}
+                    Err(_) => return Poll::Ready(Http2End::Gone),
+                }
+            }
+            if self.has_library_work() {
+                match self.accept(cx) {
+                    Accepted::End(end) => return Poll::Ready(end),
+                    Accepted::Some(asked) => {
+                        answered += asked.len();
+                        self.begin(asked);
+                        if answered < MOST_ANSWERED {
+                            // The library has not looked yet at what it was just given.
+                            continue;
+                        }
+                    }
+                    Accepted::None => self.look_at_library(),
+                }
+            }
+            let mut wire = self.wire.borrow_mut();
+            match wire.poll_out(cx) {
+                Poll::Ready(Err(_)) => return Poll::Ready(Http2End::Gone),
+                Poll::Ready(Ok(())) if answered >= MOST_ANSWERED => {
+                    // Who asks without end does not starve its core's other connections.
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Ready(Ok(())) => {
+                    let is_held = wire.take_held();
+                    let has_more = is_held || wire.has_through();
+                    if is_read || has_more {
+                        continue;
+                    }
+                }
+                Poll::Pending => {}
+            }
+            return Poll::Pending;
+        }
+    }
+
+    /// What there was too much of, also of streams that starved.
+    fn flood(&self) -> Option<Flood> {
+        let starved = self.quota.take_starved();
+        let mut wire = self.wire.borrow_mut();
+        if starved > 0 {
+            let now_ms = self.core.timers.now_ms();
+            wire.ledger.starve(starved, now_ms);
+        }
+        wire.ledger.flood()
+    }
+
+    /// Ends the connection, and says why. Whether that arrives is the client's affair.
+    fn abort(&mut self, cx: &mut Context<'_>, reason: Reason, end: Http2End) -> Poll<Http2End> {
+        self.h2.abrupt_shutdown(reason);
+        let _ = self.h2.poll_closed(cx);
+        let _ = self.wire.borrow_mut().poll_out(cx);
+        Poll::Ready(end)
+    }
+
+    /// Reads what has come, and finds the hits among it. Ready when something came, or waits to be sorted.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Http2ReadError>> {
+        let mut wire = self.wire.borrow_mut();
+        if !self.sent.is_empty() || !wire.has_room() || wire.is_clogged() {
+            return Poll::Pending;
+        }
+        if !wire.has_unsorted() {
+            ready!(wire.poll_fill(cx)).map_err(|_| Http2ReadError::Gone)?;
+        }
+        let mut encoded = self.core.spare.take_encoded();
+        let mut block = self.core.spare.take_block();
+        let began = Instant::now();
+        let mut bytes = 0;
+        let result = loop {
+            if self.sent.len() >= MOST_ANSWERED || bytes > wire.most_out() || wire.is_clogged() {
+                break Ok(());
+            }
+            match wire.sort(&mut block) {
+                Ok(Intercepted::More) => break Ok(()),
+                Err(broken) => break Err(Http2ReadError::Broken(broken)),
+                Ok(Intercepted::Head(opening)) => {
+                    self.requests += 1;
+                    let may = self.core.limits.fast_path
+                        && !self.going
+                        && wire.may_respond(&opening, &block);
+                    let found = if may {
+                        hit::find(
+                            self.core,
+                            &self.sites,
+                            self.ends,
+                            &mut self.hit_buffers,
+                            &block,
+                            began,
+                            &mut encoded,
+                        )
+                    } else {
+                        Found::Nothing
+                    };
+                    match found {
+                        Found::Hit(found) if wire.take_window(found.body_bytes()) => {
+                            bytes += found.body_bytes();
+                            let read = std::mem::replace(&mut block, self.core.spare.take_block());
+                            self.sent.push(found.on(&opening, read, began));
+                            continue;
+                        }
+                        Found::Parsed(request, urgency) if self.parsed.has_capacity() => {
+                            wire.pass_stub(&opening);
+                            self.parsed.push(opening.stream, request, urgency);
+                        }
+                        _ => wire.pass(&opening, &block),
+                    }
+                    self.passed += u64::from(opening.is_new);
+                    self.is_library_busy = true;
+                }
+            }
+        };
+        // What was asked together is answered in the order of its urgency, and else in its own.
+        if !self.sent.is_sorted_by_key(SentHit::urgency) {
+            self.sent.sort_by_key(SentHit::urgency);
+        }
+        for sent in &self.sent {
+            let (stream, head, body) = sent.parts(&encoded);
+            wire.write_response(stream, head, body);
+        }
+        self.core.spare.give_block(block);
+        self.core.spare.give_encoded(encoded);
+        Poll::Ready(result)
+    }
+
+    /// Sends the hits, and writes their records once all have left.
+    fn send_hits(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.wire.borrow_mut().poll_out(cx))?;
+        for sent in self.sent.drain(..) {
+            sent.close(self.core, false);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn has_library_work(&self) -> bool {
+        let wire = self.wire.borrow();
+        self.is_library_busy || wire.has_through() || wire.is_ended()
+    }
+
+    /// Whether the library has to be polled though nothing comes for it.
+    fn look_at_library(&mut self) {
+        let has_streams = self.h2.has_streams() || !self.streams.is_empty();
+        self.is_library_busy = has_streams || self.going;
+        if !has_streams {
+            self.wire.borrow_mut().library_rests();
+        }
+    }
+
+    /// The requests that have come, and all frames that there are into the buffer.
+    fn accept(&mut self, cx: &mut Context<'_>) -> Accepted {
+        let mut asked = Vec::new();
+        let mut began = None;
+        loop {
+            match self.h2.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    let (parts, body) = request.into_parts();
+                    let (head, parsed) = self.parsed.take(parts, &respond);
+                    asked.push(StreamRequest {
+                        head,
+                        parsed,
+                        body,
+                        respond,
+                        began: *began.get_or_insert_with(Instant::now),
+                    });
+                    self.accepted += 1;
+                    // Each time it is asked, the library goes round all that it does. It is asked after the answers.
+                    if self.accepted == self.passed {
+                        return Accepted::Some(asked);
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => return Accepted::End(why(&error)),
+                Poll::Ready(None) => return Accepted::End(Http2End::Done),
+                Poll::Pending if asked.is_empty() => return Accepted::None,
+                Poll::Pending => return Accepted::Some(asked),
+            }
+        }
+    }
+
+    fn begin(&mut self, mut asked: Vec<StreamRequest>) {
+        asked.sort_by_key(|asked| asked.head.urgency());
+        for mut asked in asked {
+            let Some(held) = self.quota.admit(asked.head.field_bytes()) else {
+                // To be sent again later (RFC 9113 section 8.7); it has no record, like those that the library refuses.
+                asked.respond.send_reset(Reason::REFUSED_STREAM);
+                continue;
+            };
+            let (core, sites) = (Rc::clone(self.core), Arc::clone(&self.sites));
+            let task = exchange::run(core, sites, self.ends, asked, held);
+            debug_assert!(size_of_val(&task) as u64 <= quota::RESPONSE_BYTES);
+            self.streams.spawn_local(task);
+        }
+    }
+
+    /// Sets the timer to what is waited for: when it is to be looked at.
+    fn wait(&mut self) -> Option<Deadline> {
+        let has_tasks = !self.streams.is_empty();
+        let has_streams = self.is_library_busy && (has_tasks || self.h2.has_streams());
+        if !has_streams {
+            self.wire.borrow_mut().rest();
+        }
+        let wire = self.wire.borrow();
+        self.deadlines.look(
+            self.timer,
+            &deadlines::ConnectionActivity {
+                has_streams,
+                has_tasks,
+                is_mid_head: wire.ledger.is_mid_head(),
+                is_writing: !wire.is_empty(),
+                is_waiting: self.quota.is_waiting(),
+                requests: self.requests,
+                going: self.going,
+            },
+            || wire.arrived(),
+        );
+        let mut next = self.deadlines.next();
+        if self.quota.is_waiting() {
+            let soon = self.timer.deadline(QUOTA_EVERY);
+            next = Some(next.map_or(soon, |next| next.min(soon)));
+        }
+        self.timer.arm(next, !has_streams);
+        next
+    }
+}
+
+/// What the library had.
+enum Accepted {
+    None,
+    Some(Vec<StreamRequest>),
+    End(Http2End),
+}
+
+/// Why what came was not sorted.
+enum Http2ReadError {
+    /// The client has gone.
+    Gone,
+    Broken(FrameError),
+}
+
+/// Between two looks whether a connection whose answers wait holds more than its part by now.
+const QUOTA_EVERY: Duration = Duration::from_secs(1);
+
+/// Requests of one turn, but for those of the last read.
+const MOST_ANSWERED: usize = 100;
