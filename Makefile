@@ -1,7 +1,7 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness fragments growth soak weather slow hostile fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
-	setup-conformance setup-faults setup-exactness setup-plugin-versions
+.PHONY: help demo demo-clean test bench conformance faults cluster exactness fragments growth soak weather slow hostile fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+	setup-conformance setup-faults setup-cluster setup-exactness setup-plugin-versions
 
 PORT ?= 8080
 DEMO_ARGS = --port $(PORT) $(if $(WP),--wp $(WP))
@@ -15,6 +15,7 @@ help:
 	@echo 'make bench            Galley next to its peers, in one run of 40 minutes (QUICK=1: under five; README=1: for the README)'
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone; SUITE=DIR: a copy of it)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
+	@echo 'make cluster          three nodes on networks of their own, harmed in 13 ways while pages are edited and read (ROUNDS=20, ONLY=partition)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
 	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4 and WordPress 6.2 to 6.7, which npm brings (PHP=8.4 WORDPRESS=6.5: one of each)'
@@ -33,7 +34,7 @@ help:
 	@echo 'make packages-test    installs, upgrades and removes them in a clean Debian with systemd, as root: two minutes'
 
 # A static pattern: make does not look for implicit rules for phony targets.
-setup-build setup-packages setup-demo setup-test setup-bench setup-conformance setup-faults setup-exactness setup-plugin-versions: setup-%:
+setup-build setup-packages setup-demo setup-test setup-bench setup-conformance setup-faults setup-cluster setup-exactness setup-plugin-versions: setup-%:
 	@scripts/setup $*
 
 build: setup-build
@@ -94,6 +95,10 @@ conformance: setup-conformance build
 faults: setup-faults build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask faults --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
+cluster: setup-cluster build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask cluster --galley target/release/galley $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
 exactness: setup-exactness build
 	@cargo build --quiet --release --package xtask

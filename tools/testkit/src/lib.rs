@@ -7,12 +7,13 @@
 //!
 //! What real parts cannot do on command is scripted: [`origin`] answers byte by byte, [`client`] asks byte by byte.
 //! [`faults`] does to a running server what must not harm it, [`growth`] measures it while it grows, [`weather`] while
-//! everything around it is bad. [`exactness`] counts what purges miss and what they hit in vain.
+//! everything around it is bad, [`cluster`] harms several that share an engine. [`exactness`] counts what purges miss and what they hit in vain.
 
 mod account;
 mod apache;
 mod chromium;
 pub mod client;
+pub mod cluster;
 pub mod exactness;
 pub mod faults;
 mod fcgiwrap;

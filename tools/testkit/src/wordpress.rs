@@ -135,6 +135,40 @@ impl WordPress {
         })
     }
 
+    /// Copies Galley's plugin from `folder` and activates it.
+    ///
+    /// # Errors
+    /// [`Trouble::Missing`] without the plugin, [`Trouble::Refused`] when WordPress does not activate it.
+    pub fn install_plugin(&self, folder: &Path) -> Result<(), Trouble> {
+        if !folder.join("galley.php").is_file() {
+            return Err(Trouble::Missing {
+                program: format!("{} (the plugin)", folder.join("galley.php").display()),
+            });
+        }
+        let target = self.root.join("wp-content/plugins/galley");
+        run(
+            "cp",
+            Command::new("cp")
+                .args(["-r", "--no-target-directory"])
+                .arg(folder)
+                .arg(&target),
+        )?;
+        if let Some(user) = account::for_web() {
+            user.own(&target)?;
+        }
+        let printed = self.php(
+            "require_once ABSPATH . 'wp-admin/includes/plugin.php'; \
+             $failed = activate_plugin('galley/galley.php'); \
+             echo is_wp_error($failed) ? $failed->get_error_message() : 'active';",
+        )?;
+        if printed.trim_end().ends_with("active") {
+            return Ok(());
+        }
+        Err(Trouble::Refused(format!(
+            "the plugin was not activated: {printed}"
+        )))
+    }
+
     /// Runs PHP code inside this WordPress, as its own user; returns what it prints. The code has no opening tag.
     pub fn php(&self, code: &str) -> Result<String, Trouble> {
         let script = format!(

@@ -1,9 +1,10 @@
-//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance`, `faults`, `exactness`, `fragments`,
+//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `cluster`, `conformance`, `faults`, `exactness`, `fragments`,
 //! `growth`, `soak` and `weather`. Builds nothing itself.
 //!
 //! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
 
 mod bench;
+mod cluster;
 mod conformance;
 mod demo;
 mod exactness;
@@ -41,6 +42,8 @@ enum Task {
     Conformance(conformance::Arguments),
     /// Does to a running Galley what must not harm it, and counts
     Faults(faults::Arguments),
+    /// Harms a cluster in every way while its pages are edited and read, and compares what was read with what was acknowledged
+    Cluster(cluster::Arguments),
     /// Edits a real WordPress and counts what is purged, too little and too much
     Exactness(exactness::Arguments),
     /// Measures what edits cost on a large site whose pages share fragments
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Floor(arguments) => bench::floor::run(&arguments),
         Task::Hold(arguments) => bench::hold::run(&arguments),
         Task::Conformance(arguments) => conformance::run(&arguments),
+        Task::Cluster(arguments) => cluster::run(&arguments),
         Task::Faults(arguments) => faults::run(&arguments),
         Task::Exactness(arguments) => exactness::run(&arguments),
         Task::Fragments(arguments) => fragments::run(&arguments),

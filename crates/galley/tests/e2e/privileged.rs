@@ -390,7 +390,7 @@ impl Alone {
         let account = format!("{{\"uid\":{uid},\"gid\":{gid},\"groups\":[]}}");
         let plan = format!(
             "{{\"pools\":[{{\"program\":\"/bin/sleep\",\"arguments\":[\"600\"],\"kind\":{{\"Program\":{{\"socket\":\"{0}/s\",\"requests\":[1,2]}}}},\
-             \"account\":{account},\"root\":\"/\",\"places\":2,\"folder\":\"{0}\"}}],\"galley\":{account}}}",
+             \"account\":{account},\"root\":\"/\",\"slots\":2,\"folder\":\"{0}\"}}],\"galley\":{account}}}",
             folder.display()
         );
         let (here, there) = packets::pair().unwrap();

@@ -10,14 +10,13 @@ use std::{
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
 use super::{Form, Setting, With};
 use crate::{
     FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, Trouble, WordPress, account,
-    client::Request, process::run, trouble::During, wait::came_true, wordpress_from_template,
+    client::Request, trouble::During, wait::came_true, wordpress_from_template,
 };
 
 /// What WordPress takes for its own host; the site that our plugin purges.
@@ -212,41 +211,16 @@ impl Site {
 
     /// Puts our plugin into the WordPress, tells it where the server is, and activates it.
     fn activate(&self, plugin: &Path) -> Result<(), Trouble> {
-        if !plugin.join("galley.php").is_file() {
-            return Err(Trouble::Missing {
-                program: format!("{} (the plugin)", plugin.join("galley.php").display()),
-            });
-        }
-        let content = self.wordpress.root.join("wp-content");
-        let target = content.join("plugins/galley");
-        run(
-            "cp",
-            Command::new("cp")
-                .args(["-r", "--no-target-directory"])
-                .arg(plugin)
-                .arg(&target),
-        )?;
-        let connection = content.join("galley-connection.php");
+        let connection = self.wordpress.root.join("wp-content/galley-connection.php");
         let text = format!(
             "<?php\nreturn array( 'address' => 'http://{}', 'token' => '{SITE_TOKEN}' );\n",
             self.admin()?
         );
         fs::write(&connection, text).during("write the plugin's connection")?;
         if let Some(user) = account::for_web() {
-            user.own(&target)?;
             user.own(&connection)?;
         }
-        let said = self.wordpress.php(
-            "require_once ABSPATH . 'wp-admin/includes/plugin.php'; \
-             $failed = activate_plugin('galley/galley.php'); \
-             echo is_wp_error($failed) ? $failed->get_error_message() : 'active';",
-        )?;
-        if said.trim_end().ends_with("active") {
-            return Ok(());
-        }
-        Err(Trouble::Refused(format!(
-            "the plugin was not activated: {said}"
-        )))
+        self.wordpress.install_plugin(plugin)
     }
 }
 

@@ -4,10 +4,7 @@
 //! (the clock since boot) and a file bound over the kernel's boot id. Purges hold whatever the clock says; pages are not
 //! fresh for longer than their lifetime, and keep their age as long as the machine was not booted.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use super::{
     Form, Setting,
@@ -16,12 +13,13 @@ use super::{
     stage::{Plan, Stage, Visitor, get},
     tally::Tally,
     truth::{Lengths, Scope, Truth, path},
+    wall_clock::{self, WallClock},
 };
-use crate::{Launch, Trouble, runs_as_root, trouble::During};
+use crate::{Trouble, runs_as_root};
 
 pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
     let mut sum = Tally::default();
-    let Some(library) = library() else {
+    let Some(library) = wall_clock::library() else {
         sum.leave_out("libfaketime is not installed (`faketime` on Debian)");
         return Ok(sum);
     };
@@ -47,12 +45,12 @@ pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
 /// The clock jumps under a running server.
 fn running(setting: &Setting, library: &Path, mut dice: Dice) -> Result<Tally, Trouble> {
     let mut stage = stage(setting, &mut dice)?;
-    let clock = Wall::new(&stage, library)?;
+    let clock = WallClock::new(stage.scratch.join("wall-clock"), library)?;
     let mut tally = Tally::default();
     stage.start_under(clock.launch())?;
     tally += stage.compare()?;
     for days in [3, -3, 400, -4_000, 0] {
-        clock.set(days)?;
+        clock.set(days * DAY_SECONDS)?;
         tally.rounds += 1;
         let looked = stage.compare()?;
         tally.require(
@@ -147,12 +145,12 @@ fn restarted(
     mut dice: Dice,
 ) -> Result<Tally, Trouble> {
     let mut stage = stage(setting, &mut dice)?;
-    let clock = Wall::new(&stage, library)?;
+    let clock = WallClock::new(stage.scratch.join("wall-clock"), library)?;
     let mut tally = Tally {
         rounds: 1,
         ..Tally::default()
     };
-    clock.set(case.days.0)?;
+    clock.set(case.days.0 * DAY_SECONDS)?;
     stage.start_under(clock.launch())?;
     tally += stage.compare()?;
     edit(&stage, &mut dice, &mut tally)?;
@@ -164,7 +162,7 @@ fn restarted(
     } else {
         stage.stop();
     }
-    clock.set(case.days.1)?;
+    clock.set(case.days.1 * DAY_SECONDS)?;
     let mut launch = clock.launch();
     launch.through = through(&stage, case)?;
     stage.start_under(launch)?;
@@ -259,43 +257,6 @@ fn edit(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), Trouble
     Ok(())
 }
 
-/// The wall clock that the server sees.
-struct Wall {
-    library: PathBuf,
-    file: PathBuf,
-}
-
-impl Wall {
-    fn new(stage: &Stage, library: &Path) -> Result<Self, Trouble> {
-        let wall = Self {
-            library: library.to_owned(),
-            file: stage.scratch.join("wall-clock"),
-        };
-        wall.set(0)?;
-        Ok(wall)
-    }
-
-    /// So many days from the machine's own.
-    fn set(&self, days: i64) -> Result<(), Trouble> {
-        let fresh = self.file.with_extension("new");
-        fs::write(&fresh, format!("{:+}\n", days * 86_400)).during("set the wall clock")?;
-        fs::rename(fresh, &self.file).during("set the wall clock")
-    }
-
-    fn launch(&self) -> Launch {
-        let pair = |name: &str, value: String| (name.to_owned(), value);
-        Launch {
-            env: vec![
-                pair("LD_PRELOAD", self.library.display().to_string()),
-                pair("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),
-                pair("FAKETIME_NO_CACHE", "1".to_owned()),
-                pair("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ],
-            ..Launch::default()
-        }
-    }
-}
-
 /// How the server is started for it to see another clock since boot, or another boot.
 fn through(stage: &Stage, case: &Case) -> Result<Vec<String>, Trouble> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -315,13 +276,6 @@ fn through(stage: &Stage, case: &Case) -> Result<Vec<String>, Trouble> {
     Ok(words(&["unshare", "--mount", "sh", "-c", &script, "sh"]))
 }
 
-/// Where Debian puts it.
-fn library() -> Option<PathBuf> {
-    let mut folders = fs::read_dir("/usr/lib").ok()?.flatten();
-    folders.find_map(|folder| {
-        let path = folder.path().join("faketime/libfaketimeMT.so.1");
-        path.is_file().then_some(path)
-    })
-}
+const DAY_SECONDS: i64 = 86_400;
 
 const PAGES: usize = 120;

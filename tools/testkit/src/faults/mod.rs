@@ -20,6 +20,7 @@ mod sync;
 mod tally;
 mod trace;
 mod truth;
+pub(crate) mod wall_clock;
 
 use std::path::PathBuf;
 

@@ -51,16 +51,33 @@ impl Tally {
     pub(super) fn judge(&mut self, verdict: Verdict, what: impl FnOnce() -> String) {
         self.pages += 1;
         match verdict {
-            Verdict::Right => return,
-            Verdict::Stale => self.stale += 1,
-            Verdict::Torn => self.torn += 1,
-            Verdict::Failed => self.failed += 1,
+            Verdict::Right => {}
+            Verdict::Stale => self.stale(&what()),
+            Verdict::Torn => self.torn(&what()),
+            Verdict::Failed => self.failed(&what()),
         }
-        self.complain(&format!("{verdict:?}: {}", what()));
+    }
+
+    /// An answer from before an acknowledged purge.
+    pub(crate) fn stale(&mut self, what: &str) {
+        self.stale += 1;
+        self.complain(&format!("Stale: {what}"));
+    }
+
+    /// An answer that is cut or mixed.
+    pub(crate) fn torn(&mut self, what: &str) {
+        self.torn += 1;
+        self.complain(&format!("Torn: {what}"));
+    }
+
+    /// No answer where one had to come.
+    pub(crate) fn failed(&mut self, what: &str) {
+        self.failed += 1;
+        self.complain(&format!("Failed: {what}"));
     }
 
     /// A promise that was not kept, other than by an answer.
-    pub(super) fn broken(&mut self, what: &str) {
+    pub(crate) fn broken(&mut self, what: &str) {
         self.broken += 1;
         self.complain(what);
     }

@@ -1,0 +1,45 @@
+//! The cluster test in its short form: three nodes, an engine with a replica and a real WordPress, each on a network of its own,
+//! while the engine and the nodes are harmed.
+//!
+//! What is done is in the kit; `make cluster` runs the long form of the same. Only root may make networks: for others the test
+//! says on stderr that it was left out.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+
+use galley_testkit::cluster::{Scenario, Setting, run};
+use galley_testkit::runs_as_root;
+
+/// Fixed, so that what is drawn is the same each time.
+const SEED: u64 = 20_260_101;
+
+#[test]
+fn no_read_is_older_than_an_acknowledged_purge() {
+    if !runs_as_root() {
+        eprintln!("left out: only root may make networks");
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let scenarios = vec![
+        Scenario::Partition,
+        Scenario::EngineKilled,
+        Scenario::NodeKilled,
+        Scenario::FailOver,
+    ];
+    let setting = Setting {
+        galley: Path::new(env!("CARGO_BIN_EXE_galley")).to_owned(),
+        plugin: root.join("../../wordpress-plugin/galley"),
+        seed: SEED,
+        rounds: scenarios.len(),
+        scenarios,
+    };
+    for (scenario, outcome) in run(&setting, |_, _, _| {}).unwrap() {
+        let tally = &outcome.tally;
+        assert!(
+            tally.is_clean() && tally.purges > 0 && tally.hits > 0,
+            "{}: {tally:#?}",
+            scenario.name()
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! A wall clock of its own for one process: libfaketime shows it another time than the machine's, which a test changes at any moment.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{Launch, Trouble, trouble::During};
+
+/// The clock that a server is shown.
+pub(crate) struct WallClock {
+    library: PathBuf,
+    file: PathBuf,
+}
+
+impl WallClock {
+    /// `file` holds its offset. At first it shows the machine's time.
+    pub(crate) fn new(file: PathBuf, library: &Path) -> Result<Self, Trouble> {
+        let clock = Self {
+            library: library.to_owned(),
+            file,
+        };
+        clock.set(0)?;
+        Ok(clock)
+    }
+
+    /// So many seconds from the machine's own.
+    pub(crate) fn set(&self, seconds: i64) -> Result<(), Trouble> {
+        let fresh = self.file.with_extension("new");
+        fs::write(&fresh, format!("{seconds:+}\n")).during("set the wall clock")?;
+        fs::rename(fresh, &self.file).during("set the wall clock")
+    }
+
+    /// How a server is started to see it.
+    pub(crate) fn launch(&self) -> Launch {
+        let pair = |name: &str, value: String| (name.to_owned(), value);
+        Launch {
+            env: vec![
+                pair("LD_PRELOAD", self.library.display().to_string()),
+                pair("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),
+                pair("FAKETIME_NO_CACHE", "1".to_owned()),
+                pair("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ],
+            ..Launch::default()
+        }
+    }
+}
+
+/// Where Debian installs libfaketime.
+pub(crate) fn library() -> Option<PathBuf> {
+    let mut folders = fs::read_dir("/usr/lib").ok()?.flatten();
+    folders.find_map(|folder| {
+        let path = folder.path().join("faketime/libfaketimeMT.so.1");
+        path.is_file().then_some(path)
+    })
+}
