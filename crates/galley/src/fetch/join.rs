@@ -203,6 +203,7 @@ impl FetchWorker {
                 Touched::OnlyTags => WaitTerms::ToCheck,
                 Touched::Yes => return Approach::Lead(None),
             };
+            let admission = in_progress.waiters.admission();
             if !is_silent
                 && wait.is_new()
                 && in_progress.waiters.readers() >= job.site.limits.waiters
@@ -212,6 +213,7 @@ impl FetchWorker {
             if !wait.join(&in_progress, terms) {
                 return Approach::Lead(None);
             }
+            drop(admission);
             self.promote(job, &in_progress);
         }
         if is_silent {

@@ -28,6 +28,8 @@ pub(super) struct Waiters {
     fill: Arc<Fill>,
     /// The same page in codings that somebody wanted, as far as they are being made.
     coded: Mutex<Vec<(Coding, Arc<Fill>)>>,
+    /// See [`Waiters::admission`].
+    admission: Mutex<()>,
     /// The purge counter before its request was sent; [`NOT_SENT`] until then.
     born: AtomicU64,
     /// When its request was sent, in milliseconds of [`Tick`].
@@ -62,6 +64,7 @@ impl Waiters {
         Self {
             fill,
             coded: Mutex::default(),
+            admission: Mutex::default(),
             born: AtomicU64::new(NOT_SENT),
             sent_at: AtomicU64::new(0),
             most,
@@ -90,23 +93,36 @@ impl Waiters {
     pub(super) fn join(self: Arc<Self>, current: u64) -> Option<Waiter> {
         // Newer purges may touch the page or not; the fetch thread finds out.
         let born = self.born.load(Ordering::Acquire);
-        if born == NOT_SENT || born != current || self.readers() >= self.most {
+        if born == NOT_SENT || born != current {
             return None;
         }
-        // Who has had the page already and asks again finds it stored, and has waited for nothing: it is stored before the
-        // fetch thread comes to a job.
-        if self.fill.has_all() {
-            return None;
-        }
-        // Before it is looked at whether there are any: none that come from now on are missed.
-        let news = self.progress.subscribe();
-        let reader = self.fill.reader()?;
+        let (reader, news) = {
+            let _admission = self.admission();
+            if self.readers() >= self.most {
+                return None;
+            }
+            // Who has had the page already and asks again finds it stored, and has waited for nothing: it is stored before the
+            // fetch thread comes to a job.
+            if self.fill.has_all() {
+                return None;
+            }
+            // Before it is looked at whether there are any: none that come from now on are missed.
+            let news = self.progress.subscribe();
+            (self.fill.reader()?, news)
+        };
         let is_open = matches!(*news.borrow(), FetchProgress::None);
         is_open.then_some(Waiter {
             waiters: self,
             reader,
             news,
         })
+    }
+
+    /// To be held from the count of the readers until a further one is among them: requests come on several cores.
+    pub(super) fn admission(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.admission
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A reader of the page in `coding`, where somebody has it coded.
@@ -278,6 +294,31 @@ mod tests {
         drop(first);
         assert!(joins(&waiters, 0).is_some());
     }
+
+    #[test]
+    fn requests_on_many_threads_are_never_more_than_may_wait() {
+        let pages: Vec<_> = (0..PAGES).map(|_| waiters(3)).collect();
+        for (_, waiters) in &pages {
+            waiters.open(0, Tick(1));
+        }
+        let start = std::sync::Barrier::new(4);
+        let admitted: Vec<Vec<_>> = std::thread::scope(|scope| {
+            let join_all = || {
+                start.wait();
+                let pages = pages.iter();
+                pages.map(|(_, waiters)| joins(waiters, 0)).collect()
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(join_all)).collect();
+            let threads = threads.into_iter();
+            threads.map(|thread| thread.join().unwrap()).collect()
+        });
+        for page in 0..PAGES {
+            let admitted = admitted.iter().filter(|all| all[page].is_some());
+            assert_eq!(admitted.count(), 3, "page {page}");
+        }
+    }
+
+    const PAGES: usize = 20_000;
 
     #[test]
     fn only_the_first_news_counts() {

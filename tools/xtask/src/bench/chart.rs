@@ -180,7 +180,7 @@ mod tests {
         assert!(place(">floor: a bare epoll loop<") < place(">Galley<"));
         assert!(place(">Galley<") < place(">nginx (recipe 5)<"));
         place(">11.5  =  1.15x the floor<");
-        place("A WordPress post, gzip");
+        place("The same page, one request repeated");
         assert_eq!(text.matches("<rect x=").count(), 3);
         assert_eq!(text.matches('<').count(), text.matches('>').count());
         assert!(svg(report.section("file-13").unwrap(), &report, "galley").is_none());

@@ -295,7 +295,7 @@ mod tests {
         let values: [(&str, &[f64]); 2] = [("galley", &[11.0]), ("floor", &[10.0])];
         let text = readme(&plan, &with(&plan, "post-gzip", &values));
         assert!(
-            text.contains("| A WordPress post, gzip | 10.0 | 11.0 (1.10x) | - | - | - |"),
+            text.contains("| A stored WordPress page, gzip | 10.0 | 11.0 (1.10x) | - | - | - |"),
             "{text}"
         );
         assert!(
