@@ -11,7 +11,8 @@ use galley_policy::purge::Purge;
 use galley_policy::time::Tick;
 use tokio::sync::oneshot;
 
-use crate::engine::{Engine, EngineError, random_word};
+use crate::engine::{Engine, random_word};
+use crate::error::EngineError;
 use crate::lease::Lease;
 use crate::message::RemotePurge;
 use crate::position::PositionFile;
@@ -23,7 +24,7 @@ use crate::status::ClusterStatus;
 /// Where the engine is, and who this node is.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
-    /// `redis://host:port/`, `rediss://..`, `redis+unix:///path`.
+    /// `redis://host:port/`, `rediss://..`, `redis+unix:///path`, `redis+sentinel://host,host/primary`.
     pub engine: String,
     /// A file with the engine's password.
     pub password_file: Option<PathBuf>,
@@ -152,16 +153,22 @@ impl Cluster {
             self.settings.position_file.map(PositionFile::new),
             Box::new(tick_at),
         );
+        let sentinels = self.engine.sentinels().cloned();
+        let watched = Arc::clone(&self.shared);
         let publisher = Publisher::new(self.engine, Arc::clone(&self.shared), self.outgoing);
         let mut running = RunningCluster {
             shared: self.shared,
-            threads: Vec::with_capacity(2),
+            threads: Vec::with_capacity(3),
         };
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
                 .name(name.to_owned())
                 .spawn(work)
         };
+        if let Some(sentinels) = sentinels {
+            let watch = Box::new(move || sentinels.watch(&watched));
+            running.threads.push(spawn("cluster-sentinel", watch)?);
+        }
         running
             .threads
             .push(spawn("cluster-read", Box::new(|| reader.run()))?);

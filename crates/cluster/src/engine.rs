@@ -2,47 +2,30 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::streams::{StreamRangeReply, StreamReadReply};
 use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisError, cmd};
 
+use crate::error::{EngineError, password};
 use crate::identity::EngineIdentity;
 use crate::lease::KEY_LIFETIME;
 use crate::message::{Fields, Message};
+use crate::sentinel::Sentinels;
 use crate::stream_id::StreamId;
-
-/// Why the engine cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The engine, the connection, or what it replied.
-    #[error("{0}")]
-    Engine(#[from] RedisError),
-    /// The password file.
-    #[error("cannot read the password file `{}`: {cause}", path.display())]
-    Password {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
-    /// What was written is not there any more.
-    #[error("it has lost data")]
-    Lost,
-    /// It is a replica.
-    #[error("it is a replica: name the primary")]
-    Replica,
-    /// It sent something else than the protocol has.
-    #[error("its reply cannot be understood: {0}")]
-    Reply(&'static str),
-}
 
 /// Where the engine is, and under which names the cluster is there.
 #[derive(Clone)]
 pub(crate) struct Engine {
-    info: ConnectionInfo,
+    address: EngineAddress,
     password_file: Option<PathBuf>,
     keys: Keys,
+}
+
+#[derive(Clone)]
+enum EngineAddress {
+    Fixed(Box<ConnectionInfo>),
+    Sentinels(Sentinels),
 }
 
 #[derive(Clone)]
@@ -80,6 +63,18 @@ pub(crate) struct Session {
     pub(crate) identity: EngineIdentity,
     pub(crate) version: String,
     has_replicas: bool,
+    /// The sentinels that named this primary.
+    chosen: Option<Chosen>,
+}
+
+struct Chosen {
+    by: Sentinels,
+    primary: String,
+}
+
+struct OpenConnection {
+    connection: Connection,
+    chosen: Option<Chosen>,
 }
 
 impl Engine {
@@ -90,7 +85,10 @@ impl Engine {
     ) -> Result<Self, EngineError> {
         let key = |name: &str| format!("galley:{cluster}:{name}");
         Ok(Self {
-            info: address.into_connection_info()?,
+            address: match Sentinels::parse(address, password_file.as_ref())? {
+                Some(sentinels) => EngineAddress::Sentinels(sentinels),
+                None => EngineAddress::Fixed(Box::new(address.into_connection_info()?)),
+            },
             password_file,
             keys: Keys {
                 purges: key("purges"),
@@ -103,7 +101,10 @@ impl Engine {
 
     /// Connects and authenticates. Waits for [`CONNECT_TIMEOUT`] at most, then for [`REPLY_TIMEOUT`] for each reply.
     pub(crate) fn connect(&self) -> Result<Session, EngineError> {
-        let mut connection = self.open()?;
+        let OpenConnection {
+            mut connection,
+            chosen,
+        } = self.open()?;
         let info = Info::ask(&mut connection)?;
         if info.text("role") != "master" {
             return Err(EngineError::Replica);
@@ -117,28 +118,50 @@ impl Engine {
             },
             version: info.text("redis_version"),
             has_replicas: info.text("connected_slaves") != "0",
+            chosen,
         })
     }
 
-    fn open(&self) -> Result<Connection, EngineError> {
-        let mut info = self.info.clone();
-        if let Some(path) = &self.password_file {
-            // Read each time, so that a new password needs no restart.
-            let text = std::fs::read_to_string(path).map_err(|cause| EngineError::Password {
-                path: path.clone(),
-                cause,
-            })?;
-            let login = info.redis_settings().clone().set_password(text.trim());
+    /// What has to watch the sentinels, where there are some.
+    pub(crate) fn sentinels(&self) -> Option<&Sentinels> {
+        match &self.address {
+            EngineAddress::Fixed(_) => None,
+            EngineAddress::Sentinels(sentinels) => Some(sentinels),
+        }
+    }
+
+    fn open(&self) -> Result<OpenConnection, EngineError> {
+        let (mut info, chosen) = match &self.address {
+            EngineAddress::Fixed(info) => (info.as_ref().clone(), None),
+            EngineAddress::Sentinels(sentinels) => {
+                let (primary, info) = sentinels.primary()?;
+                let by = sentinels.clone();
+                (info, Some(Chosen { by, primary }))
+            }
+        };
+        if let Some(password) = password(self.password_file.as_deref())? {
+            let login = info.redis_settings().clone().set_password(&password);
             info = info.set_redis_settings(login);
         }
         let connection = Client::open(info)?.get_connection_with_timeout(CONNECT_TIMEOUT)?;
         connection.set_read_timeout(Some(REPLY_TIMEOUT))?;
         connection.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(connection)
+        Ok(OpenConnection { connection, chosen })
     }
 }
 
 impl Session {
+    /// A moment after which this was the primary for certain, at most `now`; `None`: nothing is certain.
+    ///
+    /// # Errors
+    /// Another one is the primary.
+    pub(crate) fn confirmed(&self, now: Instant) -> Result<Option<Instant>, EngineError> {
+        match &self.chosen {
+            None => Ok(Some(now)),
+            Some(chosen) => Ok(chosen.by.confirmed(&chosen.primary)?.map(|at| at.min(now))),
+        }
+    }
+
     /// Makes the node a member; the epoch. Before it catches up: a publisher that does not see the member yet has published before.
     pub(crate) fn join(
         &mut self,
@@ -337,7 +360,10 @@ pub struct EngineProblem {
 /// Connects to an engine and looks for settings that do not suit a cluster.
 pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineReport, EngineError> {
     let engine = Engine::new(address, password_file, "check")?;
-    let mut connection = engine.open()?;
+    if let Some(sentinels) = engine.sentinels() {
+        sentinels.ask_once();
+    }
+    let mut connection = engine.open()?.connection;
     let info = Info::ask(&mut connection)?;
     let version = info.text("redis_version");
     let mut problems = Vec::new();

@@ -18,18 +18,21 @@
 
 mod cluster;
 mod engine;
+mod error;
 mod identity;
 pub mod lease;
 mod message;
 mod position;
 mod publisher;
 mod reader;
+mod sentinel;
 mod shared;
 mod status;
 mod stream_id;
 
 pub use cluster::{Cluster, ClusterPublisher, ClusterSettings, RunningCluster};
-pub use engine::{EngineError, EngineProblem, EngineReport, inspect};
+pub use engine::{EngineProblem, EngineReport, inspect};
+pub use error::EngineError;
 pub use message::RemotePurge;
 pub use shared::{PurgeReach, PurgeSink};
 pub use status::{ClusterStatus, MemberStatus};

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use galley_policy::purge::{Purge, Scope, Strength};
 use tokio::sync::oneshot;
 
-use crate::engine::{Engine, EngineError, Progress, Session};
+use crate::engine::{Engine, Progress, Session};
+use crate::error::EngineError;
 use crate::identity::EngineIdentity;
 use crate::lease::KEY_LIFETIME;
 use crate::message::{Message, RemotePurge};
@@ -20,6 +21,7 @@ use crate::stream_id::StreamId;
 /// A purge that is in the stream.
 struct Sent {
     id: StreamId,
+    appended: Instant,
     outgoing: Outgoing,
 }
 
@@ -42,6 +44,10 @@ pub(crate) struct Publisher {
     engine_seen: EngineSeen,
     /// Members and when their keys were last seen.
     members: HashMap<String, Instant>,
+    /// How long the engine must be the same before an absent key proves something.
+    absence: Duration,
+    /// Whether a member counts as gone because its key is absent.
+    relies_on_absence: bool,
 }
 
 /// The engine's identity and epoch, and since when they are the same.
@@ -69,13 +75,17 @@ impl EngineSeen {
     }
 
     /// Whether a key that is absent has expired, and was not lost.
-    fn proves_absence(&self) -> bool {
-        self.since.elapsed() >= KEY_LIFETIME
+    fn proves_absence(&self, after: Duration) -> bool {
+        self.since.elapsed() >= after
     }
 }
 
 impl Publisher {
     pub(crate) fn new(engine: Engine, shared: Arc<Shared>, inbox: Receiver<Outgoing>) -> Self {
+        let absence = match engine.sentinels() {
+            None => KEY_LIFETIME,
+            Some(_) => AFTER_FAILOVER,
+        };
         Self {
             engine,
             shared,
@@ -91,6 +101,8 @@ impl Publisher {
                 since: Instant::now(),
             },
             members: HashMap::new(),
+            absence,
+            relies_on_absence: false,
         }
     }
 
@@ -194,7 +206,11 @@ impl Publisher {
                 self.newest = Some(id);
                 self.recent
                     .push_back((Instant::now(), outgoing.content.clone()));
-                self.sent.push_back(Sent { id, outgoing });
+                self.sent.push_back(Sent {
+                    id,
+                    appended: Instant::now(),
+                    outgoing,
+                });
             }
         }
         while self.recent.len() > MOST_RECENT
@@ -214,9 +230,18 @@ impl Publisher {
         let known: Vec<String> = self.members.keys().cloned().collect();
         let progress = session.progress(&known)?;
         let oldest = self.note(progress)?;
+        let confirmed = session.confirmed(Instant::now())?;
         let mut is_changed = false;
         while let Some(sent) = self.sent.front() {
+            // A member that is absent here may renew its lease at another primary, unless this one was confirmed since.
+            let is_confirmed = confirmed.is_some_and(|at| at >= sent.appended);
             let reach = match &oldest {
+                _ if self.relies_on_absence && !is_confirmed => {
+                    if sent.outgoing.since.elapsed() <= LONGEST_WAIT {
+                        break;
+                    }
+                    PurgeReach::Local("the sentinels do not confirm the primary".into())
+                }
                 Settled::All => PurgeReach::Cluster,
                 Settled::Until(id, _) if sent.id <= *id => PurgeReach::Cluster,
                 Settled::Until(_, who) if sent.outgoing.since.elapsed() > LONGEST_WAIT => {
@@ -244,6 +269,7 @@ impl Publisher {
             return Err(EngineError::Lost);
         }
         let now = Instant::now();
+        self.relies_on_absence = false;
         let mut settled = Settled::All;
         let mut shown = Vec::with_capacity(progress.members.len());
         for (member, applied) in progress.members {
@@ -262,7 +288,10 @@ impl Publisher {
             });
             let has_applied = match applied {
                 Some(id) => id,
-                None if node.is_none() && self.engine_seen.proves_absence() => continue,
+                None if node.is_none() && self.engine_seen.proves_absence(self.absence) => {
+                    self.relies_on_absence = true;
+                    continue;
+                }
                 None => StreamId::START,
             };
             settled = settled.with(has_applied, &member);
@@ -270,7 +299,7 @@ impl Publisher {
         self.members
             .retain(|_, seen| seen.elapsed() < FORGET_MEMBER);
         // Members may have had a lease before a loss, and may not be back yet.
-        if !self.engine_seen.proves_absence() {
+        if !self.engine_seen.proves_absence(self.absence) {
             settled = settled.with(StreamId::START, "that is not known yet");
         }
         self.shared.status().members = shown;
@@ -372,6 +401,10 @@ impl Settled {
 
 /// How long a publisher is kept waiting for the members.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// With sentinels, an absent key proves nothing for so long after a failover. A sentinel that voted for it may confirm the former
+/// primary until it hears of the new one: sentinels announce it every 2 s.
+const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
 /// Between two looks at the members' keys.
 const POLL: Duration = Duration::from_micros(300);

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use galley_policy::purge::Strength;
 use galley_policy::time::Tick;
 
-use crate::engine::{Engine, EngineError, Session, StreamEntry};
+use crate::engine::{Engine, Session, StreamEntry};
+use crate::error::EngineError;
 use crate::lease::LEASE;
 use crate::position::{Position, PositionFile};
 use crate::shared::{PurgeSink, Shared};
@@ -165,7 +166,9 @@ impl Reader {
             }
             return Err(EngineError::Lost);
         }
-        self.shared.lease.extend((self.tick_at)(sent + LEASE));
+        if let Some(confirmed) = session.confirmed(sent)? {
+            self.shared.lease.extend((self.tick_at)(confirmed + LEASE));
+        }
         self.write_position();
         Ok(())
     }

@@ -22,7 +22,14 @@ pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Opti
             "is `{}`, which is not the URL of an engine",
             without_login(&engine)
         );
-        let help = "write `redis://host:6379`, `rediss://host:6379` or `redis+unix:///path`";
+        let help = "write `redis://host:6379`, `rediss://host:6379`, `redis+unix:///path` or `redis+sentinel://host,host,host/name`";
+        given.complain("engine", why, help, complaints);
+    } else if engine.contains("+sentinel://") && !names_primary(&engine) {
+        let why = format!(
+            "is `{}`, which does not name the primary of the sentinels",
+            without_login(&engine)
+        );
+        let help = "write `redis+sentinel://host1:26379,host2:26379,host3:26379/name`, with the name from `sentinel monitor name`; a password belongs in `password_file`";
         given.complain("engine", why, help, complaints);
     }
     let name = given.value("name");
@@ -47,6 +54,15 @@ pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Opti
 fn is_name(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !text.is_empty() && text.len() <= 64 && text.bytes().all(is_letter)
+}
+
+/// Whether an address of sentinels has hosts, no login, and a name behind them.
+fn names_primary(url: &str) -> bool {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let parts = rest.split_once('/');
+    parts.is_some_and(|(hosts, name)| {
+        hosts.split(',').all(|host| !host.is_empty()) && !rest.contains('@') && is_name(name)
+    })
 }
 
 /// A URL may hold a password, which no message shows.
@@ -79,4 +95,8 @@ const SCHEMES: &[&str] = &[
     "redis+unix://",
     "valkey+unix://",
     "unix://",
+    "redis+sentinel://",
+    "rediss+sentinel://",
+    "valkey+sentinel://",
+    "valkeys+sentinel://",
 ];

@@ -13,6 +13,7 @@ use crate::{
     place,
     process::{Farewell, Service, run},
     trouble::{During, Trouble},
+    wait::came_true,
 };
 
 /// A running Redis.
@@ -29,11 +30,72 @@ pub struct Redis {
 pub(crate) struct RedisPlace {
     /// A program with its arguments that becomes the server in the end, by exec: `ip netns exec NAME`.
     pub(crate) through: Vec<String>,
-    /// What it listens on.
-    pub(crate) bind: String,
-    /// Where it is reached from here.
+    /// What it listens on, beside 127.0.0.1.
     pub(crate) host: String,
     pub(crate) port: u16,
+}
+
+/// A running Sentinel.
+#[derive(Debug)]
+pub(crate) struct Sentinel {
+    service: Service,
+    place: RedisPlace,
+}
+
+impl Sentinel {
+    /// Starts one that watches the primary at `primary` under the name `galley`, with two others.
+    pub(crate) fn start(
+        dir: &Path,
+        place: RedisPlace,
+        primary: &RedisPlace,
+        password: &str,
+    ) -> Result<Self, Trouble> {
+        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
+        let file = dir.join("sentinel.conf");
+        let text = format!(
+            "port {}\nbind {} 127.0.0.1\nprotected-mode no\ndir {}\nsentinel monitor galley {} {} 2\n\
+             sentinel down-after-milliseconds galley 1000\nsentinel failover-timeout galley 5000\n\
+             sentinel auth-pass galley {password}\n",
+            place.port,
+            place.host,
+            dir.display(),
+            primary.host,
+            primary.port,
+        );
+        fs::write(&file, text).during("write sentinel.conf")?;
+        let mut command = command(&place, "redis-server")?;
+        command.arg(&file).arg("--sentinel");
+        let log = dir.join("sentinel.log");
+        let service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
+        let mut sentinel = Self { service, place };
+        let place = sentinel.place.clone();
+        sentinel
+            .service
+            .wait_until("Sentinel to answer", PATIENCE, || answers(&place))?;
+        Ok(sentinel)
+    }
+
+    /// Waits until it knows so many others.
+    pub(crate) fn wait_for_others(&self, count: usize) -> Result<(), Trouble> {
+        let knows = || {
+            let asked = client(&self.place).and_then(|mut command| {
+                command.args(["sentinel", "master", "galley"]);
+                run("redis-cli", &mut command)
+            });
+            asked.is_ok_and(|printed| {
+                let mut lines = printed
+                    .lines()
+                    .skip_while(|line| *line != "num-other-sentinels");
+                lines.nth(1) == Some(count.to_string().as_str())
+            })
+        };
+        if came_true(PATIENCE, knows) {
+            return Ok(());
+        }
+        Err(Trouble::Refused(
+            "a sentinel does not find the others".to_owned(),
+        ))
+    }
 }
 
 impl Redis {
@@ -47,7 +109,6 @@ impl Redis {
             tries += 1;
             let place = RedisPlace {
                 through: Vec::new(),
-                bind: "127.0.0.1".to_owned(),
                 host: "127.0.0.1".to_owned(),
                 port: place::free_port()?,
             };
@@ -85,6 +146,11 @@ impl Redis {
             command.env("REDISCLI_AUTH", password);
         }
         run("redis-cli", command.args(arguments))
+    }
+
+    /// Where it runs.
+    pub(crate) fn place(&self) -> &RedisPlace {
+        &self.place
     }
 
     /// Changes the password of new connections, and ends the others.
@@ -127,23 +193,39 @@ impl Redis {
     }
 }
 
-fn client(place: &RedisPlace) -> Result<Command, Trouble> {
-    let mut command = Command::new(place::program(&["redis-cli"])?);
-    command.args(["-h", &place.host, "-p", &place.port.to_string()]);
-    Ok(command)
-}
-
-fn launch(dir: &Path, place: &RedisPlace) -> Result<Service, Trouble> {
-    let program = place::program(&["redis-server"])?;
-    let mut command = match place.through.split_first() {
+fn command(place: &RedisPlace, program: &'static str) -> Result<Command, Trouble> {
+    let program = place::program(&[program])?;
+    Ok(match place.through.split_first() {
         None => Command::new(program),
         Some((first, rest)) => {
             let mut command = Command::new(first);
             command.args(rest).arg(program);
             command
         }
+    })
+}
+
+/// Asks from where the server is, so that no cut of a network is in the way.
+fn client(place: &RedisPlace) -> Result<Command, Trouble> {
+    let mut command = command(place, "redis-cli")?;
+    command.args(["-h", "127.0.0.1", "-p", &place.port.to_string()]);
+    Ok(command)
+}
+
+fn answers(place: &RedisPlace) -> bool {
+    client(place).is_ok_and(|mut command| {
+        run("redis-cli", command.arg("ping")).is_ok_and(|printed| printed.trim() == "PONG")
+    })
+}
+
+fn launch(dir: &Path, place: &RedisPlace) -> Result<Service, Trouble> {
+    let mut command = command(place, "redis-server")?;
+    let bind = match place.host.as_str() {
+        "127.0.0.1" => "127.0.0.1",
+        // Its address may move to another machine.
+        _ => "0.0.0.0",
     };
-    command.args(["--bind", &place.bind, "--save", "", "--appendonly", "yes"]);
+    command.args(["--bind", bind, "--save", "", "--appendonly", "yes"]);
     command.args(["--appendfsync", "always", "--protected-mode", "no"]);
     command
         .args(["--port", &place.port.to_string()])
@@ -151,11 +233,7 @@ fn launch(dir: &Path, place: &RedisPlace) -> Result<Service, Trouble> {
         .arg(dir);
     let log = dir.join("redis.log");
     let mut service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
-    service.wait_until("Redis to answer", PATIENCE, || {
-        client(place).is_ok_and(|mut command| {
-            run("redis-cli", command.arg("ping")).is_ok_and(|printed| printed.trim() == "PONG")
-        })
-    })?;
+    service.wait_until("Redis to answer", PATIENCE, || answers(place))?;
     Ok(service)
 }
 

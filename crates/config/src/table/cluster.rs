@@ -5,7 +5,7 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Cluster, "engine", Text, "The Valkey or Redis server that connects the nodes: `redis://host:6379`, `rediss://host:6379` over TLS, `redis+unix:///path`. Every node names the same one. Without it, Galley works alone.")
+    row(OptionSection::Cluster, "engine", Text, "The Valkey or Redis server that connects the nodes: `redis://host:6379`, `rediss://host:6379` over TLS, `redis+unix:///path`, or `redis+sentinel://host,host,host/name` for the primary that Sentinel watches under this name. Every node names the same one. Without it, Galley works alone.")
         .example(r#""redis://10.0.0.5:6379""#),
     row(OptionSection::Cluster, "password_file", Path, "A file with the password of the engine, readable by its owner only. Galley reads it again for each new connection.")
         .example(r#""/etc/galley/engine.token""#),

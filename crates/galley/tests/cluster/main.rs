@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use galley_testkit::cluster::{Scenario, Setting, run};
+use galley_testkit::cluster::{Finding, Scenario, Setting, run};
 use galley_testkit::runs_as_root;
 
 /// Fixed, so that what is drawn is the same each time.
@@ -16,23 +16,38 @@ const SEED: u64 = 20_260_101;
 
 #[test]
 fn no_read_is_older_than_an_acknowledged_purge() {
+    check(
+        Finding::Address,
+        &[
+            Scenario::Partition,
+            Scenario::EngineKilled,
+            Scenario::NodeKilled,
+            Scenario::FailOver,
+        ],
+    );
+}
+
+#[test]
+fn nor_with_two_primaries_at_a_time() {
+    check(
+        Finding::Sentinels,
+        &[Scenario::SplitBrain, Scenario::FailOver],
+    );
+}
+
+fn check(finding: Finding, scenarios: &[Scenario]) {
     if !runs_as_root() {
         eprintln!("left out: only root may make networks");
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let scenarios = vec![
-        Scenario::Partition,
-        Scenario::EngineKilled,
-        Scenario::NodeKilled,
-        Scenario::FailOver,
-    ];
     let setting = Setting {
         galley: Path::new(env!("CARGO_BIN_EXE_galley")).to_owned(),
         plugin: root.join("../../wordpress-plugin/galley"),
         seed: SEED,
         rounds: scenarios.len(),
-        scenarios,
+        scenarios: scenarios.to_vec(),
+        finding,
     };
     for (scenario, outcome) in run(&setting, |_, _, _| {}).unwrap() {
         let tally = &outcome.tally;

@@ -37,6 +37,17 @@ pub struct Setting {
     pub rounds: usize,
     /// What is done.
     pub scenarios: Vec<Scenario>,
+    /// How nodes find the engine.
+    pub finding: Finding,
+}
+
+/// How nodes find the primary of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// By an address, which moves to the replica that takes over.
+    Address,
+    /// By three sentinels, which promote the replica.
+    Sentinels,
 }
 
 /// One kind of harm.
@@ -52,6 +63,8 @@ pub enum Scenario {
     EngineFlushed,
     /// The replica takes over without the newest entries.
     FailOver,
+    /// A node, the primary and one sentinel are separated from all others.
+    SplitBrain,
     /// The engine is paused for 1, 5 or 60 seconds.
     EnginePaused,
     /// The engine refuses writes, because its memory is full.
@@ -71,8 +84,16 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// All, in the order in which they take turns.
-    pub const ALL: [Self; 13] = [
+    /// Those of nodes that find the engine by sentinels, in the order in which they take turns.
+    pub const WITH_SENTINELS: [Self; 4] = [
+        Self::SplitBrain,
+        Self::FailOver,
+        Self::Partition,
+        Self::NodeKilled,
+    ];
+
+    /// Those of nodes that know its address.
+    pub const WITH_ADDRESS: [Self; 13] = [
         Self::Calm,
         Self::EngineKilled,
         Self::Partition,
@@ -96,6 +117,7 @@ impl Scenario {
             Self::EngineEmpty => "engine-empty",
             Self::EngineFlushed => "engine-flushed",
             Self::FailOver => "failover",
+            Self::SplitBrain => "split-brain",
             Self::EnginePaused => "engine-paused",
             Self::EngineFull => "engine-full",
             Self::EngineSlow => "engine-slow",
@@ -140,7 +162,7 @@ pub fn run(
         version: 1,
         acknowledged: Vec::new(),
     };
-    run.settle(&mut Outcome::default())?;
+    run.settle(&mut Outcome::default());
     let count = outcomes.len().max(1);
     for round in 0..setting.rounds {
         let Some((scenario, outcome)) = outcomes.get_mut(round % count) else {
@@ -177,6 +199,9 @@ impl Run {
         } else {
             self.begin(scenario, node, Duration::ZERO)?;
         }
+        if scenario == Scenario::SplitBrain {
+            self.edit_while_split(node, outcome);
+        }
         for _ in 0..2 {
             thread::sleep(self.dice.time(Duration::from_millis(1_500)));
             self.edit(outcome, Duration::from_secs(4));
@@ -187,7 +212,7 @@ impl Run {
         }
         self.end(scenario, node)?;
         self.edit(outcome, ACKNOWLEDGED_WITHIN);
-        self.settle(outcome)?;
+        self.settle(outcome);
         self.judge(outcome);
         Ok(())
     }
@@ -198,10 +223,26 @@ impl Run {
         let Some(node) = up.get(self.dice.below(up.len())) else {
             return;
         };
+        self.edit_over(*node, outcome, patience);
+    }
+
+    fn edit_over(&mut self, node: usize, outcome: &mut Outcome, patience: Duration) {
         self.version += 1;
         let began = Instant::now();
-        self.stage.edit(*node, self.version);
+        self.stage.edit(node, self.version);
         self.note_acknowledged(outcome, began, patience);
+    }
+
+    /// Edits on one side only, for long enough that the absence of the other side's nodes is believed.
+    fn edit_while_split(&mut self, minority: usize, outcome: &mut Outcome) {
+        let node = if self.dice.once_in(2) {
+            minority
+        } else {
+            (minority + 1) % NODES
+        };
+        for _ in 0..2 {
+            self.edit_over(node, outcome, Duration::from_secs(20));
+        }
     }
 
     fn note_acknowledged(&mut self, outcome: &mut Outcome, began: Instant, patience: Duration) {
@@ -213,16 +254,15 @@ impl Run {
     }
 
     /// Waits until everything is acknowledged, and every node sends stored pages of the newest version again.
-    fn settle(&mut self, outcome: &mut Outcome) -> Result<(), Trouble> {
+    fn settle(&mut self, outcome: &mut Outcome) {
         let is_final = self.stage.wait_until_acknowledged(ACKNOWLEDGED_WITHIN);
-        match is_final {
-            Some((version, at)) => self.acknowledged.push((at, version)),
-            None => {
-                let pending = self.stage.pending();
-                outcome
-                    .tally
-                    .broken(&format!("a purge is lost: {pending:?} are pending"));
-            }
+        if let Some((version, at)) = is_final {
+            self.acknowledged.push((at, version));
+        } else {
+            let pending = self.stage.pending();
+            outcome
+                .tally
+                .broken(&format!("a purge is lost: {pending:?} are pending"));
         }
         self.judge(outcome);
         let mut has_hit = [false; NODES];
@@ -244,7 +284,6 @@ impl Run {
                 "not every node sends stored pages again: {has_hit:?}\n{logs}"
             ));
         }
-        Ok(())
     }
 
     fn judge(&self, outcome: &mut Outcome) {
@@ -299,6 +338,7 @@ impl Run {
                 self.stage.engine().run(&["flushall"])?;
             }
             Scenario::FailOver => self.stage.cut_replica()?,
+            Scenario::SplitBrain => self.stage.split(node)?,
             Scenario::EnginePaused => self.stage.engine().signal(Signal::STOP),
             Scenario::EngineFull => {
                 let engine = self.stage.engine();
@@ -344,6 +384,7 @@ impl Run {
                 self.stage.fail_over()?;
                 self.stage.restart_replica()?;
             }
+            Scenario::SplitBrain => self.stage.unite(node)?,
             Scenario::EnginePaused => self.stage.engine().signal(Signal::CONT),
             Scenario::EngineFull => {
                 self.stage

@@ -77,6 +77,28 @@ impl Network {
         ip(&["link", "set", &self.outer(link, number), state])
     }
 
+    /// Separates some machines from all others on the network of the engine; among themselves they stay connected.
+    pub(super) fn separate(&self, machines: &[u8]) -> Result<(), Trouble> {
+        let bridge = self.other_bridge();
+        ip(&["link", "add", &bridge, "type", "bridge"])?;
+        ip(&["link", "set", &bridge, "up"])?;
+        for machine in machines {
+            let outer = self.outer(Link::Engine, *machine);
+            ip(&["link", "set", &outer, "master", &bridge])?;
+        }
+        Ok(())
+    }
+
+    /// Ends what [`separate`](Self::separate) did.
+    pub(super) fn join(&self, machines: &[u8]) -> Result<(), Trouble> {
+        let bridge = self.bridge(Link::Engine);
+        for machine in machines {
+            let outer = self.outer(Link::Engine, *machine);
+            ip(&["link", "set", &outer, "master", &bridge])?;
+        }
+        ip(&["link", "del", &self.other_bridge()])
+    }
+
     /// Gives a machine a further address on the network of the engine; `from` loses it.
     pub(super) fn move_address(
         &self,
@@ -134,6 +156,10 @@ impl Network {
         format!("gl{:x}{}", self.pid, link.letter())
     }
 
+    fn other_bridge(&self) -> String {
+        format!("gl{:x}x", self.pid)
+    }
+
     fn outer(&self, link: Link, number: u8) -> String {
         format!("gl{:x}{}{number}", self.pid, link.letter())
     }
@@ -142,11 +168,16 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for machine in &self.machines {
+            // The kernel removes the links of a namespace some time after the namespace.
+            for link in [Link::Visitors, Link::Engine] {
+                let _ = ip(&["link", "del", &self.outer(link, *machine)]);
+            }
             let _ = ip(&["netns", "del", &self.namespace(*machine)]);
         }
         for link in [Link::Visitors, Link::Engine] {
             let _ = ip(&["link", "del", &self.bridge(link)]);
         }
+        let _ = ip(&["link", "del", &self.other_bridge()]);
     }
 }
 
@@ -168,7 +199,7 @@ fn remove_stale() {
         };
         if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
             let _ = ip(&["netns", "del", name]);
-            for letter in ['v', 'e'] {
+            for letter in ['v', 'e', 'x'] {
                 let _ = ip(&["link", "del", &format!("gl{pid:x}{letter}")]);
             }
         }

@@ -110,7 +110,7 @@ impl Visitor {
             let began = Instant::now();
             let request = Request::get(target).host(HOST).patience(PATIENCE);
             let response = request.send(self.addr);
-            let was_up = before % 2 == 0 && self.state.load(Ordering::SeqCst) == before;
+            let was_up = before.is_multiple_of(2) && self.state.load(Ordering::SeqCst) == before;
             let outcome = match response {
                 Ok(response) if response.status == 200 => judge(&response),
                 // A node that was killed or paused meanwhile need not answer.

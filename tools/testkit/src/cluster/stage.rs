@@ -13,14 +13,14 @@ use std::{
 use rustix::process::Signal;
 
 use super::{
-    Setting,
+    Finding, Setting,
     network::{Link, Network},
 };
 use crate::{
     FpmOptions, Galley, Launch, MariaDb, Options, PhpFpm, Redis, Scratch, Trouble, WordPress,
     client::Request,
     faults::wall_clock::{self, WallClock},
-    redis::RedisPlace,
+    redis::{RedisPlace, Sentinel},
     trouble::During,
     wait::came_true,
     wordpress_from_template,
@@ -32,14 +32,17 @@ pub(super) struct Stage {
     engines: [Redis; 2],
     /// Which of them is the primary.
     primary: usize,
+    /// None, where the nodes know the address of the primary.
+    sentinels: Vec<Sentinel>,
     network: Network,
-    _fpm: PhpFpm,
+    fpm: PhpFpm,
     database: MariaDb,
     /// Pages that show the version.
     pub(super) targets: Vec<String>,
     clocks: Vec<WallClock>,
     password_file: PathBuf,
     passwords: u64,
+    finding: Finding,
     galley: PathBuf,
     scratch: Scratch,
 }
@@ -65,18 +68,18 @@ impl Stage {
             },
         )?;
         let mut network = Network::new()?;
-        for machine in (0..NODES).map(node_machine).chain(ENGINES) {
+        let machines = (0..NODES).map(node_machine).chain(ENGINES);
+        for machine in machines.chain(SENTINELS) {
             network.add(machine)?;
         }
         let engine = |number: usize| {
             let machine = ENGINES[number];
             let place = RedisPlace {
                 through: network.through(machine),
-                bind: "0.0.0.0".to_owned(),
                 host: network.address(Link::Engine, machine),
                 port: ENGINE_PORT,
             };
-            Redis::start_at(&scratch.join(&format!("redis{number}")), place)
+            Redis::start_at(&scratch.join(format!("redis{number}")), place)
         };
         let engines = [engine(0)?, engine(1)?];
         network.move_address(ENGINE_ADDRESS, None, ENGINES[0])?;
@@ -87,24 +90,29 @@ impl Stage {
                 program: "libfaketime (`faketime` on Debian)".to_owned(),
             });
         };
-        let clock = |number| WallClock::new(scratch.join(&format!("clock{number}")), &library);
+        let clock = |number| WallClock::new(scratch.join(format!("clock{number}")), &library);
         let clocks = (0..NODES).map(clock).collect::<Result<_, _>>()?;
         let mut stage = Self {
             nodes: Vec::new(),
             engines,
             primary: 0,
+            sentinels: Vec::new(),
             network,
-            _fpm: fpm,
+            fpm,
             database,
             targets,
             clocks,
             password_file,
             passwords: 0,
+            finding: setting.finding,
             galley: setting.galley.clone(),
             scratch,
         };
         stage.set_password()?;
         stage.follow()?;
+        if setting.finding == Finding::Sentinels {
+            stage.start_sentinels()?;
+        }
         for number in 0..NODES {
             let config = stage.configuration(number, &wordpress);
             stage.scratch.write(&format!("node{number}.toml"), config)?;
@@ -115,18 +123,51 @@ impl Stage {
         Ok(stage)
     }
 
+    fn start_sentinels(&mut self) -> Result<(), Trouble> {
+        let primary = self.engines[self.primary].place();
+        for machine in SENTINELS {
+            let place = RedisPlace {
+                through: self.network.through(machine),
+                host: self.network.address(Link::Engine, machine),
+                port: SENTINEL_PORT,
+            };
+            let dir = self.scratch.join(format!("sentinel{machine}"));
+            let sentinel = Sentinel::start(&dir, place, primary, &self.password())?;
+            self.sentinels.push(sentinel);
+        }
+        let mut all = self.sentinels.iter();
+        all.try_for_each(|sentinel| sentinel.wait_for_others(SENTINELS.len() - 1))
+    }
+
+    fn password(&self) -> String {
+        format!("engine-password-{}", self.passwords)
+    }
+
+    /// The engine as the nodes name it.
+    fn engine_url(&self) -> String {
+        let address = |machine| self.network.address(Link::Engine, machine);
+        match self.finding {
+            Finding::Address => format!("redis://{}:{ENGINE_PORT}", address(ENGINE_ADDRESS)),
+            Finding::Sentinels => {
+                let hosts =
+                    SENTINELS.map(|machine| format!("{}:{SENTINEL_PORT}", address(machine)));
+                format!("redis+sentinel://{}/galley", hosts.join(","))
+            }
+        }
+    }
+
     fn configuration(&self, number: usize, wordpress: &WordPress) -> String {
         let address = self.network.address(Link::Visitors, node_machine(number));
         format!(
             "[server]\nlisten = [\"{address}:80\"]\n[admin]\nlisten = \"unix:{dir}/admin{number}.sock\"\n\
              [cache]\nmemory = \"64MiB\"\ndisk = \"{dir}/cache{number}\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n\
-             [cluster]\nengine = \"redis://{engine}:{ENGINE_PORT}\"\nnode = \"n{number}\"\npassword_file = \"{password}\"\n\
+             [cluster]\nengine = \"{engine}\"\nnode = \"n{number}\"\npassword_file = \"{password}\"\n\
              [[site]]\nhosts = [\"{HOST}\"]\nroot = \"{root}\"\nphp = \"{php}\"\ncron = \"off\"\nqueue_timeout = \"1m\"\n",
             dir = self.scratch.path().display(),
-            engine = self.network.address(Link::Engine, ENGINE_ADDRESS),
+            engine = self.engine_url(),
             password = self.password_file.display(),
             root = wordpress.root.display(),
-            php = self._fpm.address(),
+            php = self.fpm.address(),
         )
     }
 
@@ -136,7 +177,7 @@ impl Stage {
             ..self.clocks[number].launch()
         };
         let dir = self.scratch.dir(&format!("run{number}"))?;
-        let config = self.scratch.join(&format!("node{number}.toml"));
+        let config = self.scratch.join(format!("node{number}.toml"));
         Galley::start_under(&self.galley, &dir, &config, &launch)
     }
 
@@ -152,7 +193,10 @@ impl Stage {
     }
 
     pub(super) fn is_up(&self, number: usize) -> bool {
-        self.nodes[number].state.load(Ordering::SeqCst) % 2 == 0
+        self.nodes[number]
+            .state
+            .load(Ordering::SeqCst)
+            .is_multiple_of(2)
     }
 
     pub(super) fn log(&self, number: usize) -> String {
@@ -250,23 +294,23 @@ impl Stage {
     /// Gives the primary a new password, which the nodes read when they connect again.
     pub(super) fn set_password(&mut self) -> Result<(), Trouble> {
         self.passwords += 1;
-        let password = format!("engine-password-{}", self.passwords);
+        let password = self.password();
         fs::write(&self.password_file, &password).during("write the password of the engine")?;
         self.engine().set_password(&password)
     }
 
     /// After a restart of the primary, which begins without a password.
     pub(super) fn set_password_again(&mut self) -> Result<(), Trouble> {
-        let password = format!("engine-password-{}", self.passwords);
+        let password = self.password();
         self.engine().set_password(&password)
     }
 
     /// Makes the other Redis follow the primary.
     pub(super) fn follow(&mut self) -> Result<(), Trouble> {
         let host = self.network.address(Link::Engine, ENGINES[self.primary]);
-        let password = format!("engine-password-{}", self.passwords);
+        let password = self.password();
         let replica = &mut self.engines[1 - self.primary];
-        replica.set_password("")?;
+        replica.set_password(&password)?;
         replica.run(&["config", "set", "masterauth", &password])?;
         replica.run(&["replicaof", &host, &ENGINE_PORT.to_string()])?;
         let is_linked = || {
@@ -293,11 +337,44 @@ impl Stage {
         self.network
             .set_connected(Link::Engine, ENGINES[new], true)?;
         self.primary = new;
-        let engine = &mut self.engines[new];
-        engine.run(&["replicaof", "no", "one"])?;
-        self.set_password_again()?;
+        if self.finding == Finding::Sentinels {
+            return self.wait_for_promotion();
+        }
+        self.engine().run(&["replicaof", "no", "one"])?;
         self.network
             .move_address(ENGINE_ADDRESS, Some(ENGINES[old]), ENGINES[new])
+    }
+
+    fn wait_for_promotion(&mut self) -> Result<(), Trouble> {
+        let engine = self.engine();
+        let is_primary = || {
+            let info = engine.run(&["info", "replication"]);
+            info.is_ok_and(|info| info.contains("role:master"))
+        };
+        if came_true(ENGINE_PATIENCE, is_primary) {
+            return Ok(());
+        }
+        Err(Trouble::Refused(
+            "the sentinels do not promote the replica".to_owned(),
+        ))
+    }
+
+    /// Separates a node, the primary and one sentinel from all others, who promote the replica.
+    pub(super) fn split(&mut self, node: usize) -> Result<(), Trouble> {
+        self.network.separate(&self.minority(node))
+    }
+
+    /// Ends it: the former primary becomes the replica.
+    pub(super) fn unite(&mut self, node: usize) -> Result<(), Trouble> {
+        let machines = self.minority(node);
+        self.primary = 1 - self.primary;
+        self.wait_for_promotion()?;
+        self.network.join(&machines)?;
+        self.follow()
+    }
+
+    fn minority(&self, node: usize) -> [u8; 3] {
+        [node_machine(node), ENGINES[self.primary], SENTINELS[0]]
     }
 
     /// Starts the former primary again, as the replica of the new one.
@@ -359,6 +436,9 @@ pub(super) const NODES: usize = 3;
 const ENGINES: [u8; 2] = [21, 22];
 const ENGINE_ADDRESS: u8 = 20;
 const ENGINE_PORT: u16 = 6379;
+
+const SENTINELS: [u8; 3] = [31, 32, 33];
+const SENTINEL_PORT: u16 = 26379;
 
 pub(super) const HOST: &str = "cluster.test";
 

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use galley_testkit::cluster::{Outcome, Scenario, Setting, run as run_rounds};
+use galley_testkit::cluster::{Finding, Outcome, Scenario, Setting, run as run_rounds};
 
 use crate::demo::Complaint;
 
@@ -35,8 +35,63 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-/// Runs the rounds and prints the table; a cluster that cannot be started is a complaint too.
+/// Runs the rounds and prints the tables; a cluster that cannot be started is a complaint too.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+    let known = Scenario::WITH_ADDRESS
+        .iter()
+        .chain(&Scenario::WITH_SENTINELS);
+    let known: Vec<&str> = known.map(|scenario| scenario.name()).collect();
+    if let Some(name) = (arguments.only.iter()).find(|name| !known.contains(&name.as_str())) {
+        let known = known.join(", ");
+        return Err(format!("no scenario `{name}` is known: {known}").into());
+    }
+    let began = Instant::now();
+    println!("seed {}, {} rounds\n", arguments.seed, arguments.rounds);
+    let mut unclean = 0;
+    let with_sentinels = arguments.rounds / 4;
+    for (finding, all, rounds) in [
+        (
+            Finding::Address,
+            Scenario::WITH_ADDRESS.as_slice(),
+            arguments.rounds - with_sentinels,
+        ),
+        (
+            Finding::Sentinels,
+            Scenario::WITH_SENTINELS.as_slice(),
+            with_sentinels,
+        ),
+    ] {
+        let scenarios = wanted(all, &arguments.only);
+        if scenarios.is_empty() || rounds == 0 {
+            continue;
+        }
+        let outcomes = run_all(arguments, finding, scenarios, rounds)?;
+        let found_by = match finding {
+            Finding::Address => "an address",
+            Finding::Sentinels => "sentinels",
+        };
+        println!(
+            "Nodes that find the engine by {found_by}:\n\n{}",
+            markdown(&outcomes)
+        );
+        unclean += outcomes
+            .iter()
+            .filter(|(_, outcome)| outcome.tally.rounds > 0 && !outcome.tally.is_clean())
+            .count();
+    }
+    println!("{} s", began.elapsed().as_secs());
+    match unclean {
+        0 => Ok(()),
+        count => Err(format!("{count} scenarios found something: see above").into()),
+    }
+}
+
+fn run_all(
+    arguments: &Arguments,
+    finding: Finding,
+    scenarios: Vec<Scenario>,
+    rounds: usize,
+) -> Result<Vec<(Scenario, Outcome)>, Complaint> {
     let find = |path: &PathBuf| {
         fs::canonicalize(path).map_err(|_| format!("`{}` is not there", path.display()))
     };
@@ -44,15 +99,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
         galley: find(&arguments.galley)?,
         plugin: find(&arguments.plugin)?,
         seed: arguments.seed,
-        rounds: arguments.rounds,
-        scenarios: wanted(&arguments.only)?,
+        rounds,
+        scenarios,
+        finding,
     };
     let began = Instant::now();
     let outcomes = run_rounds(&setting, |round, scenario, outcome| {
         let tally = &outcome.tally;
         eprintln!(
-            "cluster: {round} of {}: {}: {} reads, {} stale, {} torn, {} failed, {} broken ({} s)",
-            arguments.rounds,
+            "cluster: {round} of {rounds}: {}: {} reads, {} stale, {} torn, {} failed, {} broken ({} s)",
             scenario.name(),
             tally.pages,
             tally.stale,
@@ -64,36 +119,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
         for complaint in &tally.complaints {
             eprintln!("  {complaint}");
         }
-    })
-    .map_err(|trouble| trouble.to_string())?;
-    println!(
-        "seed {}, {} rounds, {} s\n",
-        arguments.seed,
-        arguments.rounds,
-        began.elapsed().as_secs()
-    );
-    print!("{}", markdown(&outcomes));
-    let ran = outcomes
-        .iter()
-        .filter(|(_, outcome)| outcome.tally.rounds > 0);
-    match ran.filter(|(_, outcome)| !outcome.tally.is_clean()).count() {
-        0 => Ok(()),
-        count => Err(format!("{count} scenarios found something: see above").into()),
-    }
+    });
+    outcomes.map_err(|trouble| trouble.to_string().into())
 }
 
-fn wanted(only: &[String]) -> Result<Vec<Scenario>, Complaint> {
-    if only.is_empty() {
-        return Ok(Scenario::ALL.to_vec());
-    }
-    let find = |name: &String| {
-        let found = Scenario::ALL.into_iter().find(|one| one.name() == name);
-        found.ok_or_else(|| {
-            let all: Vec<&str> = Scenario::ALL.map(Scenario::name).to_vec();
-            format!("no scenario `{name}` is known: {}", all.join(", ")).into()
-        })
-    };
-    only.iter().map(find).collect()
+/// Those of `all` that the command line names; all of them where it names none.
+fn wanted(all: &[Scenario], only: &[String]) -> Vec<Scenario> {
+    let is_wanted =
+        |scenario: &&Scenario| only.is_empty() || only.iter().any(|name| scenario.name() == name);
+    all.iter().filter(is_wanted).copied().collect()
 }
 
 fn markdown(outcomes: &[(Scenario, Outcome)]) -> String {
@@ -103,6 +137,9 @@ fn markdown(outcomes: &[(Scenario, Outcome)]) -> String {
     );
     let mut all = Outcome::default();
     for (scenario, outcome) in outcomes {
+        if outcome.tally.rounds == 0 {
+            continue;
+        }
         row(scenario.name(), outcome, &mut out);
         all.tally += outcome.tally.clone();
         all.acknowledged_after
