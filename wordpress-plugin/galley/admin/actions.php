@@ -1,9 +1,9 @@
 <?php
 /**
- * What people purge by a click. Each action checks who asks and that the click was meant.
+ * The purge buttons. Each action checks the user's capability and the nonce.
  *
- * The purge functions only note what is to be purged; the purge is sent with the redirect that answers the click, and is applied
- * before the browser sees it.
+ * The purge functions only queue a purge. It is sent with the redirect after the click, and Galley applies it before the browser gets
+ * the redirect.
  *
  * @package Galley
  */

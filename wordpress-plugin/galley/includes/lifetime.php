@@ -145,7 +145,7 @@ function lifetime(): array {
  */
 function next_publication(): ?int {
 	if ( defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON && tasks_are_acknowledged() ) {
-		// Visits publish nothing: whoever runs the tasks purges what they change.
+		// Visits publish nothing: the scheduled tasks do, and purge what they change.
 		return null;
 	}
 	foreach ( _get_cron_array() ? _get_cron_array() : array() as $time => $tasks ) {
