@@ -10,6 +10,7 @@
 mod cycles;
 mod modules;
 mod shapes;
+mod sizes;
 mod source;
 
 use std::fs;

@@ -1,0 +1,77 @@
+//! How large the product is: `cargo test -p galley --test layers sizes -- --nocapture` prints lines and functions of each crate.
+
+use std::fs;
+
+use super::{all_sources, functions, is_test, workspace};
+
+/// Of ten functions of a crate, nine have no more lines.
+const NINE_OF_TEN: usize = 25;
+
+/// Crates that have more, and how many. A number may only shrink.
+const KNOWN: &[(&str, usize)] = &[
+    ("cluster", 32),
+    ("config", 31),
+    ("galley", 29),
+    ("http", 26),
+];
+
+#[test]
+fn most_functions_are_short() {
+    let mut long = Vec::new();
+    let mut all = 0;
+    println!("| crate | product lines | functions | nine of ten have at most | longest |");
+    println!("|---|--:|--:|--:|--:|");
+    for (name, lines, mut lengths) in sizes() {
+        lengths.sort_unstable();
+        let most = lengths.get(lengths.len() * 9 / 10).copied().unwrap_or(0);
+        let longest = lengths.last().copied().unwrap_or(0);
+        println!(
+            "| {name} | {lines} | {} | {most} | {longest} |",
+            lengths.len()
+        );
+        all += lines;
+        let known = KNOWN.iter().find(|(known, _)| *known == name);
+        let limit = known.map_or(NINE_OF_TEN, |(_, lines)| *lines);
+        if most > limit {
+            long.push(format!("{name}: {most} lines, known are {limit}"));
+        }
+    }
+    println!("| all | {all} | | | |");
+    assert!(
+        long.is_empty(),
+        "one function of ten has more lines:\n{}",
+        long.join("\n")
+    );
+}
+
+/// Each crate below `crates`, its lines without tests, and the lines of each of its functions.
+fn sizes() -> Vec<(String, usize, Vec<usize>)> {
+    let mut sizes: Vec<(String, usize, Vec<usize>)> = Vec::new();
+    for path in all_sources() {
+        let Ok(below) = path.strip_prefix(workspace().join("crates")) else {
+            continue;
+        };
+        let mut parts = below
+            .components()
+            .map(|part| part.as_os_str().to_string_lossy());
+        let (Some(name), Some(folder)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        if folder != "src" || is_test(&path) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let product = text
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default();
+        if sizes.last().is_none_or(|(last, ..)| *last != name) {
+            sizes.push((name.into_owned(), 0, Vec::new()));
+        }
+        if let Some((_, lines, lengths)) = sizes.last_mut() {
+            *lines += product.lines().count();
+            lengths.extend(functions(product).iter().map(|function| function.lines));
+        }
+    }
+    sizes
+}
