@@ -12,6 +12,7 @@ mod cluster;
 mod cron;
 mod disk;
 mod entry;
+mod health;
 mod history;
 mod http2;
 mod listener;

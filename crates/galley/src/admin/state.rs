@@ -1,6 +1,6 @@
 //! What the handlers of the admin interface see: the state of the configuration in force, and what outlives it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -39,6 +39,8 @@ pub(super) struct AdminLasting {
     /// Counters of the kernel and the spool over the last hour; written by [`super::history::keep`].
     pub(super) last_hour: Mutex<RecentCounters>,
     pub(super) listings: Listings,
+    /// Sites whose upstream has sent a response, by their rows in the counters. Locked while the others are asked.
+    pub(super) ready_sites: tokio::sync::Mutex<HashSet<u32>>,
     /// Where reloads are ordered.
     pub(super) control: mpsc::Sender<ReloadRequest>,
     /// Written by the control thread.

@@ -18,7 +18,7 @@ use super::listings::Listings;
 use super::socket::{Openness, bind_unix, set_openness};
 use super::spec::AdminSpec;
 use super::state::{AdminLasting, AdminShared, AdminState};
-use super::{cache, cron, history, metrics, purges, reload, status, why};
+use super::{cache, cron, health, history, metrics, purges, reload, status, why};
 use crate::doctor::RecentCounters;
 use crate::request::{Site, Sites};
 
@@ -99,6 +99,7 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
         history: Mutex::default(),
         last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
         listings: Listings::default(),
+        ready_sites: tokio::sync::Mutex::default(),
         control: spec.control.clone(),
         last_reload: Arc::clone(&spec.last_reload),
     });
@@ -113,6 +114,8 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
         .route("/metrics", get(metrics::metrics))
         .route("/why", post(why::why))
         .route("/reload", post(reload::reload))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
         .layer(DefaultBodyLimit::max(MOST_BODY))
         .with_state(shared.clone());
     let (stop, stopped) = oneshot::channel();

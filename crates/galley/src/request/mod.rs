@@ -6,7 +6,6 @@
 
 mod access;
 mod access_control;
-mod cron;
 mod error_page;
 mod exchange;
 mod file;
@@ -15,6 +14,7 @@ mod forward;
 mod hit;
 pub mod lookup;
 mod miss;
+mod own_call;
 mod page;
 mod parts;
 mod progress;
@@ -36,12 +36,12 @@ use crate::fetch::revalidate::When;
 
 pub use access::enter;
 pub use access_control::AccessControl;
-pub use cron::run_cron;
 pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, Resumed, admit, asked, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
 pub use forward::{backend, fetch_request, is_loop, pass_request};
 pub use hit::{Hit, Keys, hit};
+pub use own_call::{probe, run_cron};
 pub use progress::EarlierLookup;
 pub use purge::is_order as is_purge;
 pub use refreshed_pages::RefreshedPages;

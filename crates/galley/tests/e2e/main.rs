@@ -27,6 +27,7 @@ mod files;
 mod front_rules;
 mod greedy;
 mod heal;
+mod health;
 mod hosts;
 
 mod fast_path;

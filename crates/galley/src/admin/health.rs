@@ -1,0 +1,88 @@
+//! `GET /livez` and `GET /readyz`, for orchestrators and load balancers: no token, one word.
+//!
+//! A server is ready when it may use stored pages (a node of a cluster reads the purges of the others) and the upstream of every
+//! site has sent one response since the start. An upstream that fails later does not make the server unready: it still has
+//! the stored pages. Purge log and disk are read before the admin interface opens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State as Extract;
+use axum::http::StatusCode;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::AdminState;
+use super::auth::{Asker, TokenReach, reach};
+use super::target::JsonReply;
+use crate::fetch::cron::CronTrouble;
+use crate::request::{Site, probe};
+
+/// Handles `GET /livez`.
+pub(super) async fn live() -> &'static str {
+    "ok\n"
+}
+
+/// Handles `GET /readyz`. The reasons are for the server's token only: they name sites.
+pub(super) async fn ready(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
+    let mut reasons = Vec::new();
+    if let Some(cluster) = &state.services.cluster
+        && !cluster.status().is_connected
+    {
+        reasons.push("this node does not read the purges of the cluster".to_owned());
+    }
+    reasons.extend(upstreams(&state).await);
+    let mut body = json!({ "ready": reasons.is_empty() });
+    let status = if reasons.is_empty() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    if reach(&state, &asker) == TokenReach::All && !reasons.is_empty() {
+        body["reasons"] = json!(reasons);
+    }
+    (status, Json(body))
+}
+
+/// Sends one request to each upstream that has not responded yet, to all at a time. Those that still do not, with the reason.
+async fn upstreams(state: &AdminState) -> Vec<String> {
+    let mut ready = state.lasting.ready_sites.lock().await;
+    let mut probes = JoinSet::new();
+    for site in state.sites.iter().filter(|site| !ready.contains(&site.row)) {
+        probes.spawn(has_responded(Arc::clone(site)));
+    }
+    let mut reasons = Vec::new();
+    while let Some(probed) = probes.join_next().await {
+        match probed {
+            Ok((row, None)) => {
+                ready.insert(row);
+            }
+            Ok((_, Some(reason))) => reasons.push(reason),
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    reasons.sort_unstable();
+    reasons
+}
+
+/// The site's row, and why it is not ready.
+async fn has_responded(site: Arc<Site>) -> (u32, Option<String>) {
+    let name = &site.core.name;
+    let reason = match tokio::time::timeout(PROBE_TIME, probe(&site)).await {
+        Ok(Some(Err(CronTrouble::Status(status)))) if status.is_server_error() => Some(format!(
+            "site `{name}`: the upstream responded with status {status}"
+        )),
+        // Any other response shows that it works; a front page without a script of its own needs no upstream.
+        Ok(None | Some(Ok(()) | Err(CronTrouble::Missing | CronTrouble::Status(_)))) => None,
+        Ok(Some(Err(trouble))) => Some(format!("site `{name}`: the upstream: {trouble}")),
+        Err(_late) => Some(format!(
+            "site `{name}`: the upstream has not responded within {} s",
+            PROBE_TIME.as_secs()
+        )),
+    };
+    (site.row, reason)
+}
+
+/// Orchestrators wait for a second by default; the next request finds what came meanwhile.
+const PROBE_TIME: Duration = Duration::from_secs(5);

@@ -1,0 +1,153 @@
+//! Requests that Galley makes by itself: a run of WordPress's scheduler, and the first request that shows that PHP works.
+//!
+//! They skip access control, the cache and the site's queue. The host is one of the site's, the address is this machine's.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use galley_files::Resolved;
+use galley_policy::cgi::Script;
+use galley_policy::class::Class;
+use galley_policy::forward::{self, BodyLength, Client};
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
+use galley_policy::route::HostPattern;
+use galley_policy::site::UpstreamTimeouts;
+use tokio::task::spawn_blocking;
+
+use super::folder::{FileLookup, WantedFile};
+use super::site::{PoolHandle, Site, SiteCron, Upstream};
+use crate::body::RequestBody;
+use crate::fetch::cron::{CronJob, CronTrouble};
+use crate::sys;
+use crate::upstream::UpstreamCall;
+
+/// Has the scheduler of a site run, and returns when the run has ended. Dropping it gives the run up.
+pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
+    let wanted = OwnCall {
+        target: CRON,
+        path: Some(CRON_PATH),
+        host: &cron.host,
+        id: "cron",
+    };
+    wanted.send(site, &cron.pool, true).await
+}
+
+/// Requests the front page of a site and returns when it has arrived. `None`: the site has no upstream.
+///
+/// # Errors
+/// Also for a response that is no success, such as a redirect.
+pub async fn probe(site: &Site) -> Option<Result<(), CronTrouble>> {
+    let (Upstream::Php(pool) | Upstream::Http(pool)) = &site.upstream else {
+        return None;
+    };
+    let host = site.hosts.iter().find_map(|host| match host {
+        HostPattern::Exact(name) => Some(name.as_str()),
+        HostPattern::Wildcard(_) | HostPattern::Any => None,
+    });
+    let wanted = OwnCall {
+        target: b"/",
+        path: None,
+        host: host.unwrap_or("localhost"),
+        id: "ready",
+    };
+    Some(wanted.send(site, pool, false).await)
+}
+
+struct OwnCall<'c> {
+    target: &'c [u8],
+    /// The script that the target has to mean; `None`: any.
+    path: Option<&'c [u8]>,
+    host: &'c str,
+    /// What its request id begins with.
+    id: &'c str,
+}
+
+impl OwnCall<'_> {
+    async fn send(&self, site: &Site, pool: &PoolHandle, is_cron: bool) -> Result<(), CronTrouble> {
+        // A plugin that redirects everybody to HTTPS would redirect this request, too.
+        let scheme = if site.speaks_tls {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        };
+        let line = RequestLineInfo {
+            method: "GET",
+            target: self.target,
+            scheme,
+            host: self.host,
+            has_body: false,
+            upgrade: false,
+        };
+        let fields = || std::iter::once(("user-agent", AGENT));
+        let mut info = RequestInfo::default();
+        info.parse(&line, fields(), &site.core.rules)
+            .map_err(|_| CronTrouble::Host)?;
+        let script = match site.upstream {
+            Upstream::Php(_) => Some(self.script(site, &info).await?),
+            Upstream::Http(_) | Upstream::Files => None,
+        };
+        let random = u64::from_ne_bytes(sys::random_bytes()) >> 24;
+        let request_id = format!("{}-{random:010x}", self.id);
+        let client = Client {
+            address: HERE,
+            port: 0,
+            request_id: &request_id,
+        };
+        let mut request = forward::whole(&info, fields(), &client, BodyLength::None);
+        if is_cron {
+            forward::capabilities(&mut request, &site.core.rules);
+            forward::for_plugin(&mut request, &site.core.acknowledged.line());
+            forward::schedule(&mut request, forward::Schedule::Run);
+        }
+        let job = CronJob {
+            site: Arc::clone(&site.core),
+            pool: pool.index,
+            call: UpstreamCall {
+                request,
+                script,
+                client_address: HERE,
+                client_port: 0,
+                request_id,
+                server_port: scheme.default_port(),
+                server_address: None,
+                body: RequestBody::Empty,
+                timeouts: UpstreamTimeouts::default(),
+                interim: None,
+                switch: None,
+                class: Class::Background,
+            },
+        };
+        pool.fetch_thread.cron(job).await
+    }
+
+    /// The script of the target. A WordPress without its own scheduler below the root would send a page in its place.
+    async fn script(&self, site: &Site, info: &RequestInfo) -> Result<Script, CronTrouble> {
+        let folder = site.folder.clone().ok_or(CronTrouble::Missing)?;
+        if self.path.is_none()
+            && let Some(script) = folder.script(info, false)
+        {
+            return Ok(script);
+        }
+        let wanted = WantedFile::of(info, false);
+        let looked = spawn_blocking(move || folder.look(&wanted)).await;
+        match looked {
+            Ok(FileLookup::Other(Resolved::Script(script)))
+                if self.path.is_none_or(|path| script.name == path) =>
+            {
+                Ok(script)
+            }
+            Ok(FileLookup::Other(_) | FileLookup::Kept(_) | FileLookup::File(_)) | Err(_) => {
+                Err(CronTrouble::Missing)
+            }
+        }
+    }
+}
+
+/// As WordPress calls itself, but for a number that would have to fit its own lock.
+const CRON: &[u8] = b"/wp-cron.php?doing_wp_cron";
+const CRON_PATH: &[u8] = b"/wp-cron.php";
+
+/// WordPress's own calls have this form, and security plugins let it pass.
+const AGENT: &[u8] = b"WordPress/Galley";
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
