@@ -273,6 +273,8 @@ pub struct SiteConfig {
     pub has_auto_tls: bool,
     /// Access log of its own.
     pub access: Option<LogTarget>,
+    /// Error log of its own.
+    pub errors: Option<LogTarget>,
 }
 
 /// A version of TLS.

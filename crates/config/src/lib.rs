@@ -52,7 +52,7 @@ pub use load::{ConfigSource, for_root, from_text, load, load_admin};
 pub use log::{LogConfig, LogFormat, LogLevel, LogTarget};
 pub use machine::{memory, runtime_dir};
 pub use manual_page::manual_page;
-pub use options::{Fallback, OptionRow, OptionSection, OptionStatus, ValueKind};
+pub use options::{Fallback, OptionRow, OptionSection, ValueKind};
 pub use origin::{MachineFinding, OptionPath};
 pub use quantity::{Pace, parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};

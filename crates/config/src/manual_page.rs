@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::options::OptionSection;
-use crate::reference::{fallback, meaning, name, value};
+use crate::reference::{fallback, name, value};
 use crate::table;
 
 /// The manual page of the configuration file.
@@ -20,7 +20,7 @@ pub fn manual_page() -> String {
                 out,
                 ".TP\n\\fB{}\\fR\n{}\n.br\nValue: {}. Default: {}.",
                 escaped(name(row)),
-                escaped(&meaning(row)),
+                escaped(row.text),
                 escaped(&value(row)),
                 escaped(&fallback(row)),
             );

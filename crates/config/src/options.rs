@@ -24,8 +24,6 @@ pub struct OptionRow {
     pub example: &'static str,
     /// What it is for, in whole sentences.
     pub text: &'static str,
-    /// Whether it does anything yet.
-    pub status: OptionStatus,
 }
 
 /// The part of the file in which an option stands.
@@ -140,8 +138,6 @@ pub enum ValueKind {
     Limit,
     /// A list of these.
     List(&'static ValueKind),
-    /// Not read, because the option is not yet built; the text says what it will be.
-    Later(&'static str),
 }
 
 /// What holds when the file is silent.
@@ -155,20 +151,6 @@ pub enum Fallback {
     Absent,
     /// The file must give it.
     Required,
-}
-
-/// Whether an option does anything yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptionStatus {
-    /// It works.
-    Built,
-    /// It is refused.
-    NotYetBuilt {
-        /// What it will be for.
-        purpose: &'static str,
-        /// What to do until then.
-        meanwhile: &'static str,
-    },
 }
 
 impl OptionRow {
@@ -195,7 +177,6 @@ impl OptionRow {
             unit: "",
             example: "",
             text,
-            status: OptionStatus::Built,
         }
     }
 
@@ -227,15 +208,6 @@ impl OptionRow {
     /// With the thing a plain number counts.
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
-        self
-    }
-
-    /// Refused until it is built.
-    pub(crate) const fn later(mut self, meanwhile: &'static str) -> Self {
-        self.status = OptionStatus::NotYetBuilt {
-            purpose: self.text,
-            meanwhile,
-        };
         self
     }
 }
@@ -350,7 +322,6 @@ impl ValueKind {
             Self::FileOrOff => "a path, or `\"off\"`".to_owned(),
             Self::Limit => "`{ rate = \"10/m\", burst = 5 }`, or `\"off\"`".to_owned(),
             Self::List(each) => format!("a list, each {}", each.describe()),
-            Self::Later(text) => (*text).to_owned(),
         }
     }
 

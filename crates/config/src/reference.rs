@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::options::{Fallback, OptionRow, OptionSection, OptionStatus};
+use crate::options::{Fallback, OptionRow, OptionSection};
 use crate::table::{self, STATUS};
 
 /// The reference page, in Markdown.
@@ -20,7 +20,7 @@ pub fn reference() -> String {
                 format!("`{}`", name(row)),
                 value(row),
                 fallback(row),
-                meaning(row),
+                row.text.to_owned(),
             ];
             let _ = writeln!(
                 out,
@@ -45,7 +45,7 @@ pub fn sample() -> String {
             };
             let _ = write!(out, "\n# {}\n{mark}{}\n", section.text(), section.header());
         }
-        for row in table::rows(section).filter(|row| row.status == OptionStatus::Built) {
+        for row in table::rows(section) {
             let mark = if SAMPLE_SITE.contains(&row.name) && section == OptionSection::Site {
                 ""
             } else {
@@ -88,21 +88,11 @@ pub(crate) fn value(row: &OptionRow) -> String {
 }
 
 pub(crate) fn fallback(row: &OptionRow) -> String {
-    match (row.status, row.fallback) {
-        (OptionStatus::NotYetBuilt { .. }, _) => "not yet built".to_owned(),
-        (OptionStatus::Built, Fallback::Value(text)) => format!("`{text}`"),
-        (OptionStatus::Built, Fallback::Computed(how)) => how.to_owned(),
-        (OptionStatus::Built, Fallback::Absent) => "none".to_owned(),
-        (OptionStatus::Built, Fallback::Required) => "required".to_owned(),
-    }
-}
-
-pub(crate) fn meaning(row: &OptionRow) -> String {
-    match row.status {
-        OptionStatus::Built => row.text.to_owned(),
-        OptionStatus::NotYetBuilt { purpose, meanwhile } => {
-            format!("{purpose} Rejected for now; {meanwhile}.")
-        }
+    match row.fallback {
+        Fallback::Value(text) => format!("`{text}`"),
+        Fallback::Computed(how) => how.to_owned(),
+        Fallback::Absent => "none".to_owned(),
+        Fallback::Required => "required".to_owned(),
     }
 }
 

@@ -115,6 +115,7 @@ pub(crate) fn site(
         },
         has_auto_tls: tls::is_auto(own),
         access: given.log.given("access"),
+        errors: given.log.given("error"),
         hosts,
     }
 }

@@ -93,8 +93,7 @@ pub(crate) fn parse_text(
         | ValueKind::Count { .. }
         | ValueKind::List(_)
         | ValueKind::Certificates
-        | ValueKind::UpstreamTls
-        | ValueKind::Later(_) => problem(
+        | ValueKind::UpstreamTls => problem(
             "a string, which this option does not accept",
             "see the reference page",
         ),

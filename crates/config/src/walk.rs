@@ -1,6 +1,6 @@
 //! From the tree of one TOML file into the [`Document`]: names are looked up in the table, values are read.
 //!
-//! Unknown names, options that are not yet built, sections of the wrong form and options given twice are complained about
+//! Unknown names, sections of the wrong form and options given twice are complained about
 //! here. What values mean together is not looked at.
 
 use std::ops::Range;
@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::complaint::{SourceSpan, nearest, shown};
-use crate::options::{OptionRow, OptionSection, OptionStatus};
+use crate::options::{OptionRow, OptionSection};
 use crate::read::read;
 use crate::reader::ValueReader;
 use crate::table::{self, STATUS};
@@ -150,18 +150,6 @@ fn option(
         );
         return;
     };
-    if let OptionStatus::NotYetBuilt { purpose, meanwhile } = row.status {
-        let purpose = purpose.trim_end_matches('.');
-        let message = format!(
-            "`{}` is not yet built; its purpose: {}",
-            row.path(),
-            lower_first(purpose)
-        );
-        reader
-            .complaints
-            .add(&place, row.path(), message, meanwhile);
-        return;
-    }
     let read = read(reader, row, value);
     let at = reader.position(value.span());
     if let Some(earlier) = given.set(row.name, at, read) {
@@ -279,13 +267,6 @@ fn wrong_form(reader: &mut ValueReader<'_>, section: OptionSection, value: &Span
     reader
         .complaints
         .add(&place, section.prefix(), message, help);
-}
-
-fn lower_first(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| {
-        first.to_lowercase().chain(chars).collect()
-    })
 }
 
 const OF_LIFETIMES: &str = "name a status from 200 to 599, but not 206 or 304";

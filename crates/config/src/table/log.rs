@@ -1,6 +1,6 @@
 //! Logs, of all sites and of one.
 
-use crate::options::ValueKind::{self, Later, Word};
+use crate::options::ValueKind::{self, Word};
 use crate::options::{OptionRow, OptionSection};
 use crate::table::row::row;
 
@@ -15,7 +15,6 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""info""#),
     row(OptionSection::SiteLog, "access", ValueKind::AccessLog, "Where Galley writes the access lines of the site.")
         .computed("`log.access`").example(r#""/var/log/galley/example.com.log""#),
-    row(OptionSection::SiteLog, "error", Later("a path"), "Where Galley writes messages about the site.")
-        .example(r#""/var/log/galley/example.com.error.log""#)
-        .later("`log.error` has the messages of all sites; each names its site"),
+    row(OptionSection::SiteLog, "error", ValueKind::ErrorLog, "Where Galley writes messages about the site.")
+        .computed("`log.error`").example(r#""/var/log/galley/example.com.error.log""#),
 ];

@@ -32,7 +32,7 @@ use crate::durable::Durable;
 use crate::server::Phase;
 use crate::sys;
 use crate::telemetry::counters::CounterReader;
-use crate::telemetry::errors::{ErrorLog, OpenedTarget};
+use crate::telemetry::errors::{ErrorLog, ErrorTargets, OpenTargets};
 
 /// See the module.
 pub(super) struct Control {
@@ -78,8 +78,8 @@ struct Prepared {
     listeners: NewListeners,
     tls: Tls,
     logs: LogChange,
-    /// Of the error log, where it is another.
-    errors: Option<OpenedTarget>,
+    /// Of the error logs, where they are others.
+    errors: Option<OpenTargets>,
     php: PhpChange,
     watch: Option<ConfigWatch>,
 }
@@ -194,7 +194,7 @@ impl Control {
         let listeners = self.held.bind(&config).map_err(failed)?;
         let tls = tls::open(&config, &self.generation.tls).map_err(failed)?;
         let logs = self.logs.prepare(&config).map_err(failed)?;
-        let errors = self.error_target(&config).map_err(failed)?;
+        let errors = self.error_targets(&config).map_err(failed)?;
         let php = self.php.prepare(&config).await.map_err(failed)?;
         let sites = |names: &[String], what: &str| -> Vec<String> {
             names
@@ -218,17 +218,13 @@ impl Control {
         })
     }
 
-    /// Opens the error log of another configuration, where it is another one.
-    fn error_target(&self, config: &Config) -> Result<Option<OpenedTarget>, ServerStartError> {
-        let target = &config.log.error;
-        if *target == self.generation.config.log.error {
+    /// Opens the error logs of another configuration, where they are others.
+    fn error_targets(&self, config: &Config) -> Result<Option<OpenTargets>, ServerStartError> {
+        let targets = ErrorTargets::of(config);
+        if targets == ErrorTargets::of(&self.generation.config) {
             return Ok(None);
         }
-        let opened = ErrorLog::open(target).map_err(|cause| ServerStartError::Log {
-            target: target.clone(),
-            cause,
-        })?;
-        Ok(Some(opened))
+        Ok(Some(OpenTargets::open(&targets)?))
     }
 
     /// Puts another configuration into force.

@@ -155,6 +155,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
         limits => "limits",
         managed => "PHP",
         access => "access log",
+        errors => "error log",
     );
     if changed.is_empty() {
         return None;

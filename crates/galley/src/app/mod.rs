@@ -44,7 +44,7 @@ pub use self::refusal::{ServerStartError, of_php};
 use crate::admin;
 use crate::clock::Clock;
 use crate::sys;
-use crate::telemetry::errors::{self, ErrorLog};
+use crate::telemetry::errors::{self, ErrorLog, ErrorTargets};
 use cluster::Node;
 use connections::ConnectionShare;
 use control::Control;
@@ -75,12 +75,7 @@ pub fn run(
     confine::make_folders(config)?;
     let apart = php::apart(config)?;
     confine::give_up_root(config, &listeners)?;
-    let error_log = errors::start(&config.log.error, config.log.level).map_err(|cause| {
-        ServerStartError::Log {
-            target: config.log.error.clone(),
-            cause,
-        }
-    })?;
+    let error_log = errors::start(&ErrorTargets::of(config), config.log.level)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -7,6 +7,7 @@ use galley_certs::file::FileError;
 use galley_config::{Config, Listen, LogTarget, MachineFinding, OptionPath, SiteConfig};
 
 use crate::php;
+use crate::telemetry::errors::UnopenedTarget;
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +143,15 @@ pub enum ServerStartError {
     /// A thread or runtime could not be made.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
+}
+
+impl From<UnopenedTarget> for ServerStartError {
+    fn from(unopened: UnopenedTarget) -> Self {
+        Self::Log {
+            target: unopened.target,
+            cause: unopened.cause,
+        }
+    }
 }
 
 impl ServerStartError {
@@ -406,10 +416,16 @@ fn at_log(config: &Config, target: &LogTarget) -> OptionPath {
         .sites
         .iter()
         .position(|site| site.access.as_ref() == Some(target));
+    let own_error = config
+        .sites
+        .iter()
+        .position(|site| site.errors.as_ref() == Some(target));
     if *target == config.log.error {
         OptionPath::Log("error")
     } else if *target == config.log.access {
         OptionPath::Log("access")
+    } else if let Some(site) = own_error {
+        OptionPath::SiteLog(site, "error")
     } else {
         OptionPath::SiteLog(own.unwrap_or_default(), "access")
     }

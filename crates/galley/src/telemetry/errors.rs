@@ -4,20 +4,18 @@
 //! that has one: they are rare, and the last one before a crash is the one that matters. Those that a client can cause
 //! go through [`RateLimited`]. Values are quoted where they would otherwise run into the next one.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use galley_config::{LogLevel, LogTarget};
+use galley_config::{Config, LogLevel, LogTarget, SiteConfig};
 use jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
-use tracing_subscriber::fmt::{FmtContext, MakeWriter};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::{Registry, reload};
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::{Layer, Registry, reload};
 
 use super::sink::Sink;
 
@@ -30,38 +28,106 @@ pub struct ErrorLog {
     level: reload::Handle<LevelFilter, Registry>,
 }
 
+/// Where messages go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorTargets {
+    /// Those of no site, and of the sites without a target of their own.
+    pub common: LogTarget,
+    /// Those that name a site, by its name.
+    pub sites: BTreeMap<String, LogTarget>,
+}
+
+impl ErrorTargets {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Self {
+        let own = |site: &SiteConfig| Some((site.name.clone(), site.errors.clone()?));
+        Self {
+            common: config.log.error.clone(),
+            sites: config.sites.iter().filter_map(own).collect(),
+        }
+    }
+}
+
+/// A target that cannot be opened.
+#[derive(Debug)]
+pub struct UnopenedTarget {
+    /// Which.
+    pub target: LogTarget,
+    /// Why.
+    pub cause: io::Error,
+}
+
 /// Opens the error log and sends all messages of the process to it, from `level` up.
 ///
-/// Errors: the file cannot be opened, or the process has an error log already.
-pub fn start(target: &LogTarget, level: LogLevel) -> io::Result<ErrorLog> {
-    let output = Output::open(target)?;
+/// Errors: a file cannot be opened, or the process has an error log already.
+pub fn start(targets: &ErrorTargets, level: LogLevel) -> Result<ErrorLog, UnopenedTarget> {
+    let output = Output(Arc::new(Mutex::new(OpenTargets::open(targets)?)));
     let (subscriber, level) = subscriber(output.clone(), level);
-    tracing::subscriber::set_global_default(subscriber).map_err(io::Error::other)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|cause| UnopenedTarget {
+        target: targets.common.clone(),
+        cause: io::Error::other(cause),
+    })?;
     Ok(ErrorLog { output, level })
 }
 
-/// A target that was opened to take the place of another.
-pub struct OpenedTarget(Sink);
+/// Open targets.
+#[derive(Debug)]
+pub struct OpenTargets {
+    common: Sink,
+    sites: BTreeMap<String, Sink>,
+}
 
-impl ErrorLog {
-    /// Opens another target. Nothing is sent there yet.
-    ///
-    /// Errors: the file cannot be opened.
-    pub fn open(target: &LogTarget) -> io::Result<OpenedTarget> {
-        Sink::open(target).map(|sink| OpenedTarget(sink.unwrap_or(Sink::Stderr)))
+impl OpenTargets {
+    /// Opens targets to take the place of others. Nothing is sent there yet.
+    pub fn open(targets: &ErrorTargets) -> Result<Self, UnopenedTarget> {
+        let open = |target: &LogTarget| match Sink::open(target) {
+            Ok(sink) => Ok(sink.unwrap_or(Sink::Stderr)),
+            Err(cause) => Err(UnopenedTarget {
+                target: target.clone(),
+                cause,
+            }),
+        };
+        let mut sites = BTreeMap::new();
+        for (name, target) in &targets.sites {
+            sites.insert(name.clone(), open(target)?);
+        }
+        Ok(Self {
+            common: open(&targets.common)?,
+            sites,
+        })
     }
 
-    /// Sends messages to another target from now on, from `level` up.
-    pub fn replace(&self, target: Option<OpenedTarget>, level: LogLevel) {
-        if let Some(OpenedTarget(sink)) = target {
-            *self.output.lock() = sink;
+    /// Writes a line to the file of its site. What that does not take, the common one gets.
+    fn write(&mut self, site: Option<&str>, line: &str) {
+        if let Some(own) = site.and_then(|site| self.sites.get_mut(site))
+            && own.write(line.as_bytes()).is_ok()
+        {
+            return;
+        }
+        // Without a log there is nowhere to report this.
+        let _ = self.common.write(line.as_bytes());
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        let sites = self.sites.values_mut();
+        let results: Vec<_> = sites.map(Sink::reopen).collect();
+        self.common.reopen()?;
+        results.into_iter().collect()
+    }
+}
+
+impl ErrorLog {
+    /// Sends messages to other targets from now on, from `level` up.
+    pub fn replace(&self, targets: Option<OpenTargets>, level: LogLevel) {
+        if let Some(targets) = targets {
+            *self.output.lock() = targets;
         }
         if let Err(cause) = self.level.reload(filter(level)) {
             tracing::error!(%cause, "the level of the error log stays as it was");
         }
     }
 
-    /// Opens the file again, after it was moved away. On an error the old file stays in use, and says so.
+    /// Opens the files again, after they were moved away. On an error the old file stays in use, and says so.
     pub fn reopen(&self) {
         let reopened = self.output.lock().reopen();
         if let Err(cause) = reopened {
@@ -88,66 +154,28 @@ fn subscriber(
     reload::Handle<LevelFilter, Registry>,
 ) {
     let (level, handle) = reload::Layer::new(filter(level));
-    let messages = tracing_subscriber::fmt::layer()
-        .with_writer(output)
-        .log_internal_errors(false)
-        .event_format(MessageFormat);
+    let messages = MessageLayer(output);
     let subscriber = tracing_subscriber::registry().with(level).with(messages);
     (subscriber, handle)
 }
 
-/// The shared target. The lock is held for one write.
+/// The shared targets. The lock is held for one write.
 #[derive(Clone, Debug)]
-struct Output(Arc<Mutex<Sink>>);
-
-/// The target for one message.
-struct MessageGuard<'a>(MutexGuard<'a, Sink>);
+struct Output(Arc<Mutex<OpenTargets>>);
 
 impl Output {
-    fn open(target: &LogTarget) -> io::Result<Self> {
-        let sink = Sink::open(target)?.unwrap_or(Sink::Stderr);
-        Ok(Self(Arc::new(Mutex::new(sink))))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Sink> {
+    fn lock(&self) -> MutexGuard<'_, OpenTargets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<'a> MakeWriter<'a> for Output {
-    type Writer = MessageGuard<'a>;
+/// Writes each message as a line.
+struct MessageLayer(Output);
 
-    fn make_writer(&'a self) -> MessageGuard<'a> {
-        MessageGuard(self.lock())
-    }
-}
-
-impl io::Write for MessageGuard<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map(|()| bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The form of a line.
-struct MessageFormat;
-
-impl<S, N> FormatEvent<S, N> for MessageFormat
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut out: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
+impl<S: Subscriber> Layer<S> for MessageLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         if is_foreign(event.metadata()) {
-            return Ok(());
+            return;
         }
         let mut fields = MessageFields::default();
         event.record(&mut fields);
@@ -158,13 +186,9 @@ where
             tracing::Level::DEBUG => "debug",
             tracing::Level::TRACE => "trace",
         };
-        writeln!(
-            out,
-            "{:.3} {level} {}{}",
-            Timestamp::now(),
-            fields.message,
-            fields.rest
-        )
+        let (now, message, rest) = (Timestamp::now(), &fields.message, &fields.rest);
+        let line = format!("{now:.3} {level} {message}{rest}\n");
+        self.0.lock().write(fields.site.as_deref(), &line);
     }
 }
 
@@ -180,6 +204,8 @@ struct MessageFields {
     message: String,
     /// ` key=value` for each.
     rest: String,
+    /// The site that it is about.
+    site: Option<String>,
 }
 
 impl Visit for MessageFields {
@@ -204,6 +230,9 @@ impl MessageFields {
             }
             return;
         }
+        if field.name() == "site" {
+            self.site = Some(value.to_owned());
+        }
         let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '=' | '\\');
         let written = if !value.is_empty() && value.chars().all(is_plain) {
             write!(self.rest, " {}={value}", field.name())
@@ -219,6 +248,48 @@ mod tests {
     use super::*;
     use std::fs;
 
+    fn common(common: LogTarget) -> ErrorTargets {
+        ErrorTargets {
+            common,
+            sites: BTreeMap::new(),
+        }
+    }
+
+    fn output(target: LogTarget) -> Output {
+        let targets = OpenTargets::open(&common(target)).unwrap();
+        Output(Arc::new(Mutex::new(targets)))
+    }
+
+    #[test]
+    fn a_message_about_a_site_goes_to_the_file_of_the_site() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| LogTarget::File(dir.path().join(name));
+        let sites = [("a.test".to_owned(), file("a.log"))].into();
+        let targets = ErrorTargets {
+            common: file("all.log"),
+            sites,
+        };
+        let output = Output(Arc::new(Mutex::new(OpenTargets::open(&targets).unwrap())));
+        let (log, subscriber) = log(output, LogLevel::Info);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(site = "a.test", "first");
+            tracing::warn!(site = %"a.test", "second");
+            tracing::warn!(site = "b.test", "third");
+            tracing::warn!("fourth");
+            fs::rename(dir.path().join("a.log"), dir.path().join("a.log.1")).unwrap();
+            log.reopen();
+            tracing::warn!(site = "a.test", "fifth");
+        });
+        let words = |name: &str| {
+            let text = fs::read_to_string(dir.path().join(name)).unwrap();
+            let word = |line: &str| line.split(' ').nth(2).unwrap().to_owned();
+            text.lines().map(word).collect::<Vec<_>>()
+        };
+        assert_eq!(words("a.log.1"), ["first", "second"]);
+        assert_eq!(words("a.log"), ["fifth"]);
+        assert_eq!(words("all.log"), ["third", "fourth"]);
+    }
+
     fn log(output: Output, level: LogLevel) -> (ErrorLog, impl Subscriber + Send + Sync) {
         let (subscriber, level) = subscriber(output.clone(), level);
         (ErrorLog { output, level }, subscriber)
@@ -227,7 +298,7 @@ mod tests {
     fn lines(level: LogLevel, act: impl FnOnce(&ErrorLog)) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("error.log");
-        let output = Output::open(&LogTarget::File(path.clone())).unwrap();
+        let output = output(LogTarget::File(path.clone()));
         let (log, subscriber) = log(output, level);
         tracing::subscriber::with_default(subscriber, || act(&log));
         fs::read_to_string(path)
@@ -295,7 +366,7 @@ mod tests {
     fn a_moved_file_is_left_at_reopen() {
         let dir = tempfile::tempdir().unwrap();
         let (path, moved) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
-        let output = Output::open(&LogTarget::File(path.clone())).unwrap();
+        let output = output(LogTarget::File(path.clone()));
         let (log, subscriber) = log(output, LogLevel::Info);
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!("old");
@@ -311,14 +382,14 @@ mod tests {
     fn another_target_and_another_level_are_in_force_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let target = |name: &str| LogTarget::File(dir.path().join(name));
-        let output = Output::open(&target("one.log")).unwrap();
+        let output = output(target("one.log"));
         let (log, subscriber) = log(output, LogLevel::Warn);
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!("quiet");
             tracing::warn!("first");
             log.replace(None, LogLevel::Info);
             tracing::info!("second");
-            let other = ErrorLog::open(&target("other.log")).unwrap();
+            let other = OpenTargets::open(&common(target("other.log"))).unwrap();
             log.replace(Some(other), LogLevel::Error);
             tracing::warn!("quiet");
             tracing::error!("third");
@@ -338,7 +409,7 @@ mod tests {
         let folder = dir.path().join("logs");
         fs::create_dir(&folder).unwrap();
         let path = folder.join("error.log");
-        let output = Output::open(&LogTarget::File(path)).unwrap();
+        let output = output(LogTarget::File(path));
         let (log, subscriber) = log(output, LogLevel::Info);
         let moved = dir.path().join("moved");
         tracing::subscriber::with_default(subscriber, || {

@@ -31,6 +31,7 @@ use super::strict::Refusals;
 
 /// Connects to one application.
 pub(super) struct FastCgiUpstream {
+    site: Arc<str>,
     address: ConnectAddress,
     breaker: Breaker,
     connect_timeout: Duration,
@@ -47,6 +48,7 @@ impl FastCgiUpstream {
         gauge: &Arc<UpstreamStats>,
     ) -> Self {
         Self {
+            site: spec.site.as_str().into(),
             address: ConnectAddress::of(address),
             breaker: Breaker::new(&spec.site, gauge, 0),
             connect_timeout: spec.connect_timeout,
@@ -103,7 +105,7 @@ impl FastCgiUpstream {
             ended: None,
             read_timeout: ask.timeouts.read.unwrap_or(self.read_timeout),
             end: self.end,
-            errors: Errors::new(&ask.request.host, &ask.request_id),
+            errors: Errors::new(&self.site, &ask.request.host, &ask.request_id),
         };
         let patience = ask.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
         let answered = timeout(patience, reading.head(&self.refusals)).await;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -137,6 +138,7 @@ async fn released(
 
 /// What the application writes to its error stream, line by line into the log.
 pub(super) struct Errors {
+    site: Arc<str>,
     host: String,
     request_id: String,
     line: Vec<u8>,
@@ -144,8 +146,9 @@ pub(super) struct Errors {
 }
 
 impl Errors {
-    pub(super) fn new(host: &str, request_id: &str) -> Self {
+    pub(super) fn new(site: &Arc<str>, host: &str, request_id: &str) -> Self {
         Self {
+            site: Arc::clone(site),
             host: host.to_owned(),
             request_id: request_id.to_owned(),
             line: Vec::new(),
@@ -167,6 +170,7 @@ impl Errors {
         if !self.line.is_empty() && self.lines < MOST_LINES {
             let text = String::from_utf8_lossy(&self.line);
             tracing::warn!(
+                site = &*self.site,
                 host = self.host,
                 request = self.request_id,
                 "upstream says: {}",

@@ -283,3 +283,40 @@ fn messages_may_go_to_a_file_that_is_opened_anew_too() {
     });
     assert!(!stage.galley.log().contains("said-"));
 }
+
+#[test]
+fn what_php_says_of_a_site_is_in_the_error_log_of_the_site() {
+    let plan = Plan::php().file(
+        "warns.php",
+        "<?php error_log('a note of PHP'); echo 'page';",
+    );
+    let own = plan.scratch.join("own-errors.log");
+    let stage = plan
+        .more(&format!("[site.log]\nerror = \"{}\"", own.display()))
+        .start();
+    stage.get("/warns.php").is(200);
+    let read = || std::fs::read_to_string(&own).unwrap_or_default();
+    wait_for("the note of PHP", PATIENCE, || {
+        read().contains("a note of PHP")
+    });
+    assert!(read().contains(" site=example.test "), "{}", read());
+    assert!(
+        !stage.galley.log().contains("a note of PHP"),
+        "{}",
+        stage.galley.log()
+    );
+    // After a reload the messages go where the configuration says now.
+    let text = std::fs::read_to_string(stage.galley.config()).unwrap();
+    std::fs::write(
+        stage.galley.config(),
+        text.replace("own-errors.log", "other.log"),
+    )
+    .unwrap();
+    assert!(stage.galley.cli(&["reload"]).unwrap().status.success());
+    stage.get("/warns.php?again").is(200);
+    let other = own.with_file_name("other.log");
+    let read = || std::fs::read_to_string(&other).unwrap_or_default();
+    wait_for("the note of PHP", PATIENCE, || {
+        read().contains("a note of PHP")
+    });
+}
