@@ -370,7 +370,7 @@ impl Stage {
         self.primary = 1 - self.primary;
         self.wait_for_promotion()?;
         self.network.join(&machines)?;
-        self.follow()
+        self.wait_for_replica()
     }
 
     fn minority(&self, node: usize) -> [u8; 3] {
@@ -379,8 +379,37 @@ impl Stage {
 
     /// Starts the former primary again, as the replica of the new one.
     pub(super) fn restart_replica(&mut self) -> Result<(), Trouble> {
-        self.engines[1 - self.primary].restart_empty()?;
-        self.follow()
+        let password = self.password();
+        let former = &mut self.engines[1 - self.primary];
+        former.restart_empty()?;
+        if self.finding == Finding::Address {
+            return self.follow();
+        }
+        former.set_password(&password)?;
+        former.run(&["config", "set", "masterauth", &password])?;
+        self.wait_for_replica()
+    }
+
+    /// Waits until the sentinels have made one of the two the replica of the other.
+    fn wait_for_replica(&mut self) -> Result<(), Trouble> {
+        let info = |engine: &Redis| engine.run(&["info", "replication"]).unwrap_or_default();
+        let mut primary = None;
+        let engines = &self.engines;
+        came_true(ENGINE_PATIENCE * 2, || {
+            let [one, other] = [info(&engines[0]), info(&engines[1])];
+            let follows = |info: &str| info.contains("master_link_status:up");
+            let leads = |info: &str| info.contains("role:master");
+            primary = match (leads(&one), leads(&other)) {
+                (true, false) if follows(&other) => Some(0),
+                (false, true) if follows(&one) => Some(1),
+                _ => None,
+            };
+            primary.is_some()
+        });
+        let none =
+            || Trouble::Refused("the sentinels leave the engine without a replica".to_owned());
+        self.primary = primary.ok_or_else(none)?;
+        Ok(())
     }
 }
 
