@@ -52,6 +52,7 @@ const PARTS = array(
 	'includes/events-options.php',
 	'includes/events-site.php',
 	'includes/shims.php',
+	'includes/other-purgers.php',
 );
 
 /** What may be left out of a copy. */

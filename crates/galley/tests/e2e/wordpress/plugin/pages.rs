@@ -205,3 +205,38 @@ fn others_may_purge_and_tag() {
     });
     std::fs::remove_file(file).unwrap();
 }
+
+/// The actions are those that the plugins run after they looked for files to remove, found or not.
+#[test]
+fn purges_of_plugins_that_delete_nginx_files_are_purges_here() {
+    let (stack, _turn) = turn();
+    stack.php("do_action('galley_purge_all');");
+    let one = Around {
+        changed: &["/about/history/"],
+        kept: &["/about/", "/contact/"],
+    };
+    one.edit(stack, || {
+        stack.php("do_action('spinupwp_url_purged', 'http://plugin.test/about/history/', false);");
+    });
+    let all = Around {
+        changed: &["/about/", "/contact/", "/feed/", "/nowhere/"],
+        kept: &[],
+    };
+    all.edit(stack, || {
+        stack.php("do_action('spinupwp_site_purged', false);");
+    });
+    all.edit(stack, || {
+        stack.php("do_action('rt_nginx_helper_after_fastcgi_purge_all');");
+    });
+    // SpinupWP purges everything with each change of a post; the change itself purges what shows it.
+    let none = Around {
+        changed: &[],
+        kept: &["/about/", "/contact/"],
+    };
+    none.edit(stack, || {
+        stack.php(
+            "add_action('delete_post', function () { do_action('spinupwp_site_purged', false); }); \
+             do_action('delete_post', 0, null);",
+        );
+    });
+}
