@@ -386,12 +386,14 @@ impl Stage {
             return self.follow();
         }
         former.set_password(&password)?;
-        former.run(&["config", "set", "masterauth", &password])?;
         self.wait_for_replica()
     }
 
     /// Waits until the sentinels have made one of the two the replica of the other.
     fn wait_for_replica(&mut self) -> Result<(), Trouble> {
+        for engine in &self.engines {
+            engine.run(&["config", "set", "masterauth", &self.password()])?;
+        }
         let info = |engine: &Redis| engine.run(&["info", "replication"]).unwrap_or_default();
         let mut primary = None;
         let engines = &self.engines;
