@@ -1,10 +1,13 @@
-//! The fragments of a site: which versions pages have, and which of them can be rendered without a page.
+//! The fragments of a site: which versions pages have, which of them can be rendered without a page, and which are switched off.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use galley_policy::fragments::FragmentPart;
 use galley_policy::key::fragment_id;
+use galley_policy::time::Tick;
 
 use crate::entry::Entry;
 use crate::fragments::{FragmentVersion, PageFragment};
@@ -47,7 +50,26 @@ struct KnownFragment {
     rendered: Option<RenderedFragment>,
     /// Somebody sees to its rendering.
     is_claimed: bool,
+    failures: Option<Failures>,
+    disagreement: Option<Disagreement>,
+    is_switched_off: bool,
     versions: Vec<Weak<FragmentVersion>>,
+}
+
+/// Renderings that failed since the last that succeeded.
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    /// Before this, the fragment is not rendered again.
+    retry_at: Tick,
+}
+
+/// A page showed what was rendered alone, and was generated with other bytes without a purge of the fragment.
+#[derive(Clone, Copy, Debug)]
+struct Disagreement {
+    /// The digest of the rendering.
+    rendered: u128,
+    at: Tick,
 }
 
 impl FragmentTable {
@@ -75,6 +97,7 @@ impl FragmentTable {
             tags: part.tags.ids.clone().into(),
             digest,
             rendered_tags: OnceLock::new(),
+            is_switched_off: AtomicBool::new(known.is_switched_off),
         });
         if let Some(rendered) = &known.rendered {
             compare(&version, rendered);
@@ -92,7 +115,88 @@ impl FragmentTable {
         for version in known.versions.iter().filter_map(Weak::upgrade) {
             compare(&version, &rendered);
         }
+        let is_other = known
+            .disagreement
+            .is_some_and(|d| d.rendered != rendered.digest);
+        if is_other {
+            known.disagreement = None;
+        }
+        known.failures = None;
         known.rendered = Some(rendered);
+    }
+
+    /// Notes that a fragment could not be rendered alone: each failure doubles the time until [`FragmentTable::may_render`].
+    pub fn note_failure(&self, id: u64, now: Tick) {
+        let mut table = self.lock();
+        if let Some(known) = table.by_id.get_mut(&id) {
+            let count = known.failures.map_or(0, |failures| failures.count);
+            let pause = FIRST_PAUSE * (1 << count.min(MOST_DOUBLINGS));
+            known.failures = Some(Failures {
+                count: count.saturating_add(1),
+                retry_at: now.plus(pause.min(LONGEST_PAUSE)),
+            });
+        }
+    }
+
+    /// Whether a fragment may be rendered now: it is not switched off, and has not failed lately.
+    pub fn may_render(&self, id: u64, now: Tick) -> bool {
+        let table = self.lock();
+        table.by_id.get(&id).is_none_or(|known| {
+            !known.is_switched_off
+                && known
+                    .failures
+                    .is_none_or(|failures| now >= failures.retry_at)
+        })
+    }
+
+    /// Notes that a page which showed the fragment as it was rendered (`rendered` is that digest) was generated with other bytes,
+    /// although no purge touches the fragment. The purge may be under way, so that one disagreement proves nothing; another
+    /// [`LATEST_PURGE`] later does. True if this switched the fragment off: its pages are generated again by every purge.
+    pub fn note_disagreement(&self, id: u64, rendered: u128, now: Tick) -> bool {
+        let mut table = self.lock();
+        let Some(known) = table.by_id.get_mut(&id) else {
+            return false;
+        };
+        let first = known
+            .disagreement
+            .filter(|first| first.rendered == rendered);
+        match first {
+            _ if known.is_switched_off => false,
+            Some(first) if now.since(first.at) >= LATEST_PURGE => {
+                known.is_switched_off = true;
+                for version in known.versions.iter().filter_map(Weak::upgrade) {
+                    version.is_switched_off.store(true, Ordering::Relaxed);
+                }
+                true
+            }
+            Some(_) => false,
+            None => {
+                known.disagreement = Some(Disagreement { rendered, at: now });
+                false
+            }
+        }
+    }
+
+    /// Whether one of these fragments of a page is switched off; pages from the disk do not know.
+    pub fn has_switched_off(&self, fragments: &[PageFragment]) -> bool {
+        let table = self.lock();
+        fragments.iter().any(|fragment| {
+            let known = table.by_id.get(&fragment.version.id);
+            known.is_some_and(|known| known.is_switched_off)
+        })
+    }
+
+    /// The labels of the fragments that are switched off, as far as stored pages have them.
+    pub fn switched_off(&self) -> Vec<Box<str>> {
+        let table = self.lock();
+        let switched_off = table.by_id.values().filter(|known| known.is_switched_off);
+        let mut labels: Vec<_> = switched_off
+            .filter_map(|known| known.versions.iter().find_map(Weak::upgrade))
+            .map(|version| version.label.clone())
+            .collect();
+        labels.sort_unstable();
+        labels.dedup();
+        labels
     }
 
     /// Whether the caller is to have a fragment rendered; true for one caller until [`FragmentTable::release`].
@@ -167,6 +271,18 @@ const MAX_FRAGMENTS: usize = 4096;
 /// Versions of one fragment: what differs more often is no shared fragment.
 const MAX_VERSIONS: usize = 32;
 
+/// After the first failure; doubled after each of the next.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+
+/// At most.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+/// So that the factor fits.
+const MOST_DOUBLINGS: u32 = 12;
+
+/// A purge reaches Galley this long after the edit that it is for, at the latest.
+const LATEST_PURGE: Duration = Duration::from_secs(5);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +322,56 @@ mod tests {
         assert!(later.is_shared(), "known when it comes");
         let elsewhere = table.version(&part("e", "a"), 1).unwrap();
         assert!(!elsewhere.is_shared());
+    }
+
+    #[test]
+    fn a_second_disagreement_switches_a_fragment_off() {
+        let table = FragmentTable::default();
+        let held = table.version(&part("d", "a"), 1).unwrap();
+        table.rendered(held.id, rendered(1));
+        let later = Tick(0).plus(LATEST_PURGE);
+        assert!(!table.note_disagreement(held.id, 1, Tick(0)));
+        assert!(
+            !table.note_disagreement(held.id, 1, Tick(later.0 - 1)),
+            "its purge may come"
+        );
+        table.rendered(held.id, rendered(2));
+        assert!(
+            !table.note_disagreement(held.id, 2, later),
+            "it was purged meanwhile"
+        );
+        assert!(held.is_shared() && table.switched_off().is_empty());
+        assert!(table.note_disagreement(held.id, 2, later.plus(LATEST_PURGE)));
+        assert!(
+            !table.note_disagreement(held.id, 2, later.plus(LATEST_PURGE)),
+            "once"
+        );
+        assert!(!held.is_shared() && !table.may_render(held.id, later));
+        assert!(table.version(&part("d", "a"), 2).unwrap().is_switched_off());
+        assert_eq!(table.switched_off(), ["widget:x".into()]);
+        assert!(
+            table
+                .version(&part("e", "a"), 1)
+                .is_some_and(|other| !other.is_switched_off())
+        );
+    }
+
+    #[test]
+    fn a_fragment_that_cannot_be_rendered_is_tried_less_and_less_often() {
+        let table = FragmentTable::default();
+        let held = table.version(&part("d", "a"), 1).unwrap();
+        let mut now = Tick(0);
+        let mut attempts = 0;
+        while now < Tick(0).plus(Duration::from_hours(24)) {
+            if table.may_render(held.id, now) {
+                attempts += 1;
+                table.note_failure(held.id, now);
+            }
+            now = now.plus(Duration::from_secs(1));
+        }
+        assert!((30..40).contains(&attempts), "{attempts} in a day");
+        table.rendered(held.id, rendered(1));
+        assert!(table.may_render(held.id, now));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::hash::Hasher;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -40,12 +41,19 @@ pub struct FragmentVersion {
     pub digest: u128,
     /// What it depended on when it was rendered alone and had the same bytes. Set once.
     pub(crate) rendered_tags: OnceLock<Box<[u64]>>,
+    /// Its fragment changes without a purge; see [`crate::fragment_table::FragmentTable::note_disagreement`].
+    pub(crate) is_switched_off: AtomicBool,
 }
 
 impl FragmentVersion {
     /// Whether it can be rendered alone.
     pub fn is_shared(&self) -> bool {
-        self.rendered_tags.get().is_some()
+        self.rendered_tags.get().is_some() && !self.is_switched_off()
+    }
+
+    /// Whether pages with this fragment are generated again by every purge, because the fragment changes without one.
+    pub fn is_switched_off(&self) -> bool {
+        self.is_switched_off.load(Ordering::Relaxed)
     }
 
     /// All tags that a purge may reach it by.

@@ -129,6 +129,11 @@ function settings_numbers( ?array $site ): void {
 		esc_html( number_format_i18n( (int) ( $site['purges'] ?? 0 ) ) )
 	);
 	echo '</p>';
+	$parts = array_filter( (array) ( $site['fragments_switched_off'] ?? array() ), 'is_string' );
+	if ( $parts ) {
+		/* translators: %s: names of widgets or blocks */
+		printf( '<p class="galley-parts">%s</p>', esc_html( sprintf( __( 'These parts of pages change without an edit, so that Galley generates every page that shows them again when a part of it is purged: %s.', 'galley' ), implode( ', ', $parts ) ) ) );
+	}
 }
 
 /**

@@ -117,9 +117,10 @@ impl PurgeTable {
     }
 
     /// Which fragments of a page were purged, by their number, where no purge touches the page itself and all of those can be
-    /// rendered alone. Waits for a writer.
+    /// rendered alone. A page with a fragment that is switched off is never patched. Waits for a writer.
     pub fn purged_fragments(&self, entry: &Entry) -> Option<Vec<usize>> {
-        if entry.fragments().is_empty() {
+        let mut versions = entry.fragments().iter().map(|fragment| &fragment.version);
+        if entry.fragments().is_empty() || versions.any(|version| version.is_switched_off()) {
             return None;
         }
         let touch = entry.scopes.touch();

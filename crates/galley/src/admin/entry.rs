@@ -66,6 +66,8 @@ fn fragment(fragment: &PageFragment) -> Value {
         "bytes": fragment.range.end.saturating_sub(fragment.range.start),
         // Else it belongs to its page: a purge of the fragment purges the page.
         "shared": fragment.version.is_shared(),
+        // It changes without a purge: every purge purges the page.
+        "switched_off": fragment.version.is_switched_off(),
         "born": fragment.born,
     })
 }

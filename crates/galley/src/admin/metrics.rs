@@ -77,6 +77,7 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
                 purges: site.core.purges.given(),
                 healed: site.refreshed_pages.refreshed(),
                 fills: site.core.counters.fills(),
+                switched_off: site.core.fragments.switched_off().len(),
                 upstreams: site.upstream_stats(),
                 cron: site.cron.as_ref().map(|_| site.core.cron.state()),
             }),
@@ -331,6 +332,12 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
         for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
             text.sample(name, &[("site", &row.site)], of(own));
         }
+    }
+    let name = "galley_fragments_switched_off";
+    let help = "parts of pages that change without a purge, so that each purge of the part purges its pages";
+    text.family(name, MetricKind::Gauge, help);
+    for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
+        text.sample(name, &[("site", &row.site)], own.switched_off as u64);
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct ProcessCounters {
     pub(super) purges: u64,
     pub(super) healed: u64,
     pub(super) fills: Fills,
+    /// Fragments that change without a purge.
+    pub(super) switched_off: usize,
     pub(super) upstreams: Vec<Arc<UpstreamStats>>,
     pub(super) cron: Option<CronState>,
 }

@@ -140,6 +140,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         "hit_ratio": Minute::all(&totals).hit_ratio(),
         "certificates": certificates(state, site),
         "cron": cron(state, site),
+        "fragments_switched_off": site.core.fragments.switched_off(),
         "last_10_minutes": { "requests": lately.requests, "hit_ratio": lately.hit_ratio() },
     })
 }

@@ -178,6 +178,9 @@ pub(super) fn status(value: &Value) {
         for text in certificates(site) {
             line(&text);
         }
+        if let Some(text) = fragments(site) {
+            line(&text);
+        }
     }
     let answers: Vec<String> = value["answers"]
         .as_object()
@@ -303,6 +306,20 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The lines of a site whose pages have parts that change without a purge.
+fn fragments(site: &Value) -> Option<String> {
+    let labels = site["fragments_switched_off"].as_array()?;
+    let labels: Vec<&str> = labels.iter().map(text).collect();
+    (!labels.is_empty()).then(|| {
+        format!(
+            "{:<9} {}: {} changes without a purge, so every purge of a part generates its pages again",
+            "fragments",
+            text(&site["name"]),
+            labels.join(", ")
+        )
+    })
 }
 
 /// How a site's scheduled tasks fare.

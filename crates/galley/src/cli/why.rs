@@ -269,6 +269,14 @@ fn stored(entry: &Value) {
         }
         .as_str(),
     );
+    for part in items(&entry["fragments"]) {
+        let state = match (part["switched_off"] == true, part["shared"] == true) {
+            (true, _) => "changes without a purge, so every purge purges the page",
+            (false, true) => "shared: a purge of it is patched",
+            (false, false) => "belongs to the page",
+        };
+        row("part", &format!("{}: {state}", text(&part["label"])));
+    }
     for field in items(&entry["fields"]) {
         row(
             "field",

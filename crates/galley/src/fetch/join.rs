@@ -72,8 +72,8 @@ impl FetchWorker {
         in_progress.record_waiters(fetching).await;
     }
 
-    /// Fetches a response again in the background, where nobody does so already.
-    pub(super) async fn refresh(self: Rc<Self>, job: PageJob, when: When) {
+    /// Fetches a response again in the background, where nobody does so already. Whether a request was sent for it.
+    pub(super) async fn refresh(self: Rc<Self>, job: PageJob, when: When) -> bool {
         let key = self.fetch_key(&job);
         let current = self.in_progress.borrow().get(&key).map(Rc::clone);
         let overtaken = current.filter(|in_progress| !in_progress.fill.has_ended());
@@ -86,7 +86,7 @@ impl FetchWorker {
             When::Early => self.has_room(job.pool) && self.is_ending(&key),
         };
         if is_busy || !is_wanted || self.failed_lately(&job) {
-            return;
+            return false;
         }
         let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());
         if let Some(overtaken) = overtaken {
@@ -94,6 +94,7 @@ impl FetchWorker {
         }
         let fetching = Box::pin(self.lead(&job, &in_progress, writer, For::Later));
         in_progress.record_waiters(fetching).await;
+        in_progress.born.get() != NOT_SENT
     }
 
     /// The key under which requests like this one are fetched, as far as is known now.

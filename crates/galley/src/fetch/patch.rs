@@ -13,7 +13,7 @@ use galley_cache::fill::{FillError, FillReader};
 use galley_cache::fragment_table::{FragmentTable, RenderedFragment};
 use galley_cache::fragments::{FragmentVersion, PageFragment, digest};
 use galley_cache::key::Key;
-use galley_cache::purge_table::Validity;
+use galley_cache::purge_table::{Touched, Validity};
 use galley_policy::forward;
 use galley_policy::fragments::{self, FragmentPart, InvalidFragments};
 use galley_policy::key::write_fragment_key;
@@ -23,7 +23,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::entry_parts::strong_etag;
+use super::entry_parts::{scopes, strong_etag};
 use super::jobs::{WantedFragment, When};
 use super::{FetchSite, FetchWorker, Fetched, PageJob, write_to_disk};
 
@@ -54,6 +54,14 @@ impl FetchWorker {
             return Some(entry);
         }
         let purged = purges.table().purged_fragments(held)?;
+        let now = self.clock.tick();
+        let may_render = |number: &usize| {
+            let fragment = held.fragments().get(*number);
+            fragment.is_some_and(|f| job.site.fragments.may_render(f.version.id, now))
+        };
+        if job.site.fragments.has_switched_off(held.fragments()) || !purged.iter().all(may_render) {
+            return None;
+        }
         let mut renderings = Vec::new();
         for number in purged {
             let version = &held.fragments().get(number)?.version;
@@ -98,12 +106,17 @@ impl FetchWorker {
             Rendering::Known(rendered) => return Some(rendered),
             Rendering::Ordered(id, response) => (id, response),
         };
-        match response.await.ok()?.ok()? {
-            Fetched::Fill { reader, .. } => read_to_end(reader).await.ok()?,
-            Fetched::Entry(_) | Fetched::Awaited(_) => {}
-            Fetched::HitForPass => return None,
+        match response.await.ok()? {
+            Ok(Fetched::Fill { reader, .. }) => read_to_end(reader).await.ok()?,
+            Ok(Fetched::Entry(_) | Fetched::Awaited(_) | Fetched::HitForPass)
+            | Err(FillError::Unstorable(_)) => {}
+            Err(_) => return None,
         }
-        self.valid_rendering(&job.site, id)
+        let rendered = self.valid_rendering(&job.site, id);
+        if rendered.is_none() {
+            job.site.fragments.note_failure(id, self.clock.tick());
+        }
+        rendered
     }
 
     fn valid_rendering(&self, site: &FetchSite, id: u64) -> Option<RenderedFragment> {
@@ -226,6 +239,7 @@ impl FetchWorker {
             };
             if !version.is_shared()
                 && self.valid_rendering(&job.site, version.id).is_none()
+                && job.site.fragments.may_render(version.id, self.clock.tick())
                 && job.site.fragments.claim(version.id)
             {
                 unknown.push(Arc::clone(&version));
@@ -237,6 +251,9 @@ impl FetchWorker {
                 except: Arc::clone(except),
             });
         }
+        if let Some(replaced) = self.memory.peek(job.key.bytes()) {
+            self.compare_with_shared(job, &replaced, &fragments);
+        }
         if !unknown.is_empty() {
             let jobs = unknown
                 .iter()
@@ -245,6 +262,35 @@ impl FetchWorker {
             tokio::task::spawn_local(Rc::clone(self).render_in_background(jobs));
         }
         fragments
+    }
+
+    /// Switches off fragments that change without a purge: the page showed what is shared, and does not any more.
+    fn compare_with_shared(&self, job: &PageJob, replaced: &Entry, fragments: &[PageFragment]) {
+        for fragment in fragments {
+            let version = &fragment.version;
+            let Some(shared) = self.valid_rendering(&job.site, version.id) else {
+                continue;
+            };
+            let mut before = replaced.fragments().iter();
+            let showed_it = before
+                .any(|old| old.version.id == version.id && old.version.digest == shared.digest);
+            let tags = scopes(&job.info, version.all_tags().collect());
+            if !showed_it
+                || version.digest == shared.digest
+                || !shared.fits(fragment)
+                || job.site.purges.newer_than(fragment.born, tags.touch()) != Touched::No
+            {
+                continue;
+            }
+            let table = &job.site.fragments;
+            if table.note_disagreement(version.id, shared.digest, self.clock.tick()) {
+                tracing::warn!(
+                    site = job.site.name,
+                    fragment = &*version.label,
+                    "a part of the pages changes without a purge: pages with it are generated again by each purge"
+                );
+            }
+        }
     }
 
     /// Renders fragments once for all pages that show them, one after the other: then it is known which of them can be rendered
@@ -256,8 +302,11 @@ impl FetchWorker {
                 let Some(WantedFragment { id }) = job.fragment else {
                     continue;
                 };
-                Rc::clone(&self).refresh(job.again(), When::Stale).await;
+                let is_sent = Rc::clone(&self).refresh(job.again(), When::Stale).await;
                 if self.valid_rendering(&job.site, id).is_some() {
+                    job.site.fragments.release(id);
+                } else if is_sent {
+                    job.site.fragments.note_failure(id, self.clock.tick());
                     job.site.fragments.release(id);
                 } else {
                     left.push(job);
@@ -361,7 +410,7 @@ fn fragment_order(page: &PageJob, id: u64, definition: &str) -> PageJob {
     }
 }
 
-/// How often a fragment is tried; with pauses of 0.2 s to 6.4 s, thirteen seconds in all.
+/// How often a slot at PHP is tried for; with pauses of 0.2 s to 6.4 s, thirteen seconds in all.
 const ATTEMPTS: u32 = 6;
 
 /// Doubled after each attempt.

@@ -147,7 +147,9 @@ impl FetchWorker {
         match job {
             FetchCommand::Page(job, since, reply) => self.page(job, since, reply).await,
             FetchCommand::Pass(job, reply) => Box::pin(self.pass(*job, reply)).await,
-            FetchCommand::Refresh(job, when) => Box::pin(self.refresh(*job, when)).await,
+            FetchCommand::Refresh(job, when) => {
+                Box::pin(self.refresh(*job, when)).await;
+            }
             FetchCommand::Patch(job, held, reply) => self.patch(*job, held, reply).await,
             FetchCommand::Cron(job, reply) => Box::pin(self.cron(*job, reply)).await,
         }

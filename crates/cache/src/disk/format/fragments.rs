@@ -6,6 +6,7 @@
 //! | label | definition | blocks | tag ids, 8 each | tag ids when it was rendered alone, 8 each | exceptions, 8 each
 //! ```
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use super::super::layout::{Bad, Cursor};
@@ -88,6 +89,7 @@ fn one(head: &mut Cursor<'_>) -> Result<PageFragment, Bad> {
             tags,
             digest,
             rendered_tags,
+            is_switched_off: AtomicBool::new(false),
         }),
         born,
         except,

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
+use galley_policy::time::Tick;
 use proptest::prelude::*;
 
 use super::*;
@@ -696,6 +697,16 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
         purge_table.prove_waiting(&patched),
         Validity::Outdated,
         "also by what it had alone"
+    );
+    let again = page(0);
+    let later = Tick(60_000);
+    assert!(!table.note_disagreement(version.id, 1, Tick(0)));
+    assert_eq!(purge_table.prove_waiting(&again), Validity::Outdated);
+    assert!(table.note_disagreement(version.id, 1, later));
+    assert_eq!(
+        purge_table.prove_waiting(&again),
+        Validity::Purged,
+        "switched off"
     );
     purge_table.publish(&purge("p1", Strength::Soft));
     assert_eq!(

@@ -1,5 +1,6 @@
 //! What the operator can do about the decision on a request.
 
+use galley_cache::entry::Entry;
 use galley_cache::purge_table::Validity;
 use galley_policy::decide::Decision;
 use galley_policy::outcome::PassWhy;
@@ -50,6 +51,7 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
         (Some((_, Validity::SoftPurged)), Some(purge)) => {
             Advice::fine(format!("{purge} made the stored page stale"))
         }
+        (Some((entry, Validity::Purged)), None) if !entry.fragments().is_empty() => part(entry),
         (Some((entry, _)), _) if explanation.reason.is_none() => Advice::fine(format!(
             "the stored page is older than its lifetime of {} s",
             entry.life.fresh.as_secs()
@@ -64,5 +66,22 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
                 "load the page once and run the command again; if nothing is stored then, it prints the reason",
             ),
         },
+    }
+}
+
+/// A page of which only parts were purged, and which cannot be patched.
+fn part(entry: &Entry) -> Advice {
+    let mut versions = entry.fragments().iter().map(|fragment| &fragment.version);
+    match versions.find(|version| version.is_switched_off()) {
+        Some(version) => Advice::new(
+            format!(
+                "a part of the page was purged, and the page cannot be patched: `{}` changes without a purge",
+                version.label
+            ),
+            "find the plugin or theme that prints something there which changes by itself",
+        ),
+        None => {
+            Advice::fine("a part of the page was purged that cannot be rendered without the page")
+        }
     }
 }

@@ -1,13 +1,16 @@
 //! Shared fragments: what only a sidebar shows is replaced in stored pages, and the pages are not generated again.
 
-use serde_json::json;
+use std::fs;
+use std::time::Instant;
+
+use serde_json::{Value, json};
 
 use galley_testkit::client::Response;
 use galley_testkit::wait_for;
 
 use super::super::stack::{HOUR, Kind, PATIENCE, Plan, Stack, assert_text};
 use super::pages::explained;
-use super::{PLUGIN, TOKEN, install, is_patched, rest, turn};
+use super::{PLUGIN, TOKEN, install, is_patched, rest, start, turn};
 
 /// What visitors see: without what the probe of these tests tells of the request.
 fn shown(page: &Response) -> String {
@@ -65,9 +68,84 @@ fn every_fragment_is_tried_again_while_php_is_busy() {
     install(&stack);
     stack.get("/about/");
     wait_for("the shared fragments of the page", PATIENCE, || {
-        let page = explained(&stack, "/about/");
-        let parts = page["entry"]["fragments"].as_array().cloned();
-        let parts = parts.unwrap_or_default();
-        parts.len() > 3 && parts.iter().filter(|part| part["shared"] == true).count() > 3
+        parts_with(&stack, "/about/", "shared") > 3
     });
+}
+
+/// How many fragments of a stored page have this property.
+fn parts_with(stack: &Stack, path: &str, property: &str) -> usize {
+    let page = explained(stack, path);
+    let parts = page["entry"]["fragments"].as_array().cloned();
+    let has = |part: &&Value| part[property] == true;
+    parts.unwrap_or_default().iter().filter(has).count()
+}
+
+/// A plugin of the site that prints what is in a file into each widget.
+const CHANGING: &str = "<?php add_filter('dynamic_sidebar_params', function ($params) { \
+    $params[0]['before_widget'] .= file_get_contents(WP_CONTENT_DIR . '/quotation.txt'); return $params; });";
+
+#[test]
+fn parts_that_change_without_a_purge_are_switched_off() {
+    let stack = start(Kind::Fpm);
+    let content = stack.wordpress.root.join("wp-content");
+    let quote = |text: &str| fs::write(content.join("quotation.txt"), text).unwrap();
+    fs::create_dir_all(content.join("mu-plugins")).unwrap();
+    fs::write(content.join("mu-plugins/changing.php"), CHANGING).unwrap();
+    quote("first quotation");
+    // The parts are rendered for the first page, so that a purge of its address purges what was rendered.
+    let paths = ["/about/", "/salt-smoke-and-patience/"];
+    for path in paths {
+        stack.get(path);
+        wait_for("the shared fragments of the page", PATIENCE, || {
+            parts_with(&stack, path, "shared") > 3
+        });
+    }
+    wait_for("a second difference", PATIENCE, || {
+        for text in ["second quotation", "first quotation"] {
+            quote(text);
+            assert_text(&generated(&stack, paths[1]), text);
+        }
+        parts_with(&stack, paths[0], "switched_off") > 3
+    });
+    assert!(stack.get(paths[0]).is_hit(), "a purge comes first");
+    quote("third quotation");
+    let new = json!({ "title": "Posted Meanwhile", "status": "publish" });
+    rest(&stack, "POST", "/wp/v2/posts", &new);
+    let why = explained(&stack, paths[0])["advice"]["why"].to_string();
+    assert!(why.contains("changes without a purge"), "{why}");
+    let page = stack.get(paths[0]);
+    assert!(!page.is_hit(), "{}", page.beginning());
+    assert_text(&page, "third quotation");
+    let settings = stack
+        .admin()
+        .get("/wp-admin/options-general.php?page=galley");
+    assert_text(&settings.unwrap(), "widget/search-2");
+}
+
+/// A plugin of the site that fails wherever a widget is rendered without its page, and counts that.
+const FAILING: &str = "<?php if (isset($_SERVER['HTTP_GALLEY_FRAGMENT'])) { \
+    file_put_contents(WP_CONTENT_DIR . '/renderings.txt', '.', FILE_APPEND); \
+    add_filter('dynamic_sidebar_params', function ($params) { throw new \\Exception('not without its page'); }); }";
+
+#[test]
+fn a_part_that_cannot_be_rendered_is_not_tried_with_every_page() {
+    let stack = start(Kind::Fpm);
+    let content = stack.wordpress.root.join("wp-content");
+    fs::create_dir_all(content.join("mu-plugins")).unwrap();
+    fs::write(content.join("mu-plugins/failing.php"), FAILING).unwrap();
+    let tried = || fs::read(content.join("renderings.txt")).map_or(0, |all| all.len());
+    let began = Instant::now();
+    stack.get("/about/");
+    let parts = explained(&stack, "/about/")["entry"]["fragments"].clone();
+    let parts = parts.as_array().map_or(0, Vec::len);
+    assert!(parts > 3, "{parts}");
+    wait_for("a rendering", PATIENCE, || tried() > 0);
+    for _ in 0..20 {
+        generated(&stack, "/about/");
+        generated(&stack, "/salt-smoke-and-patience/");
+    }
+    // At 0, 2, 6, 14, 30 seconds and so on.
+    let pauses = (began.elapsed().as_secs() / 2 + 1).ilog2();
+    let most = parts * (1 + usize::try_from(pauses).unwrap());
+    assert!(tried() <= most, "{} for {parts} parts", tried());
 }
