@@ -216,6 +216,14 @@ impl Entry {
         }
     }
 
+    /// The same page, as often requested as the one that it replaces.
+    #[must_use]
+    pub fn with_hits_of(self, replaced: &Self) -> Self {
+        self.hits
+            .store(replaced.hits.load(Ordering::Relaxed), Ordering::Relaxed);
+        self
+    }
+
     /// Parts that it shares with other pages, by their place.
     pub fn fragments(&self) -> &[PageFragment] {
         &self.fragments

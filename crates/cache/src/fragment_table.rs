@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use galley_policy::fragments::FragmentPart;
 use galley_policy::key::fragment_id;
+use galley_policy::tags::Tags;
 use galley_policy::time::Tick;
 
 use crate::entry::Entry;
@@ -73,10 +74,15 @@ struct Disagreement {
 }
 
 impl FragmentTable {
-    /// The version that a page has, shared with the other pages that have the same. `None`: it differs between too many pages, so it
-    /// belongs to each of them.
-    pub fn version(&self, part: &FragmentPart, digest: u128) -> Option<Arc<FragmentVersion>> {
-        let id = fragment_id(&part.definition);
+    /// The version that a page of this variant has (`galley_policy::key::variant_id`), shared with the other pages that have the same.
+    /// `None`: it differs between too many pages, so it belongs to each of them.
+    pub fn version(
+        &self,
+        variant: u64,
+        part: &FragmentPart,
+        digest: u128,
+    ) -> Option<Arc<FragmentVersion>> {
+        let id = fragment_id(variant, &part.definition);
         let mut table = self.lock();
         let known = table.entry(id)?;
         let mut versions = known.versions.iter().filter_map(Weak::upgrade);
@@ -104,6 +110,27 @@ impl FragmentTable {
         }
         known.versions.push(Arc::downgrade(&version));
         Some(version)
+    }
+
+    /// The version of a fragment that was rendered again.
+    pub fn replacing(
+        &self,
+        variant: u64,
+        old: &FragmentVersion,
+        new: &RenderedFragment,
+    ) -> Option<Arc<FragmentVersion>> {
+        let part = FragmentPart {
+            label: old.label.to_string(),
+            start: 0,
+            length: 0,
+            blocks: new.blocks.to_string(),
+            definition: old.definition.to_string(),
+            tags: Tags {
+                ids: new.entry.scopes.tags.to_vec(),
+                names: Vec::new(),
+            },
+        };
+        self.version(variant, &part, new.digest)
     }
 
     /// Notes a fragment that was rendered alone: versions with the same bytes are known to be shared.
@@ -136,6 +163,13 @@ impl FragmentTable {
                 retry_at: now.plus(pause.min(LONGEST_PAUSE)),
             });
         }
+    }
+
+    /// Whether a fragment could not be rendered the last time.
+    pub fn has_failed(&self, id: u64) -> bool {
+        let table = self.lock();
+        let known = table.by_id.get(&id);
+        known.is_some_and(|known| known.failures.is_some())
     }
 
     /// Whether a fragment may be rendered now: it is not switched off, and has not failed lately.
@@ -310,24 +344,24 @@ mod tests {
     #[test]
     fn only_versions_that_were_rendered_alone_are_shared() {
         let table = FragmentTable::default();
-        let one = table.version(&part("d", "a"), 1).unwrap();
+        let one = table.version(0, &part("d", "a"), 1).unwrap();
         assert!(Arc::ptr_eq(
             &one,
-            &table.version(&part("d", "a"), 1).unwrap()
+            &table.version(0, &part("d", "a"), 1).unwrap()
         ));
-        let other = table.version(&part("d", "a"), 2).unwrap();
+        let other = table.version(0, &part("d", "a"), 2).unwrap();
         table.rendered(one.id, rendered(1));
         assert!(one.is_shared() && !other.is_shared());
-        let later = table.version(&part("d", "a,b"), 1).unwrap();
+        let later = table.version(0, &part("d", "a,b"), 1).unwrap();
         assert!(later.is_shared(), "known when it comes");
-        let elsewhere = table.version(&part("e", "a"), 1).unwrap();
+        let elsewhere = table.version(0, &part("e", "a"), 1).unwrap();
         assert!(!elsewhere.is_shared());
     }
 
     #[test]
     fn a_second_disagreement_switches_a_fragment_off() {
         let table = FragmentTable::default();
-        let held = table.version(&part("d", "a"), 1).unwrap();
+        let held = table.version(0, &part("d", "a"), 1).unwrap();
         table.rendered(held.id, rendered(1));
         let later = Tick(0).plus(LATEST_PURGE);
         assert!(!table.note_disagreement(held.id, 1, Tick(0)));
@@ -347,11 +381,16 @@ mod tests {
             "once"
         );
         assert!(!held.is_shared() && !table.may_render(held.id, later));
-        assert!(table.version(&part("d", "a"), 2).unwrap().is_switched_off());
+        assert!(
+            table
+                .version(0, &part("d", "a"), 2)
+                .unwrap()
+                .is_switched_off()
+        );
         assert_eq!(table.switched_off(), ["widget:x".into()]);
         assert!(
             table
-                .version(&part("e", "a"), 1)
+                .version(0, &part("e", "a"), 1)
                 .is_some_and(|other| !other.is_switched_off())
         );
     }
@@ -359,7 +398,7 @@ mod tests {
     #[test]
     fn a_fragment_that_cannot_be_rendered_is_tried_less_and_less_often() {
         let table = FragmentTable::default();
-        let held = table.version(&part("d", "a"), 1).unwrap();
+        let held = table.version(0, &part("d", "a"), 1).unwrap();
         let mut now = Tick(0);
         let mut attempts = 0;
         while now < Tick(0).plus(Duration::from_hours(24)) {
@@ -377,10 +416,10 @@ mod tests {
     #[test]
     fn fragments_that_no_page_has_are_forgotten() {
         let table = FragmentTable::default();
-        let held = table.version(&part("held", "a"), 1).unwrap();
+        let held = table.version(0, &part("held", "a"), 1).unwrap();
         table.rendered(held.id, rendered(1));
         for number in 0..10 * FIRST_SWEEP {
-            let gone = table.version(&part(&format!("gone{number}"), "a"), 1);
+            let gone = table.version(0, &part(&format!("gone{number}"), "a"), 1);
             table.rendered(gone.unwrap().id, rendered(1));
         }
         assert!(table.lock().by_id.len() <= FIRST_SWEEP + 1);
@@ -391,11 +430,11 @@ mod tests {
     fn what_differs_on_every_page_is_not_shared() {
         let table = FragmentTable::default();
         let held: Vec<_> = (0..)
-            .map_while(|digest| table.version(&part("d", "a"), digest))
+            .map_while(|digest| table.version(0, &part("d", "a"), digest))
             .take(MAX_VERSIONS + 1)
             .collect();
         assert_eq!(held.len(), MAX_VERSIONS);
         drop(held);
-        assert!(table.version(&part("d", "a"), 99).is_some());
+        assert!(table.version(0, &part("d", "a"), 99).is_some());
     }
 }

@@ -11,9 +11,6 @@ use crate::tags::{self, EVERYTHING, MAX_TAGS, Tags};
 /// The field that describes a fragment of a response.
 pub const FRAGMENT: HeaderName = HeaderName::from_static("galley-fragment");
 
-/// The field that names the kinds of blocks in a fragment that was rendered alone.
-pub const FRAGMENT_BLOCKS: HeaderName = HeaderName::from_static("galley-fragment-blocks");
-
 /// The field that names tags which fragments of a page must not have when they are rendered without it: they would show the page as
 /// the current one.
 const EXCEPT: HeaderName = HeaderName::from_static("galley-fragment-except");

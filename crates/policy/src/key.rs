@@ -40,9 +40,21 @@ pub fn fragment_query(fragment: u64) -> String {
     format!("galley-fragment={fragment:016x}")
 }
 
-/// Names a fragment by what the plugin needs to render it.
-pub fn fragment_id(definition: &str) -> u64 {
+/// Names what the keys of pages have in common that may share fragments: scheme, host, device, vary cookies and site. `None`: no key.
+pub fn variant_id(key: &[u8]) -> Option<u64> {
+    let parts = read_key(key)?;
+    let mut hasher = scope(5);
+    feed(&mut hasher, key.get(..3)?);
+    feed(&mut hasher, parts.authority);
+    feed(&mut hasher, parts.vary_cookies);
+    feed(&mut hasher, parts.rest);
+    Some(hasher.finish())
+}
+
+/// Names a fragment by what the plugin needs to render it, and by the variant of the pages that may show it.
+pub fn fragment_id(variant: u64, definition: &str) -> u64 {
     let mut hasher = scope(4);
+    hasher.write(&variant.to_le_bytes());
     feed(&mut hasher, definition.as_bytes());
     hasher.finish()
 }
@@ -182,6 +194,30 @@ mod tests {
         for (at, id) in ids.iter().enumerate() {
             assert!(!ids[at + 1..].contains(id), "{at}");
         }
+    }
+
+    #[test]
+    fn only_pages_of_one_host_device_and_cookie_share_fragments() {
+        let key = |device: u8, host: &str, path: &str, cookies: &str, site: u8| {
+            let mut key = vec![1, 0, device];
+            push_part(host.as_bytes(), &mut key);
+            push_part(path.as_bytes(), &mut key);
+            key.push(0);
+            push_part(cookies.as_bytes(), &mut key);
+            key.extend([0, 0, 0, site]);
+            variant_id(&key).unwrap()
+        };
+        let page = key(1, "a.test", "/", "currency=eur", 7);
+        assert_eq!(page, key(1, "a.test", "/about/", "currency=eur", 7));
+        let others = [
+            key(2, "a.test", "/", "currency=eur", 7),
+            key(1, "b.test", "/", "currency=eur", 7),
+            key(1, "a.test", "/", "currency=usd", 7),
+            key(1, "a.test", "/", "currency=eur", 8),
+        ];
+        assert!(!others.contains(&page));
+        assert_ne!(fragment_id(page, "d.m"), fragment_id(others[0], "d.m"));
+        assert_eq!(variant_id(b"no key"), None);
     }
 
     #[test]

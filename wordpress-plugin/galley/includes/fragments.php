@@ -6,7 +6,7 @@
  * render the fragment again, once, and replaces its bytes in the stored pages. Each fragment is described in a field of the
  * response, `Galley-Fragment: <label> <start> <length> <blocks> <definition> <tags>`: positions are bytes of the body, `blocks`
  * stands for the kinds of blocks in it, whose styles and scripts the page has to load, and the definition is what
- * `render_fragment` needs, signed, because a stranger could send it where PHP can be reached without Galley.
+ * `fragments-render.php` needs, signed, because a stranger could send it where PHP can be reached without Galley.
  *
  * Galley only uses a fragment if its rendering without a page has the same bytes as in the page. So what a fragment shows of
  * its page (a current menu item, a counter) needs no care here.
@@ -61,16 +61,13 @@ if ( is_shared() && null === wanted_fragment() ) {
 	add_action( 'dynamic_sidebar_after', __NAMESPACE__ . '\\end_widget', PHP_INT_MIN );
 	add_filter( 'pre_render_block', __NAMESPACE__ . '\\begin_block', PHP_INT_MAX, 2 );
 	add_filter( 'render_block', __NAMESPACE__ . '\\end_block', PHP_INT_MAX, 2 );
-} elseif ( is_shared() ) {
-	add_filter( 'do_parse_request', __NAMESPACE__ . '\\skip_request', PHP_INT_MAX );
-	add_action( 'template_redirect', __NAMESPACE__ . '\\render_fragment', PHP_INT_MIN );
 }
 if ( is_shared() ) {
 	add_filter( 'render_block', __NAMESPACE__ . '\\note_block', PHP_INT_MIN, 2 );
 }
 
 /**
- * The definition of the fragment that Galley asks for; null: it asks for a page.
+ * The definitions of the fragments that Galley requests, separated by commas; null: it requests a page.
  */
 function wanted_fragment(): ?string {
 	$field = $_SERVER['HTTP_GALLEY_FRAGMENT'] ?? null; // phpcs:ignore WordPress.Security -- compared with its signature before it is used.
@@ -88,7 +85,7 @@ function may_begin_fragment(): bool {
  * Begins a fragment: what is tagged from now on belongs to it.
  *
  * @param string $label      For people.
- * @param array  $definition What `render_fragment` needs.
+ * @param array  $definition What `render_definition` needs.
  */
 function begin_fragment( string $label, array $definition ): void {
 	$GLOBALS['galley_open_fragment'] = array(
@@ -287,10 +284,17 @@ function tags_of_all_parts(): array {
  * @param int[] $place Start and length.
  */
 function fragment_field( array $fragment, array $place ): ?string {
-	$definition = base64_encode( (string) wp_json_encode( array( get_current_blog_id(), $fragment['definition'] ) ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- a field holds no blanks.
-	$tags       = array_map( 'strval', array_keys( $fragment['tags'] ) );
-	$field      = implode( ' ', array( $fragment['label'], $place[0], $place[1], blocks_id( $fragment['blocks'] ), $definition . '.' . wp_hash( $definition ), implode( ',', $tags ) ) );
+	$tags  = array_map( 'strval', array_keys( $fragment['tags'] ) );
+	$field = implode( ' ', array( $fragment['label'], $place[0], $place[1], blocks_id( $fragment['blocks'] ), $fragment['name'] ?? signed_definition( $fragment['definition'] ), implode( ',', $tags ) ) );
 	return strlen( $field ) > LONGEST_FRAGMENT_FIELD ? null : $field;
+}
+
+/**
+ * What renders a fragment again, as a field may hold it.
+ */
+function signed_definition( array $definition ): string {
+	$text = base64_encode( (string) wp_json_encode( array( get_current_blog_id(), $definition ) ) ); // phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- a field holds no blanks.
+	return $text . '.' . wp_hash( $text );
 }
 
 /**
@@ -299,53 +303,4 @@ function fragment_field( array $fragment, array $place ): ?string {
 function blocks_id( array $blocks ): string {
 	ksort( $blocks );
 	return $blocks ? substr( md5( implode( ',', array_keys( $blocks ) ) ), 0, 12 ) : '-';
-}
-
-/**
- * A fragment belongs to no page, so WordPress need not find one. What would have run then runs here.
- */
-function skip_request(): bool {
-	gather_options();
-	return false;
-}
-
-/**
- * Renders the fragment that Galley asks for, and nothing else.
- */
-function render_fragment(): void {
-	list( $definition, $signature ) = array_pad( explode( '.', (string) wanted_fragment(), 2 ), 2, '' );
-	// phpcs:ignore WordPress.PHP.DiscouragedPHPFunctions -- a field holds no blanks.
-	$known = hash_equals( wp_hash( $definition ), $signature ) ? json_decode( (string) base64_decode( $definition, true ), true ) : null;
-	if ( ! is_array( $known ) || ! is_array( $known[1] ?? null ) || get_current_blog_id() !== $known[0] ) {
-		status_header( 410 );
-		header( 'Galley-Cache-Control: no-store' );
-		exit;
-	}
-	status_header( 200 );
-	// No HTML page: Galley does not look for its end.
-	header( 'Content-Type: text/plain; charset=' . get_option( 'blog_charset' ) );
-	$html = isset( $known[1]['block'] ) ? render_block( (array) $known[1]['block'] ) : widget_html( (string) ( $known[1]['sidebar'] ?? '' ), (string) ( $known[1]['widget'] ?? '' ) );
-	header( 'Galley-Fragment-Blocks: ' . blocks_id( $GLOBALS['galley_blocks_outside'] ) );
-	echo $html; // phpcs:ignore WordPress.Security.EscapeOutput -- what a page shows in this place.
-	exit;
-}
-
-/**
- * What one widget of a sidebar prints, without the others.
- */
-function widget_html( string $sidebar, string $widget ): string {
-	$only = static function ( $all ) use ( $sidebar, $widget ) {
-		$all             = is_array( $all ) ? $all : array();
-		$all[ $sidebar ] = in_array( $widget, (array) ( $all[ $sidebar ] ?? array() ), true ) ? array( $widget ) : array();
-		return $all;
-	};
-	$mark = static function ( $params ) {
-		return between_marks( $params, 0 );
-	};
-	add_filter( 'sidebars_widgets', $only, PHP_INT_MAX );
-	add_filter( 'dynamic_sidebar_params', $mark, PHP_INT_MAX );
-	ob_start();
-	dynamic_sidebar( $sidebar );
-	list( $plain, $places ) = without_marks( (string) ob_get_clean(), $GLOBALS['galley_mark'] );
-	return isset( $places[0] ) ? substr( $plain, $places[0][0], $places[0][1] ) : '';
 }

@@ -333,11 +333,23 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
             text.sample(name, &[("site", &row.site)], of(own));
         }
     }
-    let name = "galley_fragments_switched_off";
-    let help = "parts of pages that change without a purge, so that each purge of the part purges its pages";
-    text.family(name, MetricKind::Gauge, help);
-    for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
-        text.sample(name, &[("site", &row.site)], own.switched_off as u64);
+    let gauges: [(&str, Of, &str); 2] = [
+        (
+            "galley_fragments_switched_off",
+            |own| own.switched_off as u64,
+            "parts of pages that change without a purge, so that every purge purges their pages",
+        ),
+        (
+            "galley_pages_awaiting_patch",
+            |own| own.fills.awaiting_patch,
+            "stored pages whose purged fragments are being replaced in the background",
+        ),
+    ];
+    for (name, of, help) in gauges {
+        text.family(name, MetricKind::Gauge, help);
+        for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
+            text.sample(name, &[("site", &row.site)], of(own));
+        }
     }
 }
 

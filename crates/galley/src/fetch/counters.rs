@@ -19,6 +19,7 @@ pub struct FetchCounters {
     failed: AtomicU64,
     patched: AtomicU64,
     patch_failed: AtomicU64,
+    awaiting_patch: AtomicU64,
     /// The newest last; at most [`MOST_LATELY`].
     lately: Mutex<VecDeque<(Key, Lately)>>,
 }
@@ -45,6 +46,8 @@ pub struct Fills {
     pub patched: u64,
     /// Those that had to be generated again, because a fragment could not be rendered or had other styles.
     pub patch_failed: u64,
+    /// Those that are to be patched in the background.
+    pub awaiting_patch: u64,
 }
 
 impl FetchCounters {
@@ -56,6 +59,7 @@ impl FetchCounters {
             failed: self.failed.load(Ordering::Relaxed),
             patched: self.patched.load(Ordering::Relaxed),
             patch_failed: self.patch_failed.load(Ordering::Relaxed),
+            awaiting_patch: self.awaiting_patch.load(Ordering::Relaxed),
         }
     }
 
@@ -84,6 +88,15 @@ impl FetchCounters {
 
     pub(super) fn patch_failed(&self) {
         self.patch_failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_awaiting(&self, pages: usize) {
+        self.awaiting_patch
+            .fetch_add(pages as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_awaiting(&self) {
+        self.awaiting_patch.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(super) fn not_stored(&self, key: &Key, why: NotStored, at: Tick) {

@@ -1,10 +1,13 @@
 //! What a front thread asks of a fetch thread, and what it gets.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use galley_cache::entry::Entry;
 use galley_cache::fill::FillReader;
 use galley_cache::key::Key;
+use galley_policy::class::Class;
+use galley_policy::key::read_key;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::site::StoragePolicy;
 
@@ -25,8 +28,8 @@ pub struct PageJob {
     pub call: UpstreamCall,
     /// The stored response that may not be sent as it is, to be revalidated (RFC 9111 section 4.3).
     pub held: Option<Arc<Entry>>,
-    /// The fragment that is wanted of it, in place of the page.
-    pub fragment: Option<WantedFragment>,
+    /// `galley_policy::key::fragment_id` of the fragments that are wanted in place of the page; none: the page.
+    pub fragments: Box<[u64]>,
 }
 
 impl PageJob {
@@ -44,8 +47,23 @@ impl PageJob {
             info: self.info.clone(),
             call: self.call.without_body(),
             held: self.held.clone(),
-            fragment: self.fragment.clone(),
+            fragments: self.fragments.clone(),
         }
+    }
+
+    /// The same without anything of the client whose request it was.
+    pub(super) fn in_background(&self) -> Self {
+        let mut job = self.again();
+        job.call.class = Class::Background;
+        job.call.client_address = Ipv4Addr::LOCALHOST.into();
+        job.call.client_port = 0;
+        job.call.request_id = format!("{}-fragments", job.call.request_id);
+        job
+    }
+
+    /// What the keys of its site have at their end.
+    pub(super) fn site_mark(&self) -> &[u8] {
+        read_key(self.key.bytes()).map_or(&[], |parts| parts.rest)
     }
 }
 
@@ -80,13 +98,6 @@ pub enum Fetched {
     Awaited(Arc<Entry>),
     /// It was found not storable while the job was queued: forward the request as it is.
     HitForPass,
-}
-
-/// The fragment that a job is for.
-#[derive(Clone, Debug)]
-pub struct WantedFragment {
-    /// `galley_policy::key::fragment_id` of its definition.
-    pub id: u64,
 }
 
 /// Why a copy is renewed in the background.

@@ -67,6 +67,8 @@ pub fn start(
                 registry,
                 in_progress: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
+                renderings: RefCell::default(),
+                patched_sites: RefCell::default(),
                 invalidations: Rc::default(),
             });
             // As a task among the others: what a `LocalSet` blocks on is polled at each turn.
@@ -82,6 +84,7 @@ pub fn start(
 
 async fn work(worker: Rc<FetchWorker>, mut incoming: mpsc::Receiver<FetchCommand>) {
     tokio::task::spawn_local(pulse());
+    tokio::task::spawn_local(Rc::clone(&worker).patch_in_background());
     let exchanges = Rc::new(Exchanges::default());
     let invalidations = Rc::clone(&worker.invalidations);
     while let Some(job) = incoming.recv().await {

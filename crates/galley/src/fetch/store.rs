@@ -11,7 +11,7 @@ use galley_cache::key::Key;
 use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
 use galley_policy::forward::BY_GALLEY;
-use galley_policy::fragments::{FRAGMENT_BLOCKS, InvalidFragments};
+use galley_policy::fragments::InvalidFragments;
 use galley_policy::outcome::NotStored;
 use galley_policy::purge::PURGE_FIELDS;
 use galley_policy::site::{AddressedFields, ValidationPolicy, VaryPolicy};
@@ -23,7 +23,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::entry_parts::{scopes, strong_etag};
 use super::hit_for_pass::Uncacheable;
 use super::in_progress::InProgressFetch;
-use super::patch::{ReceivedFragments, note_rendered};
+use super::patch::ReceivedFragments;
+use super::render::RenderedWith;
 use super::rfc9111::variants;
 use super::{FetchSite, FetchWorker, PageJob, ResponseSink, relay, write_to_disk};
 use crate::codec::encode::PIECE;
@@ -39,8 +40,6 @@ pub(super) struct ToStore {
     /// Of the page, without what only its fragments depend on.
     tags: Tags,
     fragments: ReceivedFragments,
-    /// The kinds of blocks in a fragment that was rendered alone.
-    blocks: Option<Box<str>>,
     /// By RFC 9111: the fields by which the responses of this address vary, and the selections that this one answers.
     names: Vec<HeaderName>,
     selections: Vec<Vec<u8>>,
@@ -102,14 +101,12 @@ impl FetchWorker {
             Ok(fragments) => (tags::collect(&incoming.fields), fragments),
             Err(InvalidFragments) => (Tags::everything(), ReceivedFragments::default()),
         };
-        let blocks = incoming.fields.get(FRAGMENT_BLOCKS);
         Some(ToStore {
             status: incoming.status,
             fields,
             life,
             tags,
             fragments,
-            blocks: blocks.and_then(|blocks| Some(blocks.to_str().ok()?.into())),
             names,
             selections,
             recorder: Recorder::off(),
@@ -166,7 +163,7 @@ impl FetchWorker {
         let is_judged_whole =
             storable::is_judged_whole(to_store.status, &to_store.fields, &job.site.rules);
         match (&job.site.disk, to_store.keys(job).into_iter().next()) {
-            (Some(shelved), Some(key)) if !is_judged_whole => {
+            (Some(shelved), Some(key)) if !is_judged_whole && job.fragments.is_empty() => {
                 let mut parts = self.parts(job, in_progress, to_store, key);
                 // Positions of fragments are of use in memory only.
                 parts.scopes.tags = to_store.all_tags().ids.into();
@@ -226,6 +223,14 @@ impl FetchWorker {
                 .insert(header::ETAG, strong_etag(body.bytes()));
         }
         let born = in_progress.born.get();
+        if !job.fragments.is_empty() {
+            let with = RenderedWith {
+                tags: &to_store.tags,
+                life: to_store.life,
+                born,
+            };
+            return self.note_rendered(job, &to_store.fragments.parts, body.bytes(), &with);
+        }
         let fragments = self.fragments_of(
             job,
             &to_store.fragments,
@@ -240,9 +245,6 @@ impl FetchWorker {
             let entry =
                 Arc::new(self.inheriting(&job.site, entry.with_fragments(fragments.clone())));
             self.store_entry(job, in_progress, &entry);
-            if let Some(blocks) = &to_store.blocks {
-                note_rendered(job, &entry, blocks);
-            }
         }
         if job.site.rules.urls.no_vary_search {
             self.note_equivalents(job, in_progress, &to_store.fields);
@@ -288,9 +290,7 @@ impl FetchWorker {
             return self.note_not_stored(job, NotStored::Purged);
         }
         let outcome = self.memory.put(Arc::clone(entry));
-        if job.fragment.is_none() {
-            write_to_disk(&job.site, entry, outcome);
-        }
+        write_to_disk(&job.site, entry, outcome);
         match outcome {
             Ok(()) if kind == EntryKind::Page => {
                 in_progress.stores(entry);

@@ -11,7 +11,9 @@ use galley_policy::time::Tick;
 
 use super::in_progress::InProgressFetch;
 use super::invalidation::Invalidations;
+use super::patcher::PatchedSite;
 use super::registry::FetchRegistry;
+use super::render::Renderings;
 use crate::body::body_spools::BodySpools;
 use crate::clock::Clock;
 use crate::upstream::UpstreamPool;
@@ -28,6 +30,10 @@ pub(super) struct FetchWorker {
     pub(super) in_progress: RefCell<HashMap<Key, Rc<InProgressFetch>>>,
     /// Pages whose refresh failed, and when: they are left alone for a moment.
     pub(super) failed: RefCell<HashMap<Key, Tick>>,
+    /// Fragments that are being rendered.
+    pub(super) renderings: RefCell<Renderings>,
+    /// Whose pages are patched in the background.
+    pub(super) patched_sites: RefCell<Vec<PatchedSite>>,
     /// Purges that unsafe requests cause.
     pub(super) invalidations: Rc<Invalidations>,
 }

@@ -108,7 +108,7 @@ pub(super) fn page_job(
         info: exchange.info.clone(),
         call: upstream_call(exchange, request, script, class),
         held: None,
-        fragment: None,
+        fragments: Box::default(),
     }
 }
 

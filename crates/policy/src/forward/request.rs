@@ -171,9 +171,9 @@ pub fn for_plugin(request: &mut UpstreamRequest, names: &str) {
     set_acknowledged(request, names);
 }
 
-/// Makes the request for a page one for a fragment: the plugin renders only that.
-pub fn fragment(request: &mut UpstreamRequest, definition: &str) {
-    push(request, GALLEY_FRAGMENT, definition.as_bytes());
+/// Makes the request for a page one for fragments: the plugin renders only these. Their definitions are separated by commas.
+pub fn fragment(request: &mut UpstreamRequest, definitions: &str) {
+    push(request, GALLEY_FRAGMENT, definitions.as_bytes());
 }
 
 /// Tells the plugin which of its orders have arrived: the names that [`crate::purge::receipts`] read. Declared unkeyed: no

@@ -164,7 +164,6 @@ const NEVER_STORED: &[&str] = &[
     APPOINTMENTS_FIELD,
     "galley-cache-control",
     "galley-fragment",
-    "galley-fragment-blocks",
     "galley-fragment-except",
     "galley-plugin",
     "galley-purge",

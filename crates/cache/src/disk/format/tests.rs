@@ -111,7 +111,7 @@ fn fragments_read_back() {
         definition: "d.m".to_owned(),
         tags: galley_policy::tags::from_list("a,b").unwrap(),
     };
-    let version = table.version(&part, 7).unwrap();
+    let version = table.version(0, &part, 7).unwrap();
     let rendered = RenderedFragment {
         entry: Arc::new(Entry::new(page())),
         blocks: "-".into(),

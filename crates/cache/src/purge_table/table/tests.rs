@@ -653,7 +653,7 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
         definition: "d".to_owned(),
         tags: galley_policy::tags::from_list("posts").unwrap(),
     };
-    let version = table.version(&part, 1).unwrap();
+    let version = table.version(0, &part, 1).unwrap();
     let purge = |tag: &str, strength| Purge {
         scope: Scope::Tag(tag.to_owned()),
         strength,

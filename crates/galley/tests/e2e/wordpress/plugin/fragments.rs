@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use galley_testkit::client::Response;
+use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 
 use super::super::stack::{HOUR, Kind, PATIENCE, Plan, Stack, assert_text};
@@ -45,9 +45,8 @@ fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
     );
     for path in paths {
         let page = stack.get(path);
-        assert!(is_patched(&page), "{path}: {}", page.beginning());
+        assert!(page.is_hit(), "{path}: {}", page.beginning());
         assert_text(&page, title);
-        assert!(stack.get(path).is_hit());
         assert_eq!(shown(&page), shown(&generated(stack, path)), "{path}");
     }
     let id = post["id"].as_u64().unwrap();
@@ -57,6 +56,52 @@ fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
         &format!("/wp/v2/posts/{id}?force=true"),
         &json!({}),
     );
+}
+
+#[test]
+fn pages_are_patched_before_a_visitor_requests_them() {
+    let stack = start(Kind::Fpm);
+    let paths = ["/about/", "/salt-smoke-and-patience/"];
+    for path in paths {
+        stack.get(path);
+        wait_for("the shared fragments of the page", PATIENCE, || {
+            parts_with(&stack, path, "shared") > 3
+        });
+    }
+    let before = requests_to_php(&stack);
+    let title = "Nobody Waits For It";
+    let new = json!({ "title": title, "status": "publish" });
+    rest(&stack, "POST", "/wp/v2/posts", &new);
+    for path in paths {
+        wait_for("the patched page", PATIENCE, || {
+            let entry = &explained(&stack, path)["entry"];
+            entry["standing"] == "valid" && entry["fragments"].to_string().contains("widget/")
+        });
+        let page = stack.get(path);
+        assert!(page.is_hit() && !is_patched(&page), "{}", page.beginning());
+        assert_text(&page, title);
+    }
+    let requests = requests_to_php(&stack) - before;
+    assert!(
+        requests <= 2,
+        "{requests} requests for all fragments of two pages"
+    );
+}
+
+/// Pages and fragments that the server has fetched.
+fn requests_to_php(stack: &Stack) -> u64 {
+    let admin = stack.galley.admin().unwrap();
+    let address = admin.trim_start_matches("http://").trim_end_matches('/');
+    let metrics = Request::get("/metrics")
+        .field("Authorization", format!("Bearer {TOKEN}"))
+        .send(address.parse().unwrap())
+        .unwrap();
+    let metrics = metrics.text();
+    let lines = metrics
+        .lines()
+        .filter(|line| line.starts_with("galley_fills_total{"));
+    let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    counts.sum()
 }
 
 /// Background requests leave visitors half of the slots, so that with one slot they often find none.

@@ -100,22 +100,35 @@ impl Around<'_> {
                 stack.get(path).beginning()
             );
         }
+        let before: Vec<_> = self
+            .changed
+            .iter()
+            .map(|path| births(stack, path))
+            .collect();
         edit();
         for path in self.kept {
             let page = stack.get(path);
             assert_way(&page, HIT);
         }
-        let fresh = |path: &&str| {
+        let fresh = |(path, before): (&&str, &Vec<u64>)| {
             let page = stack.get(path);
             assert!(
-                !page.is_hit() || is_patched(&page),
+                !page.is_hit() || is_patched(&page) || births(stack, path) != *before,
                 "{path} was not purged: {}",
                 page.beginning()
             );
             page
         };
-        self.changed.iter().map(fresh).collect()
+        self.changed.iter().zip(&before).map(fresh).collect()
     }
+}
+
+/// After which purges a stored page and its fragments were generated: a page that is patched in the background is a hit.
+fn births(stack: &Stack, path: &str) -> Vec<u64> {
+    let entry = &pages::explained(stack, path)["entry"];
+    let fragments = entry["fragments"].as_array().into_iter().flatten();
+    let all = std::iter::once(entry).chain(fragments);
+    all.filter_map(|part| part["born"].as_u64()).collect()
 }
 
 /// Whether a stored page was sent with other bytes in place of purged fragments.

@@ -1,0 +1,338 @@
+//! Rendering fragments without their page: several with one request to PHP, each once for all pages that show it.
+//!
+//! The request is an ordinary fetch under a key of its own, so it is queued as fetches of pages are. Its response describes its
+//! parts as a page does, and is not stored: each part becomes a rendering in the site's table.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
+use galley_cache::fill::{FillError, FillReader};
+use galley_cache::fragment_table::RenderedFragment;
+use galley_cache::fragments::{FragmentVersion, digest};
+use galley_cache::key::Key;
+use galley_cache::purge_table::Validity;
+use galley_policy::forward;
+use galley_policy::fragments::FragmentPart;
+use galley_policy::key::{fragment_id, write_fragment_key};
+use galley_policy::storable::Lifetime;
+use galley_policy::tags::Tags;
+use http::HeaderMap;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::sleep;
+
+use super::entry_parts::scopes;
+use super::jobs::When;
+use super::{FetchSite, FetchWorker, Fetched, PageJob};
+
+/// Fragments that are being rendered, by site and id. A semaphore is closed when the rendering has ended.
+pub(super) type Renderings = HashMap<(usize, u64), Rc<Semaphore>>;
+
+/// For whom fragments are rendered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RenderFor {
+    /// A visitor who waits.
+    Visitor,
+    /// Nobody: visitors keep at least half of the slots at PHP.
+    Background,
+}
+
+/// What became of a request for fragments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BatchOutcome {
+    /// PHP has responded.
+    Received,
+    /// PHP had no slot, or did not respond: this says nothing about the fragments.
+    NotReceived,
+}
+
+/// What a response says of all of its fragments.
+pub(super) struct RenderedWith<'r> {
+    pub(super) tags: &'r Tags,
+    pub(super) life: Lifetime,
+    pub(super) born: u64,
+}
+
+impl FetchWorker {
+    /// Renders those of these fragments whose last rendering is not valid any more. True: all are rendered.
+    pub(super) async fn render(
+        self: &Rc<Self>,
+        page: &PageJob,
+        wanted: &[Arc<FragmentVersion>],
+        whom: RenderFor,
+    ) -> bool {
+        // Each round renders at least one, or ends.
+        for _ in 0..=wanted.len() {
+            if let ControlFlow::Break(all) = self.render_some(page, wanted, whom).await {
+                return all;
+            }
+        }
+        false
+    }
+
+    /// Renders as many as one request takes, or waits for others that do. Breaks when all are rendered, or no more can be.
+    async fn render_some(
+        self: &Rc<Self>,
+        page: &PageJob,
+        wanted: &[Arc<FragmentVersion>],
+        whom: RenderFor,
+    ) -> ControlFlow<bool> {
+        let site = &page.site;
+        let is_missing =
+            |version: &&Arc<FragmentVersion>| self.valid_rendering(site, version.id).is_none();
+        let missing: Vec<_> = wanted.iter().filter(is_missing).collect();
+        if missing.is_empty() {
+            return ControlFlow::Break(true);
+        }
+        let now = self.clock.tick();
+        let may_render =
+            |version: &&&Arc<FragmentVersion>| site.fragments.may_render(version.id, now);
+        let possible: Vec<_> = missing.iter().filter(may_render).copied().collect();
+        if possible.is_empty() || (whom == RenderFor::Visitor && possible.len() < missing.len()) {
+            return ControlFlow::Break(false);
+        }
+        let Some(batch) = self.claim_batch(site, &possible) else {
+            let mut in_progress = possible.iter().map(|version| version.id);
+            return match in_progress.find_map(|id| self.rendering_of(site, id)) {
+                Some(rendering) => {
+                    let _ = rendering.acquire().await;
+                    ControlFlow::Continue(())
+                }
+                None => ControlFlow::Break(false),
+            };
+        };
+        let job = batch_job(page, &batch.versions);
+        match self.fetch_batch(job, whom).await {
+            BatchOutcome::NotReceived => ControlFlow::Break(false),
+            BatchOutcome::Received => {
+                self.note_failures(site, &batch.versions);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    async fn fetch_batch(self: &Rc<Self>, job: PageJob, whom: RenderFor) -> BatchOutcome {
+        let is_received = match whom {
+            RenderFor::Background => Rc::clone(self).refresh(job, When::Stale).await,
+            RenderFor::Visitor => {
+                let (reply, response) = oneshot::channel();
+                tokio::task::spawn_local(Rc::clone(self).page(Box::new(job), None, reply));
+                match response.await {
+                    Ok(Ok(Fetched::Fill { reader, .. })) => read_to_end(reader).await.is_ok(),
+                    Ok(Ok(_) | Err(FillError::Unstorable(_))) => true,
+                    Ok(Err(_)) | Err(_) => false,
+                }
+            }
+        };
+        if is_received {
+            BatchOutcome::Received
+        } else {
+            BatchOutcome::NotReceived
+        }
+    }
+
+    /// Notes which fragments of a request PHP could not render. It renders them in their order and may stop early, so those behind
+    /// the last that it rendered may still be possible.
+    fn note_failures(&self, site: &FetchSite, requested: &[Arc<FragmentVersion>]) {
+        let is_rendered =
+            |version: &Arc<FragmentVersion>| self.valid_rendering(site, version.id).is_some();
+        let tried = match requested.iter().rposition(is_rendered) {
+            Some(last) => requested.get(..last).unwrap_or_default(),
+            None => requested,
+        };
+        let now = self.clock.tick();
+        for version in tried.iter().filter(|version| !is_rendered(version)) {
+            site.fragments.note_failure(version.id, now);
+        }
+    }
+
+    /// The first of these that nobody renders and that one request takes.
+    fn claim_batch(
+        self: &Rc<Self>,
+        site: &Arc<FetchSite>,
+        missing: &[&Arc<FragmentVersion>],
+    ) -> Option<Batch> {
+        let mut renderings = self.renderings.borrow_mut();
+        let mut versions: Vec<Arc<FragmentVersion>> = Vec::new();
+        let mut bytes = 0;
+        for version in missing {
+            bytes += version.definition.len() + 1;
+            let is_full = versions.len() >= MOST_RENDERED || bytes > MOST_DEFINITION_BYTES;
+            // What has failed may have made others fail.
+            let is_suspect = site.fragments.has_failed(version.id);
+            if (is_full || is_suspect) && !versions.is_empty() {
+                break;
+            }
+            let key = (address(site), version.id);
+            if !renderings.contains_key(&key) {
+                renderings.insert(key, Rc::new(Semaphore::new(0)));
+                versions.push(Arc::clone(version));
+                if is_suspect {
+                    break;
+                }
+            }
+        }
+        drop(renderings);
+        (!versions.is_empty()).then(|| Batch {
+            worker: Rc::clone(self),
+            site: Arc::clone(site),
+            versions,
+        })
+    }
+
+    fn rendering_of(&self, site: &Arc<FetchSite>, id: u64) -> Option<Rc<Semaphore>> {
+        self.renderings.borrow().get(&(address(site), id)).cloned()
+    }
+
+    /// A rendering that no purge has touched.
+    pub(super) fn valid_rendering(&self, site: &FetchSite, id: u64) -> Option<RenderedFragment> {
+        let now = self.clock.tick();
+        site.fragments.last_rendered(id).filter(|rendered| {
+            let entry = &rendered.entry;
+            entry.life.fresh > entry.age(now) && site.purges.prove_waiting(entry) == Validity::Valid
+        })
+    }
+
+    /// Renders fragments that are new, so that it is known which of them can be rendered without their page. Waits while PHP is busy
+    /// with visitors.
+    pub(super) async fn render_new(
+        self: Rc<Self>,
+        page: PageJob,
+        versions: Vec<Arc<FragmentVersion>>,
+    ) {
+        let site = &page.site;
+        for attempt in 0..ATTEMPTS {
+            let is_done = self.render(&page, &versions, RenderFor::Background).await;
+            let now = self.clock.tick();
+            let waits = |version: &Arc<FragmentVersion>| {
+                site.fragments.may_render(version.id, now)
+                    && self.valid_rendering(site, version.id).is_none()
+            };
+            if is_done || !versions.iter().any(waits) {
+                break;
+            }
+            sleep(FIRST_PAUSE * (1 << attempt)).await;
+        }
+        for version in versions {
+            site.fragments.release(version.id);
+        }
+    }
+
+    /// Takes the parts of a response to [`forward::fragment`] into the site's table.
+    pub(super) fn note_rendered(
+        &self,
+        job: &PageJob,
+        parts: &[FragmentPart],
+        body: &[u8],
+        with: &RenderedWith<'_>,
+    ) {
+        for part in parts {
+            let number: Option<usize> = part.definition.parse().ok();
+            let end = part.start.saturating_add(part.length);
+            let (Some(&id), Some(bytes)) = (
+                number.and_then(|number| job.fragments.get(number)),
+                body.get(part.start..end),
+            ) else {
+                continue;
+            };
+            let Some(reservation) = self.memory.budget().try_reserve(bytes.len() as u64) else {
+                continue;
+            };
+            let mut tags = part.tags.clone();
+            tags.add(with.tags);
+            let entry = Entry::new(EntryParts {
+                key: Key::new(&fragment_key(job, id)),
+                kind: EntryKind::Page,
+                status: http::StatusCode::OK,
+                fields: HeaderMap::new(),
+                body: StoredBody::reserved(bytes.to_vec(), reservation),
+                stored_at: self.clock.tick(),
+                life: with.life,
+                // The page for which it was requested does not matter.
+                scopes: Scopes {
+                    url: 0,
+                    ..scopes(&job.info, tags.ids)
+                },
+                tags: Vec::new(),
+                born: with.born,
+            });
+            let rendered = RenderedFragment {
+                digest: digest(bytes, &part.blocks),
+                blocks: part.blocks.as_str().into(),
+                entry: Arc::new(entry),
+            };
+            job.site.fragments.rendered(id, rendered);
+        }
+    }
+}
+
+/// Fragments that one request renders.
+struct Batch {
+    worker: Rc<FetchWorker>,
+    site: Arc<FetchSite>,
+    versions: Vec<Arc<FragmentVersion>>,
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let mut renderings = self.worker.renderings.borrow_mut();
+        for version in &self.versions {
+            if let Some(rendering) = renderings.remove(&(address(&self.site), version.id)) {
+                rendering.close();
+            }
+        }
+    }
+}
+
+/// The job for some fragments of a page: the page's request, for which the plugin renders only these.
+fn batch_job(page: &PageJob, versions: &[Arc<FragmentVersion>]) -> PageJob {
+    let definitions: Vec<&str> = versions
+        .iter()
+        .map(|version| &*version.definition)
+        .collect();
+    let definitions = definitions.join(",");
+    let mut call = page.call.without_body();
+    forward::fragment(&mut call.request, &definitions);
+    PageJob {
+        site: Arc::clone(&page.site),
+        pool: page.pool,
+        key: Key::new(&fragment_key(page, fragment_id(0, &definitions))),
+        info: page.info.clone(),
+        call,
+        held: None,
+        fragments: versions.iter().map(|version| version.id).collect(),
+    }
+}
+
+fn fragment_key(page: &PageJob, id: u64) -> Vec<u8> {
+    let mut key = Vec::new();
+    write_fragment_key(&page.info, id, &mut key);
+    key.extend_from_slice(page.site_mark());
+    key
+}
+
+async fn read_to_end(mut reader: FillReader) -> Result<(), FillError> {
+    while reader.next().await?.is_some() {}
+    Ok(())
+}
+
+/// Stands for a site while it is held.
+fn address(site: &Arc<FetchSite>) -> usize {
+    Arc::as_ptr(site).addr()
+}
+
+/// Fragments in one request; the plugin renders no more.
+const MOST_RENDERED: usize = 24;
+
+/// Bytes of their definitions, which one field of the request holds.
+const MOST_DEFINITION_BYTES: usize = 8000;
+
+/// How often a slot at PHP is tried for; with pauses of 0.2 s to 6.4 s, thirteen seconds in all.
+const ATTEMPTS: u32 = 6;
+
+/// Doubled after each attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
