@@ -37,6 +37,7 @@ const PARTS = array(
 	'includes/gather-parts.php',
 	'includes/gather-machines.php',
 	'includes/fragments.php',
+	'includes/fragments-menus.php',
 	'includes/fragments-render.php',
 	'includes/lifetime.php',
 	'includes/answer.php',

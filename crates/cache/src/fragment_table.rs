@@ -129,6 +129,7 @@ impl FragmentTable {
                 ids: new.entry.scopes.tags.to_vec(),
                 names: Vec::new(),
             },
+            has_context: false,
         };
         self.version(variant, &part, new.digest)
     }
@@ -309,7 +310,7 @@ const MAX_VERSIONS: usize = 32;
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 /// At most.
-const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// So that the factor fits.
 const MOST_DOUBLINGS: u32 = 12;
@@ -330,6 +331,7 @@ mod tests {
             blocks: "-".to_owned(),
             definition: definition.to_owned(),
             tags: galley_policy::tags::from_list(tags).unwrap(),
+            has_context: false,
         }
     }
 
@@ -401,7 +403,7 @@ mod tests {
         let held = table.version(0, &part("d", "a"), 1).unwrap();
         let mut now = Tick(0);
         let mut attempts = 0;
-        while now < Tick(0).plus(Duration::from_hours(24)) {
+        while now < Tick(0).plus(Duration::from_secs(24 * 3600)) {
             if table.may_render(held.id, now) {
                 attempts += 1;
                 table.note_failure(held.id, now);

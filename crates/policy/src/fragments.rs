@@ -2,7 +2,9 @@
 //!
 //! `Galley-Fragment: <label> <start> <length> <blocks> <definition> <tags>`, one field for each: where its bytes are in the body,
 //! which kinds of blocks it has, what the plugin needs to render it again, and the tags that only the fragment depends on. The page's own
-//! tags are without them, so a response whose fragments cannot be understood depends on everything.
+//! tags are without them, so a response whose fragments cannot be understood depends on everything. A seventh word, `context`, says
+//! that the definition contains what the fragment shows of its page. In a response that consists of fragments, the definition is the
+//! number of the fragment in the request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -14,6 +16,9 @@ pub const FRAGMENT: HeaderName = HeaderName::from_static("galley-fragment");
 /// The field that names tags which fragments of a page must not have when they are rendered without it: they would show the page as
 /// the current one.
 const EXCEPT: HeaderName = HeaderName::from_static("galley-fragment-except");
+
+/// The word behind the tags of a fragment whose definition contains its context.
+const CONTEXT: &str = "context";
 
 /// The most fragments of one page.
 pub const MAX_FRAGMENTS: usize = 64;
@@ -33,6 +38,8 @@ pub struct FragmentPart {
     pub definition: String,
     /// What it depends on.
     pub tags: Tags,
+    /// Whether the definition contains what it shows of its page, such as the current item of a menu.
+    pub has_context: bool,
 }
 
 /// The fields of a response cannot be understood.
@@ -78,9 +85,16 @@ fn part(value: &HeaderValue) -> Option<FragmentPart> {
         blocks: word()?.to_owned(),
         definition: word()?.to_owned(),
         tags: tags::from_list(word().unwrap_or_default())?,
+        has_context: false,
     };
+    let context = words.next();
+    let part = FragmentPart {
+        has_context: context == Some(CONTEXT),
+        ..part
+    };
+    let is_known = part.has_context || context.is_none();
     let is_bounded = part.tags.ids.len() <= MAX_TAGS && part.tags.names != [EVERYTHING];
-    (words.next().is_none() && is_bounded).then_some(part)
+    (words.next().is_none() && is_known && is_bounded).then_some(part)
 }
 
 #[cfg(test)]
@@ -97,9 +111,11 @@ mod tests {
         let read = parse(&fields(&[
             "widget:recent-posts-2 10 20 - d.m l.post.q,l.post.r0",
             "core/archives 30 0 abc e.m",
+            "menu/main 30 9 - f.m m2 context",
         ]))
         .unwrap();
-        assert_eq!(read.len(), 2);
+        let contexts: Vec<bool> = read.iter().map(|part| part.has_context).collect();
+        assert_eq!(contexts, [false, false, true]);
         assert_eq!(
             (read[0].start, read[0].length, &*read[0].definition),
             (10, 20, "d.m")
@@ -116,6 +132,7 @@ mod tests {
             &["a x 2 - d t"],
             &["a -1 2 - d t"],
             &["a 1 2 - d t more"],
+            &["a 1 2 - d t context more"],
             &["a 1  2 - d t"],
             &["a 1 2 - d *"],
             &["a 1 99999999999999999999999 - d t"],

@@ -34,6 +34,10 @@ function skip_request(): bool {
  * Renders the fragments that Galley requests, and nothing else.
  */
 function render_fragments(): void {
+	// Whichever page it was requested for: nothing of its address is in them.
+	$_SERVER['REQUEST_URI'] = '/galley-fragment/';
+	// WordPress gives each item of a menu its id once in a request.
+	remove_filter( 'nav_menu_item_id', '_nav_menu_item_id_use_once' );
 	$wanted = array_slice( explode( ',', (string) wanted_fragment() ), 0, MOST_RENDERED );
 	$body   = '';
 	foreach ( $wanted as $number => $signed ) {
@@ -85,15 +89,52 @@ function read_definition( string $signed ): ?array {
  * The fragment; null: it cannot be rendered.
  */
 function render_definition( array $known ): ?string {
-	$level = ob_get_level();
+	$level               = ob_get_level();
+	$query               = $GLOBALS['wp_query'];
+	$GLOBALS['wp_query'] = query_about( (array) ( $known['about'] ?? array() ) ); // phpcs:ignore WordPress.WP.GlobalVariablesOverride -- put back below.
 	try {
-		return isset( $known['block'] ) ? render_block( (array) $known['block'] ) : widget_html( (string) ( $known['sidebar'] ?? '' ), (string) ( $known['widget'] ?? '' ) );
+		if ( isset( $known['block'] ) ) {
+			return render_block( (array) $known['block'] );
+		}
+		if ( isset( $known['menu'] ) ) {
+			return menu_html( $known );
+		}
+		return isset( $known['terms'] ) ? terms_html( $known ) : widget_html( (string) ( $known['sidebar'] ?? '' ), (string) ( $known['widget'] ?? '' ) );
 	} catch ( \Throwable $failure ) {
 		while ( ob_get_level() > $level && ob_end_clean() ) {
 			continue;
 		}
 		return null;
+	} finally {
+		$GLOBALS['wp_query'] = $query; // phpcs:ignore WordPress.WP.GlobalVariablesOverride
 	}
+}
+
+/**
+ * The query of a page about a term or a post, as far as parts of the page ask what is current.
+ *
+ * @param array $about Kind and number, or empty.
+ */
+function query_about( array $about ): \WP_Query {
+	$query = new \WP_Query();
+	$id    = (int) ( $about[1] ?? 0 );
+	if ( 'term' === ( $about[0] ?? '' ) ) {
+		$term                     = get_term( $id );
+		$query->is_archive        = true;
+		$query->is_category       = $term instanceof \WP_Term && 'category' === $term->taxonomy;
+		$query->is_tag            = $term instanceof \WP_Term && 'post_tag' === $term->taxonomy;
+		$query->is_tax            = ! $query->is_category && ! $query->is_tag;
+		$query->queried_object    = $term instanceof \WP_Term ? $term : null;
+		$query->queried_object_id = $id;
+	} elseif ( 'post' === ( $about[0] ?? '' ) ) {
+		$post                     = get_post( $id );
+		$query->is_singular       = true;
+		$query->is_page           = $post instanceof \WP_Post && 'page' === $post->post_type;
+		$query->is_single         = ! $query->is_page;
+		$query->queried_object    = $post;
+		$query->queried_object_id = $id;
+	}
+	return $query;
 }
 
 /**
@@ -120,4 +161,85 @@ function widget_html( string $sidebar, string $widget ): ?string {
 	}
 	list( $plain, $places ) = without_marks( $html, $GLOBALS['galley_mark'] );
 	return isset( $places[0] ) ? substr( $plain, $places[0][0], $places[0][1] ) : null;
+}
+
+/**
+ * A menu with the marks of a page; null: it has other items since, so that the marks of the page are not known.
+ */
+function menu_html( array $known ): ?string {
+	$is_same = false;
+	$objects = static function ( $items ) use ( $known, &$is_same ) {
+		$is_same = is_array( $items ) && menu_structure( $items ) === ( $known['structure'] ?? '' );
+		return $is_same ? with_marks( $items, (array) ( $known['marks'] ?? array() ) ) : $items;
+	};
+	$args    = array(
+		'menu'        => (int) $known['menu'],
+		'echo'        => false,
+		'fallback_cb' => false,
+	) + (array) ( $known['args'] ?? array() );
+	if ( empty( $args['menu_id'] ) ) {
+		// WordPress numbers menus without an id; a page whose menu is the second of that name has other bytes.
+		$args['menu_id'] = 'menu-' . (string) ( wp_get_nav_menu_object( $args['menu'] )->slug ?? '' );
+	}
+	add_filter( 'wp_nav_menu_objects', $objects, PHP_INT_MIN );
+	$html = wp_nav_menu( $args );
+	remove_filter( 'wp_nav_menu_objects', $objects, PHP_INT_MIN );
+	return $is_same && is_string( $html ) ? $html : null;
+}
+
+/**
+ * The items of a menu with the classes of those that the page marks.
+ *
+ * @param object[] $items  In their order.
+ * @param array    $marks Classes and three flags, by the item's number.
+ */
+function with_marks( array $items, array $marks ): array {
+	foreach ( $items as $item ) {
+		$mark = $marks[ $item->ID ] ?? null;
+		if ( is_array( $mark ) ) {
+			$item->classes               = (array) ( $mark[0] ?? array() );
+			$item->current               = (bool) ( $mark[1] ?? false );
+			$item->current_item_ancestor = (bool) ( $mark[2] ?? false );
+			$item->current_item_parent   = (bool) ( $mark[3] ?? false );
+		}
+	}
+	return $items;
+}
+
+/**
+ * Links to the categories of a post, by their numbers; null: one is gone.
+ */
+function terms_html( array $known ): ?string {
+	$ids   = array_map( 'intval', (array) $known['terms'] );
+	$terms = get_terms(
+		array(
+			'taxonomy'   => 'category',
+			'include'    => $ids,
+			'hide_empty' => false,
+			'orderby'    => 'name',
+		)
+	);
+	if ( ! is_array( $terms ) || count( $terms ) !== count( $ids ) ) {
+		return null;
+	}
+	foreach ( $ids as $id ) {
+		tag( "tn$id" );
+	}
+	return linked_categories( $terms, (string) ( $known['separator'] ?? '' ) );
+}
+
+/**
+ * The links as `get_the_category_list` makes them, which does so for a post only.
+ *
+ * @param \WP_Term[] $terms     In their order.
+ * @param string     $separator Empty: a list.
+ */
+function linked_categories( array $terms, string $separator ): string {
+	$rel   = $GLOBALS['wp_rewrite']->using_permalinks() ? 'rel="category tag"' : 'rel="category"';
+	$links = array();
+	foreach ( $terms as $term ) {
+		$links[] = '<a href="' . esc_url( get_category_link( $term->term_id ) ) . "\" $rel>$term->name</a>";
+	}
+	$html = '' === $separator ? "<ul class=\"post-categories\">\n\t<li>" . implode( "</li>\n\t<li>", $links ) . '</li></ul>' : implode( $separator, $links );
+	return (string) apply_filters( 'the_category', $html, $separator, '' ); // phpcs:ignore WordPress.NamingConventions.PrefixAllGlobals -- WordPress's own filter.
 }

@@ -8,8 +8,10 @@
  * stands for the kinds of blocks in it, whose styles and scripts the page has to load, and the definition is what
  * `fragments-render.php` needs, signed, because a stranger could send it where PHP can be reached without Galley.
  *
- * Galley only uses a fragment if its rendering without a page has the same bytes as in the page. So what a fragment shows of
- * its page (a current menu item, a counter) needs no care here.
+ * A seventh word, `context`, says that the definition contains what the fragment shows of its page, such as the current item of a menu.
+ *
+ * Galley only uses a fragment if its rendering without a page has the same bytes as in the page. So what else a fragment shows of
+ * its page (a counter) needs no care here.
  *
  * @package Galley
  */
@@ -33,7 +35,7 @@ const FRAGMENT_BLOCKS = array(
 );
 
 /** Fragments of a page; what follows belongs to the page. */
-const MOST_FRAGMENTS = 24;
+const MOST_FRAGMENTS = 40;
 
 /** Bytes of a field that describes a fragment; what needs more belongs to the page. */
 const LONGEST_FRAGMENT_FIELD = 3800;
@@ -108,9 +110,21 @@ function end_fragment(): void {
 		return;
 	}
 	$GLOBALS['galley_open_fragment'] = null;
-	$GLOBALS['galley_fragments'][]   = array( 'tags' => $GLOBALS['galley_tags'] ) + $fragment;
+	$GLOBALS['galley_fragments'][]   = array( 'tags' => $GLOBALS['galley_tags'] + ( $fragment['inner'] ?? array() ) ) + $fragment;
 	$GLOBALS['galley_tags']          = $fragment['around'];
 	$GLOBALS['galley_terms_seen']    = array();
+}
+
+/**
+ * Gives up the open fragment, if there is one: what it has tagged belongs to the page.
+ */
+function cancel_fragment(): void {
+	$fragment = $GLOBALS['galley_open_fragment'];
+	if ( null !== $fragment ) {
+		$GLOBALS['galley_open_fragment']   = null;
+		$GLOBALS['galley_blocks_outside'] += $fragment['blocks'];
+		$GLOBALS['galley_tags']           += $fragment['around'] + ( $fragment['inner'] ?? array() );
+	}
 }
 
 /**
@@ -132,6 +146,10 @@ function begin_widget( $params ) {
 		return $params;
 	}
 	$id = (string) $params[0]['widget_id'];
+	if ( 0 === strpos( $id, 'nav_menu-' ) ) {
+		// Its menu is a fragment.
+		return $params;
+	}
 	begin_fragment(
 		"widget/$id",
 		array(
@@ -193,10 +211,11 @@ function note_block( $html, $block = array() ) {
 }
 
 /**
- * Removes marks from what leaves the buffer before the page was complete, and those that another request left in somebody's cache.
+ * Removes marks from what leaves the buffer before the page was complete, those that another request left in somebody's cache, and
+ * those that a theme has escaped.
  */
 function remove_marks( string $html ): string {
-	return false === strpos( $html, '<!--galley-' ) ? $html : (string) preg_replace( '/<!--galley-[0-9a-f]{32}-(begin|end)\d{1,4}-->/', '', $html );
+	return false === strpos( $html, '!--galley-' ) ? $html : (string) preg_replace( '/(?:<|&lt;|&#0?60;|\\\\u003c|%3c)!--galley-[0-9a-f]{32}-(?:begin|end)\d{1,4}--(?:>|&gt;|&#0?62;|\\\\u003e|%3e)/i', '', $html );
 }
 
 /**
@@ -212,6 +231,7 @@ function without_marks( string $html, string $mark ): array {
 	$plain  = '';
 	$begun  = array();
 	$places = array();
+	$ended  = array();
 	foreach ( array_chunk( $parts ? $parts : array( $html ), 3 ) as $part ) {
 		$plain .= remove_marks( $part[0] );
 		$number = (int) ( $part[2] ?? 0 );
@@ -220,9 +240,19 @@ function without_marks( string $html, string $mark ): array {
 		} elseif ( isset( $part[1], $begun[ $number ] ) ) {
 			$places[ $number ] = array( $begun[ $number ], strlen( $plain ) - $begun[ $number ] );
 			$begun             = array();
+			$ended[ $number ]  = ( $ended[ $number ] ?? 0 ) + 1;
+		} elseif ( isset( $part[1] ) ) {
+			$ended[ $number ] = 2;
 		}
 	}
-	return array( $plain, $places );
+	// What a theme prints twice has two places, of which one would keep its old bytes.
+	$once = array_filter(
+		$ended,
+		static function ( int $times ): bool {
+			return 1 === $times;
+		}
+	);
+	return array( $plain, array_intersect_key( $places, $once ) );
 }
 
 /**
@@ -234,8 +264,12 @@ function finish_fragments( string $html ): string {
 		return remove_marks( $html );
 	}
 	list( $plain, $places ) = without_marks( $html, $GLOBALS['galley_mark'] );
-	foreach ( $GLOBALS['galley_fragments'] as $number => $fragment ) {
+	$marked                 = array_flip( null === wanted_fragment() ? marked_as_current() : array() );
+	foreach ( important_first( $GLOBALS['galley_fragments'] ) as $number => $fragment ) {
 		$place = $places[ $number ] ?? null;
+		if ( array_intersect_key( $fragment['tags'], $marked ) ) {
+			$fragment = about_page( $fragment );
+		}
 		$field = null === $place || count( $GLOBALS['galley_fragment_fields'] ) >= MOST_FRAGMENTS ? null : fragment_field( $fragment, $place );
 		$bytes = strlen( implode( '', $GLOBALS['galley_fragment_fields'] ) ) + strlen( (string) $field );
 		// Two empty fragments may begin at the same byte.
@@ -247,6 +281,33 @@ function finish_fragments( string $html ): string {
 	}
 	ksort( $GLOBALS['galley_fragment_fields'] );
 	return $plain;
+}
+
+/**
+ * A list of posts has the terms of each; they must not take the room of what every page shows.
+ *
+ * @param array $fragments By number.
+ */
+function important_first( array $fragments ): array {
+	$small = array_filter(
+		$fragments,
+		static function ( array $fragment ): bool {
+			return isset( $fragment['definition']['terms'] );
+		}
+	);
+	return array_diff_key( $fragments, $small ) + $small;
+}
+
+/**
+ * A fragment that lists what its page is about marks it as current. It is rendered as for that page.
+ */
+function about_page( array $fragment ): array {
+	$about = get_queried_object();
+	$kind  = $about instanceof \WP_Term ? 'term' : ( $about instanceof \WP_Post && is_singular() ? 'post' : '' );
+	if ( '' !== $kind && ( isset( $fragment['definition']['widget'] ) || isset( $fragment['definition']['block'] ) ) ) {
+		$fragment['definition']['about'] = array( $kind, (int) get_queried_object_id() );
+	}
+	return $fragment;
 }
 
 /**
@@ -286,6 +347,9 @@ function tags_of_all_parts(): array {
 function fragment_field( array $fragment, array $place ): ?string {
 	$tags  = array_map( 'strval', array_keys( $fragment['tags'] ) );
 	$field = implode( ' ', array( $fragment['label'], $place[0], $place[1], blocks_id( $fragment['blocks'] ), $fragment['name'] ?? signed_definition( $fragment['definition'] ), implode( ',', $tags ) ) );
+	if ( array_intersect_key( $fragment['definition'], array_flip( array( 'about', 'menu', 'terms' ) ) ) ) {
+		$field .= $tags ? ' context' : '- context';
+	}
 	return strlen( $field ) > LONGEST_FRAGMENT_FIELD ? null : $field;
 }
 

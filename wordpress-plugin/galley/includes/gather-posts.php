@@ -126,6 +126,10 @@ function end_excerpt( $excerpt, $post = null ) {
  * @param mixed $terms Terms, an error, or false.
  */
 function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
+	if ( is_for_categories( (string) $taxonomy ) ) {
+		tag( 'pt' . (int) $post_id );
+		return $terms;
+	}
 	$class = empty( $GLOBALS['galley_in_classes'] ) && ! is_for_numbers() ? 'tn' : 'ts';
 	$key   = "$class$post_id.$taxonomy." . $GLOBALS['galley_prefix'];
 	if ( isset( $GLOBALS['galley_terms_seen'][ $key ] ) ) {

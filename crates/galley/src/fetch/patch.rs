@@ -222,7 +222,11 @@ impl FetchWorker {
                 range: start..end,
                 version,
                 born,
-                except: Arc::clone(except),
+                except: if part.has_context {
+                    Arc::default()
+                } else {
+                    Arc::clone(except)
+                },
             });
         }
         if let Some(replaced) = self.memory.peek(job.key.bytes()) {

@@ -4,13 +4,14 @@
 //! parts as a page does, and is not stored: each part becomes a rendering in the site's table.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cache::body::StoredBody;
-use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
+use galley_cache::entry::{self, EntryKind, EntryParts, Scopes};
 use galley_cache::fill::{FillError, FillReader};
 use galley_cache::fragment_table::RenderedFragment;
 use galley_cache::fragments::{FragmentVersion, digest};
@@ -21,6 +22,7 @@ use galley_policy::fragments::FragmentPart;
 use galley_policy::key::{fragment_id, write_fragment_key};
 use galley_policy::storable::Lifetime;
 use galley_policy::tags::Tags;
+use galley_policy::time::Tick;
 use http::HeaderMap;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep;
@@ -65,8 +67,8 @@ impl FetchWorker {
         wanted: &[Arc<FragmentVersion>],
         whom: RenderFor,
     ) -> bool {
-        // Each round renders at least one, or ends.
-        for _ in 0..=wanted.len() {
+        // Each round renders at least one, or ends; a purge may come meanwhile.
+        for _ in 0..wanted.len() + RETRIES {
             if let ControlFlow::Break(all) = self.render_some(page, wanted, whom).await {
                 return all;
             }
@@ -109,7 +111,7 @@ impl FetchWorker {
         match self.fetch_batch(job, whom).await {
             BatchOutcome::NotReceived => ControlFlow::Break(false),
             BatchOutcome::Received => {
-                self.note_failures(site, &batch.versions);
+                note_failures(site, &batch.versions, now, self.clock.tick());
                 ControlFlow::Continue(())
             }
         }
@@ -135,21 +137,6 @@ impl FetchWorker {
         }
     }
 
-    /// Notes which fragments of a request PHP could not render. It renders them in their order and may stop early, so those behind
-    /// the last that it rendered may still be possible.
-    fn note_failures(&self, site: &FetchSite, requested: &[Arc<FragmentVersion>]) {
-        let is_rendered =
-            |version: &Arc<FragmentVersion>| self.valid_rendering(site, version.id).is_some();
-        let tried = match requested.iter().rposition(is_rendered) {
-            Some(last) => requested.get(..last).unwrap_or_default(),
-            None => requested,
-        };
-        let now = self.clock.tick();
-        for version in tried.iter().filter(|version| !is_rendered(version)) {
-            site.fragments.note_failure(version.id, now);
-        }
-    }
-
     /// The first of these that nobody renders and that one request takes.
     fn claim_batch(
         self: &Rc<Self>,
@@ -167,9 +154,8 @@ impl FetchWorker {
             if (is_full || is_suspect) && !versions.is_empty() {
                 break;
             }
-            let key = (address(site), version.id);
-            if !renderings.contains_key(&key) {
-                renderings.insert(key, Rc::new(Semaphore::new(0)));
+            if let Entry::Vacant(place) = renderings.entry((address(site), version.id)) {
+                place.insert(Rc::new(Semaphore::new(0)));
                 versions.push(Arc::clone(version));
                 if is_suspect {
                     break;
@@ -244,7 +230,7 @@ impl FetchWorker {
             };
             let mut tags = part.tags.clone();
             tags.add(with.tags);
-            let entry = Entry::new(EntryParts {
+            let entry = entry::Entry::new(EntryParts {
                 key: Key::new(&fragment_key(job, id)),
                 kind: EntryKind::Page,
                 status: http::StatusCode::OK,
@@ -267,6 +253,22 @@ impl FetchWorker {
             };
             job.site.fragments.rendered(id, rendered);
         }
+    }
+}
+
+/// Notes which fragments of a request that was sent at `sent` PHP could not render. It renders them in their order and may stop early,
+/// so those behind the last that it rendered may still be possible. A rendering that was purged meanwhile is no failure.
+fn note_failures(site: &FetchSite, requested: &[Arc<FragmentVersion>], sent: Tick, now: Tick) {
+    let is_rendered = |version: &Arc<FragmentVersion>| {
+        let rendered = site.fragments.last_rendered(version.id);
+        rendered.is_some_and(|rendered| rendered.entry.stored_at >= sent)
+    };
+    let tried = match requested.iter().rposition(is_rendered) {
+        Some(last) => requested.get(..last).unwrap_or_default(),
+        None => requested,
+    };
+    for version in tried.iter().filter(|version| !is_rendered(version)) {
+        site.fragments.note_failure(version.id, now);
     }
 }
 
@@ -330,6 +332,9 @@ const MOST_RENDERED: usize = 24;
 
 /// Bytes of their definitions, which one field of the request holds.
 const MOST_DEFINITION_BYTES: usize = 8000;
+
+/// Renderings that purges may make useless, for one page.
+const RETRIES: usize = 3;
 
 /// How often a slot at PHP is tried for; with pauses of 0.2 s to 6.4 s, thirteen seconds in all.
 const ATTEMPTS: u32 = 6;

@@ -119,6 +119,10 @@ pub struct Tally {
     pub purged: usize,
     /// Purged pages whose composition is what it was.
     pub over: usize,
+    /// Requests to PHP for pages and fragments until all pages were right.
+    pub php_requests: usize,
+    /// Of these, those that no changed page needed: for pages of `over` and for fragments.
+    pub over_requests: usize,
     /// From the editor's answer to the last right page; `None` when one was still wrong after seconds.
     pub right_after: Option<Duration>,
     /// The pages that were stale or over, each with what differs.
@@ -199,6 +203,8 @@ fn sum(events: &[Event], place: usize) -> Tally {
         total.stale += tally.stale;
         total.purged += tally.purged;
         total.over += tally.over;
+        total.php_requests += tally.php_requests;
+        total.over_requests += tally.over_requests;
         let both = total.right_after.zip(tally.right_after);
         total.right_after = both.map(|(one, other)| one.max(other));
     }

@@ -179,6 +179,7 @@ impl<'s> Stage<'s> {
         for with in &self.setting.with {
             self.site.noted(*with)?;
         }
+        let fetched = self.fetched()?;
         (act.run)(editor).map_err(during)?;
         let answered = Instant::now();
         let mut first = Vec::new();
@@ -190,8 +191,13 @@ impl<'s> Stage<'s> {
         if let Some(code) = act.later {
             editor.command_line(code)?;
         }
+        let fetched_then = self.fetched()?;
         let after = self.fresh()?;
-        let tallies = self.tallies(&warm, &first, &after, answered)?;
+        let mut tallies = self.tallies(&warm, &first, &after, answered)?;
+        for (tally, (before, then)) in tallies.iter_mut().zip(fetched.iter().zip(fetched_then)) {
+            tally.php_requests = usize::try_from(then.saturating_sub(*before)).unwrap_or_default();
+            tally.over_requests = tally.php_requests.saturating_sub(tally.purged - tally.over);
+        }
         let before = std::mem::replace(&mut self.truth, after);
         self.require_effect(act, &before)?;
         self.follow(&before)?;
@@ -207,6 +213,13 @@ impl<'s> Stage<'s> {
                 .unwrap_or(0),
             tallies,
         })
+    }
+
+    /// What the server has fetched for each way of purging: pages and fragments.
+    fn fetched(&self) -> Result<Vec<u64>, Trouble> {
+        let all = self.setting.with.iter();
+        all.map(|with| self.site.counter("galley_fills_total", *with))
+            .collect()
     }
 
     fn tallies(

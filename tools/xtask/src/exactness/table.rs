@@ -36,8 +36,8 @@ fn events(place: usize, timed: bool, outcome: &Outcome, out: &mut String) {
     };
     let _ = writeln!(
         out,
-        "| # | event | door | theme | hits before | changed | stale | purged | over |{head}\n\
-         |--:|---|---|---|--:|--:|--:|--:|--:|{rule}"
+        "| # | event | door | theme | hits before | changed | stale | purged | over | PHP requests |{head}\n\
+         |--:|---|---|---|--:|--:|--:|--:|--:|--:|{rule}"
     );
     for (number, event) in outcome.events.iter().enumerate() {
         let Some(tally) = event.tallies.get(place) else {
@@ -50,7 +50,7 @@ fn events(place: usize, timed: bool, outcome: &Outcome, out: &mut String) {
         };
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {}/{} | {} | {} | {} | {} |{time}",
+            "| {} | {} | {} | {} | {}/{} | {} | {} | {} | {} | {} |{time}",
             number + 1,
             event.what,
             event.way,
@@ -60,7 +60,8 @@ fn events(place: usize, timed: bool, outcome: &Outcome, out: &mut String) {
             tally.changed,
             tally.stale,
             tally.purged,
-            tally.over
+            tally.over,
+            tally.php_requests
         );
     }
 }
@@ -69,8 +70,8 @@ fn sums(with: &[With], outcome: &Outcome, out: &mut String) {
     let _ = writeln!(
         out,
         "## All {} events over {} pages\n\n\
-         | purged by | changed | stale | purged | over | stale of changed | over of purged | last right page after ms |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|",
+         | purged by | changed | stale | purged | over | stale of changed | over of purged | PHP requests | of these without a changed page | last right page after ms |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
         outcome.events.len(),
         outcome.pages
     );
@@ -80,6 +81,8 @@ fn sums(with: &[With], outcome: &Outcome, out: &mut String) {
             stale,
             purged,
             over,
+            php_requests,
+            over_requests,
             right_after,
             ..
         } = outcome.total(place);
@@ -90,7 +93,7 @@ fn sums(with: &[With], outcome: &Outcome, out: &mut String) {
         };
         let _ = writeln!(
             out,
-            "| {} | {changed} | {stale} | {purged} | {over} | {} | {} | {time} |",
+            "| {} | {changed} | {stale} | {purged} | {over} | {} | {} | {php_requests} | {over_requests} | {time} |",
             one.name(),
             percent(stale, changed),
             percent(over, purged)
@@ -222,6 +225,7 @@ pub(super) fn everything(with: &[With], outcome: &Outcome) -> Value {
 fn sum(tally: &Tally) -> Value {
     json!({
         "changed": tally.changed, "stale": tally.stale, "purged": tally.purged, "over": tally.over,
+        "php_requests": tally.php_requests, "over_requests": tally.over_requests,
     })
 }
 
@@ -255,6 +259,8 @@ mod tests {
             stale,
             purged: 9,
             over: 1,
+            php_requests: 11,
+            over_requests: 3,
             ..Tally::default()
         };
         let event = Event {
@@ -279,23 +285,23 @@ mod tests {
         let with = [With::Galley, With::NginxHelper];
         let line: Value = serde_json::from_str(&last_line(&with, &outcome)).unwrap();
         let wanted = json!({
-            "with": "galley", "pages": 10, "events": 2, "changed": 16, "stale": 0, "purged": 18, "over": 2,
+            "with": "galley", "pages": 10, "events": 2, "changed": 16, "stale": 0, "purged": 18, "over": 2, "php_requests": 22, "over_requests": 6,
             "themes": {
-                "t": {"changed": 8, "stale": 0, "purged": 9, "over": 1},
-                "u": {"changed": 8, "stale": 0, "purged": 9, "over": 1},
+                "t": {"changed": 8, "stale": 0, "purged": 9, "over": 1, "php_requests": 11, "over_requests": 3},
+                "u": {"changed": 8, "stale": 0, "purged": 9, "over": 1, "php_requests": 11, "over_requests": 3},
             },
             "nginx-helper": {
-                "changed": 16, "stale": 14, "purged": 18, "over": 2,
+                "changed": 16, "stale": 14, "purged": 18, "over": 2, "php_requests": 22, "over_requests": 6,
                 "themes": {
-                    "t": {"changed": 8, "stale": 7, "purged": 9, "over": 1},
-                    "u": {"changed": 8, "stale": 7, "purged": 9, "over": 1},
+                    "t": {"changed": 8, "stale": 7, "purged": 9, "over": 1, "php_requests": 11, "over_requests": 3},
+                    "u": {"changed": 8, "stale": 7, "purged": 9, "over": 1, "php_requests": 11, "over_requests": 3},
                 },
             },
         });
         assert_eq!(line, wanted);
         let text = markdown(&with, &outcome);
         assert!(
-            text.contains("| nginx-helper | 16 | 14 | 18 | 2 | 87.5 % | 11.1 % | - |"),
+            text.contains("| nginx-helper | 16 | 14 | 18 | 2 | 87.5 % | 11.1 % | 22 | 6 | - |"),
             "{text}"
         );
         assert!(

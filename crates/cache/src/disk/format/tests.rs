@@ -110,6 +110,7 @@ fn fragments_read_back() {
         blocks: "-".to_owned(),
         definition: "d.m".to_owned(),
         tags: galley_policy::tags::from_list("a,b").unwrap(),
+        has_context: false,
     };
     let version = table.version(0, &part, 7).unwrap();
     let rendered = RenderedFragment {

@@ -652,6 +652,7 @@ fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
         blocks: "-".to_owned(),
         definition: "d".to_owned(),
         tags: galley_policy::tags::from_list("posts").unwrap(),
+        has_context: false,
     };
     let version = table.version(0, &part, 1).unwrap();
     let purge = |tag: &str, strength| Purge {

@@ -10,7 +10,7 @@ use galley_testkit::wait_for;
 
 use super::super::stack::{HOUR, Kind, PATIENCE, Plan, Stack, assert_text};
 use super::pages::explained;
-use super::{PLUGIN, TOKEN, install, is_patched, rest, start, turn};
+use super::{PLUGIN, TOKEN, births, install, is_patched, rest, start, turn};
 
 /// What visitors see: without what the probe of these tests tells of the request.
 fn shown(page: &Response) -> String {
@@ -86,6 +86,62 @@ fn pages_are_patched_before_a_visitor_requests_them() {
         requests <= 2,
         "{requests} requests for all fragments of two pages"
     );
+}
+
+/// Another title of an item of the menu and another name of a category: pages with different current items are patched.
+#[test]
+fn menus_and_lists_of_categories_are_patched() {
+    let stack = start(Kind::Fpm);
+    let posts = ["/about/", "/salt-smoke-and-patience/"];
+    let item = stack.php(
+        "$page = get_page_by_path('about')->ID; $menu = get_nav_menu_locations()['primary']; \
+         wp_update_nav_menu_item($menu, 0, array('menu-item-object-id' => $page, 'menu-item-object' => 'page', \
+         'menu-item-type' => 'post_type', 'menu-item-status' => 'publish')); \
+         echo wp_get_nav_menu_items($menu)[0]->ID;",
+    );
+    let category = stack.php("echo get_the_category(get_page_by_path('salt-smoke-and-patience', OBJECT, 'post')->ID)[0]->term_id;");
+    for path in posts {
+        stack.get(path);
+        wait_for("the shared menu of the page", PATIENCE, || {
+            let page = explained(&stack, path);
+            let parts = page["entry"]["fragments"].as_array().cloned();
+            parts.unwrap_or_default().iter().any(|part| {
+                part["label"]
+                    .as_str()
+                    .is_some_and(|label| label.starts_with("menu/"))
+                    && part["shared"] == true
+            })
+        });
+    }
+    assert_text(&stack.get("/about/"), "current-menu-item");
+    let edits: [&dyn Fn(); 2] = [
+        &|| {
+            let title = format!(
+                "wp_update_post(array('ID' => {item}, 'post_title' => 'Called Otherwise'));"
+            );
+            stack.php(&title);
+        },
+        &|| {
+            // It keeps its place among the categories of each post, and so in the CSS classes of the post.
+            let name = format!(
+                "wp_update_term({category}, 'category', array('name' => get_term({category})->name . ' Otherwise'));"
+            );
+            stack.php(&name);
+        },
+    ];
+    for edit in edits {
+        let before: Vec<_> = posts.iter().map(|path| births(&stack, path)[0]).collect();
+        edit();
+        for (path, before) in posts.iter().zip(before) {
+            let page = stack.get(path);
+            assert!(page.is_hit(), "{path}: {}", page.beginning());
+            assert_eq!(births(&stack, path)[0], before, "{path} was generated");
+            assert_eq!(shown(&page), shown(&generated(&stack, path)), "{path}");
+        }
+    }
+    let post = stack.get(posts[1]);
+    assert_text(&post, "Called Otherwise");
+    assert_text(&post, " Otherwise</a>");
 }
 
 /// Pages and fragments that the server has fetched.
