@@ -106,7 +106,7 @@ function render_definition( array $known ): ?string {
 		}
 		return null;
 	} finally {
-		$GLOBALS['wp_query'] = $query; // phpcs:ignore WordPress.WP.GlobalVariablesOverride
+		$GLOBALS['wp_query'] = $query; // phpcs:ignore WordPress.WP.GlobalVariablesOverride -- put back.
 	}
 }
 

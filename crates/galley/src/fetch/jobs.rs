@@ -1,6 +1,8 @@
 //! What a front thread asks of a fetch thread, and what it gets.
 
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use galley_cache::entry::Entry;
@@ -10,6 +12,7 @@ use galley_policy::class::Class;
 use galley_policy::key::read_key;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::site::StoragePolicy;
+use tokio::sync::Semaphore;
 
 use super::site::FetchSite;
 use crate::upstream::UpstreamCall;
@@ -135,4 +138,16 @@ pub struct CronJob {
     pub pool: usize,
     /// The request for `wp-cron.php`.
     pub call: UpstreamCall,
+}
+
+/// Fragments that are being rendered, by site and id. A semaphore is closed when the rendering has ended.
+pub(super) type Renderings = HashMap<(usize, u64), Rc<Semaphore>>;
+
+/// A site whose pages are patched in the background.
+pub(super) struct PatchedSite {
+    pub(super) site: Arc<FetchSite>,
+    /// For each variant of its pages, a request for one of them.
+    pub(super) variants: HashMap<u64, PageJob>,
+    /// The purge up to which its pages have been looked at.
+    pub(super) seen: u64,
 }

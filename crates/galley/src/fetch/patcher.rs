@@ -15,17 +15,9 @@ use galley_cache::purge_table::Validity;
 use galley_policy::key::variant_id;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::jobs::PatchedSite;
 use super::render::RenderFor;
 use super::{FetchSite, FetchWorker, PageJob};
-
-/// A site whose pages are patched in the background.
-pub(super) struct PatchedSite {
-    site: Arc<FetchSite>,
-    /// For each variant of its pages, a request for one of them.
-    variants: HashMap<u64, PageJob>,
-    /// The purge up to which its pages have been looked at.
-    seen: u64,
-}
 
 /// Pages of one variant that need only a patch.
 struct AwaitingPages {

@@ -3,7 +3,6 @@
 //! The request is an ordinary fetch under a key of its own, so it is queued as fetches of pages are. Its response describes its
 //! parts as a page does, and is not stored: each part becomes a rendering in the site's table.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -30,9 +29,6 @@ use tokio::time::sleep;
 use super::entry_parts::scopes;
 use super::jobs::When;
 use super::{FetchSite, FetchWorker, Fetched, PageJob};
-
-/// Fragments that are being rendered, by site and id. A semaphore is closed when the rendering has ended.
-pub(super) type Renderings = HashMap<(usize, u64), Rc<Semaphore>>;
 
 /// For whom fragments are rendered.
 #[derive(Clone, Copy, PartialEq, Eq)]

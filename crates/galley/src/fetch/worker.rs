@@ -11,9 +11,8 @@ use galley_policy::time::Tick;
 
 use super::in_progress::InProgressFetch;
 use super::invalidation::Invalidations;
-use super::patcher::PatchedSite;
+use super::jobs::{PatchedSite, Renderings};
 use super::registry::FetchRegistry;
-use super::render::Renderings;
 use crate::body::body_spools::BodySpools;
 use crate::clock::Clock;
 use crate::upstream::UpstreamPool;
