@@ -438,3 +438,21 @@ rpm_scripts_work() {
     [ "$(inside systemctl is-active galley.service galley.socket | sort -u)" = inactive ]
     absent usr/bin/galley usr/share/galley etc/galley/galley.toml
 }
+
+# The shells accept their files, and bash completes a command and an option.
+completes_commands() {
+    online apt-get -qq install --no-install-recommends zsh fish
+    inside zsh --no-exec /usr/share/zsh/site-functions/_galley
+    inside fish --no-execute /usr/share/fish/vendor_completions.d/galley.fish
+    inside fish --command 'complete --do-complete "galley pu"' | found '^purge'
+    cat >"$root/srv/complete" <<'BASH'
+. /usr/share/bash-completion/completions/galley
+COMP_WORDS=(galley pu) COMP_CWORD=1 COMP_LINE='galley pu' COMP_POINT=9
+_galley galley pu galley
+[ "${COMPREPLY[*]}" = purge ]
+COMP_WORDS=(galley purge --pre) COMP_CWORD=2 COMP_LINE='galley purge --pre' COMP_POINT=18
+_galley galley --pre purge
+[ "${COMPREPLY[*]}" = --prefix ]
+BASH
+    inside bash -eux /srv/complete
+}
