@@ -1,7 +1,7 @@
 //! The web server for WordPress.
 //!
 //! Modules in ranks, each importing only from ranks below it (`tests/layers` holds that):
-//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `durable` `upstream` < `fetch` < `request` < `server` `admin` < `app` < `cli`.
+//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `durable` `setup` `upstream` < `fetch` < `request` < `server` `admin` < `app` < `cli`.
 //! A request's way is told in [`request`]; `ARCHITECTURE.md` draws the whole.
 
 pub mod access;
@@ -20,6 +20,7 @@ pub mod fetch;
 pub mod php;
 pub mod request;
 pub mod server;
+pub mod setup;
 pub mod sys;
 pub mod telemetry;
 pub mod tls;

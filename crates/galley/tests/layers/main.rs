@@ -20,7 +20,10 @@ use std::path::{Path, PathBuf};
 const RANKS: &[(u32, &[&str])] = &[
     (0, &["clock", "fault", "sys", "telemetry"]),
     (1, &["body", "codec", "doctor", "php", "tls"]),
-    (2, &["access", "acme", "compress", "durable", "upstream"]),
+    (
+        2,
+        &["access", "acme", "compress", "durable", "setup", "upstream"],
+    ),
     (3, &["fetch"]),
     (4, &["request"]),
     (5, &["server", "admin"]),

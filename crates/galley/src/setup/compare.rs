@@ -1,0 +1,135 @@
+//! Compares what two servers send for one path.
+
+use super::fetch::PageSummary;
+
+/// One path at the server of today and at Galley.
+#[derive(Clone, Debug)]
+pub struct PageComparison {
+    /// The host in the request.
+    pub host: String,
+    /// The path.
+    pub path: String,
+    /// What the server of today sends; `None`: there is none.
+    pub current: Option<PageSummary>,
+    /// What Galley sends.
+    pub galley: PageSummary,
+}
+
+/// Where two responses differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// `status`, `redirect`, `type` or `title`.
+    pub what: &'static str,
+    /// In the response of today's server.
+    pub current: String,
+    /// In Galley's.
+    pub galley: String,
+}
+
+impl PageComparison {
+    /// What differs. Without a server of today, an error status of a page that must exist.
+    pub fn differences(&self) -> Vec<Difference> {
+        let Some(current) = &self.current else {
+            let is_fine =
+                self.galley.status < 400 || (self.galley.status == 404 && self.path != "/");
+            let missing = Difference {
+                what: "status",
+                current: "below 400".to_owned(),
+                galley: self.galley.status.to_string(),
+            };
+            return if is_fine { Vec::new() } else { vec![missing] };
+        };
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        let all = [
+            (
+                "status",
+                current.status.to_string(),
+                self.galley.status.to_string(),
+            ),
+            (
+                "redirect",
+                text(&current.location),
+                text(&self.galley.location),
+            ),
+            (
+                "type",
+                text(&current.media_type),
+                text(&self.galley.media_type),
+            ),
+            ("title", text(&current.title), text(&self.galley.title)),
+        ];
+        let different = all.into_iter().filter(|(what, current, galley)| {
+            // A redirect's text is the server's own.
+            let is_redirect = self.galley.location.is_some();
+            current != galley && !(is_redirect && matches!(*what, "type" | "title"))
+        });
+        different
+            .map(|(what, current, galley)| Difference {
+                what,
+                current,
+                galley,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(status: u16, title: &str) -> PageSummary {
+        PageSummary {
+            status,
+            location: None,
+            media_type: Some("text/html".to_owned()),
+            title: Some(title.to_owned()),
+            cache_status: None,
+            links: Vec::new(),
+        }
+    }
+
+    fn differences(
+        path: &str,
+        current: Option<PageSummary>,
+        galley: PageSummary,
+    ) -> Vec<&'static str> {
+        let comparison = PageComparison {
+            host: "e.com".to_owned(),
+            path: path.to_owned(),
+            current,
+            galley,
+        };
+        comparison
+            .differences()
+            .iter()
+            .map(|one| one.what)
+            .collect()
+    }
+
+    #[test]
+    fn what_differs() {
+        assert!(differences("/", Some(page(200, "a")), page(200, "a")).is_empty());
+        assert_eq!(
+            differences("/", Some(page(200, "a")), page(200, "b")),
+            ["title"]
+        );
+        assert_eq!(
+            differences("/", Some(page(200, "a")), page(502, "b")),
+            ["status", "title"]
+        );
+        let moved = |to: &str| PageSummary {
+            location: Some(to.to_owned()),
+            ..page(301, to)
+        };
+        assert!(
+            differences("/", Some(page(301, "x")).map(|_| moved("/a")), moved("/a")).is_empty()
+        );
+        assert_eq!(
+            differences("/", Some(moved("/a")), moved("/b")),
+            ["redirect"]
+        );
+        assert_eq!(differences("/", None, page(500, "")), ["status"]);
+        assert_eq!(differences("/", None, page(404, "")), ["status"]);
+        assert!(differences("/none/", None, page(404, "")).is_empty());
+    }
+}

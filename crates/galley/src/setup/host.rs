@@ -1,0 +1,136 @@
+//! A virtual host as the configurations of nginx and Apache have it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use galley_certs::CertificateFiles;
+
+/// Which web server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebServer {
+    /// nginx, also OpenResty.
+    Nginx,
+    /// Apache httpd.
+    Apache,
+}
+
+impl WebServer {
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Apache => "Apache",
+        }
+    }
+}
+
+/// How a web server reaches PHP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PhpBackend {
+    /// PHP-FPM on a unix socket.
+    Unix(PathBuf),
+    /// PHP-FPM on an address, `host:port`.
+    Tcp(String),
+    /// Apache runs PHP itself.
+    Module,
+}
+
+/// Where a virtual host listens; `None`: on all addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VirtualHostListen {
+    /// The address.
+    pub ip: Option<IpAddr>,
+    /// The port.
+    pub port: u16,
+    /// Whether connections begin with TLS.
+    pub is_tls: bool,
+}
+
+impl VirtualHostListen {
+    /// An address of this machine at which it can be reached.
+    pub fn reachable(&self) -> SocketAddr {
+        let ip = match self.ip {
+            None => Ipv4Addr::LOCALHOST.into(),
+            Some(IpAddr::V4(ip)) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            Some(IpAddr::V6(ip)) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            Some(ip) => ip,
+        };
+        SocketAddr::new(ip, self.port)
+    }
+}
+
+/// One virtual host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualHost {
+    /// Whose configuration.
+    pub server: WebServer,
+    /// Where it listens.
+    pub listen: Vec<VirtualHostListen>,
+    /// Host names in the form of Galley's `hosts`.
+    pub names: Vec<String>,
+    /// The document root.
+    pub root: Option<PathBuf>,
+    /// Certificate and key.
+    pub certificate: Option<CertificateFiles>,
+    /// How it reaches PHP.
+    pub php: Option<PhpBackend>,
+    /// The largest upload in bytes, if it is configured.
+    pub request_body: Option<u64>,
+}
+
+/// A host name in the form of Galley's `hosts`, if it is one: patterns of other kinds and placeholders are not.
+pub(super) fn host_names(name: &str) -> Vec<String> {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let (bare, prefixes): (&str, &[&str]) = if let Some(bare) = name.strip_prefix("*.") {
+        (bare, &["*."])
+    } else if let Some(bare) = name.strip_prefix('.') {
+        (bare, &["", "*."])
+    } else {
+        (&name, &[""])
+    };
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    if bare.len() > 253 || !bare.split('.').all(is_label) {
+        return Vec::new();
+    }
+    prefixes
+        .iter()
+        .map(|prefix| format!("{prefix}{bare}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_that_are_hosts() {
+        for (name, wanted) in [
+            ("Example.com", &["example.com"] as &[&str]),
+            ("*.example.com", &["*.example.com"]),
+            (".example.com", &["example.com", "*.example.com"]),
+            ("_", &[]),
+            ("", &[]),
+            ("~^www\\d", &[]),
+            ("$hostname", &[]),
+            ("www.*", &[]),
+            ("a\"b", &[]),
+        ] {
+            assert_eq!(host_names(name), wanted, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_has_nothing_that_ends_a_string(name in "(?s).{0,40}") {
+            for host in host_names(&name) {
+                prop_assert!(host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.*".contains(&b)));
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What `galley setup` has changed, so that `--undo` restores it.
+//!
+//! Each step is on the disk before it is taken. The file is readable by its owner only and lies beside the configuration: what it says is
+//! done with the rights of whoever runs `--undo`, so only somebody with these rights may write it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// One step, with what restores the state before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub enum UndoStep {
+    /// A file was written.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Its text before; none: it did not exist.
+        before: Option<String>,
+        /// Its permissions before.
+        mode: u32,
+        /// SHA-256 of what was written, to see whether somebody has changed it since.
+        written: String,
+    },
+    /// A file or an empty folder was made that means nothing without the rest.
+    Made {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A unit of systemd was started, stopped, enabled or disabled.
+    Unit {
+        /// Which.
+        unit: String,
+        /// Whether it ran before.
+        was_active: bool,
+        /// Whether it started with the machine.
+        was_enabled: bool,
+    },
+    /// The plugin was installed.
+    Plugin {
+        /// The folder of WordPress.
+        root: PathBuf,
+    },
+}
+
+/// What became of a step that was to be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undone {
+    /// As before.
+    Restored,
+    /// Somebody has changed the file since, so it stays.
+    Kept,
+}
+
+/// The steps so far.
+#[derive(Debug)]
+pub struct SetupJournal {
+    path: PathBuf,
+    steps: Vec<UndoStep>,
+}
+
+impl SetupJournal {
+    /// That of a configuration file; empty where there is none.
+    ///
+    /// Error: it cannot be read, or somebody else could have written it.
+    pub fn open(configuration: &Path) -> io::Result<Self> {
+        let mut name = configuration.file_name().unwrap_or_default().to_owned();
+        name.push(".undo");
+        let path = configuration.with_file_name(name);
+        let text = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+            Ok(found) => {
+                let own = rustix::process::geteuid().as_raw();
+                if !found.is_file() || found.uid() != own || found.mode() & 0o022 != 0 {
+                    let why = format!(
+                        "`{}` must be a file that only you may write",
+                        path.display()
+                    );
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                }
+                Some(fs::read_to_string(&path)?)
+            }
+        };
+        let steps = text.map(|text| serde_json::from_str(&text)).transpose()?;
+        Ok(Self {
+            path,
+            steps: steps.unwrap_or_default(),
+        })
+    }
+
+    /// The steps, the oldest first.
+    pub fn steps(&self) -> &[UndoStep] {
+        &self.steps
+    }
+
+    /// Notes a step that is about to be taken. One that changes nothing about what is restored is noted once.
+    pub fn record(&mut self, step: UndoStep) -> io::Result<()> {
+        if self.steps.contains(&step) {
+            return Ok(());
+        }
+        self.steps.push(step);
+        self.save()
+    }
+
+    /// Removes the last step, which has been undone; the file goes with the first.
+    pub fn forget_last(&mut self) -> io::Result<()> {
+        self.steps.pop();
+        if self.steps.is_empty() {
+            return fs::remove_file(&self.path);
+        }
+        self.save()
+    }
+
+    /// Whether the file is as this journal's last step about it has left it.
+    pub fn has_written(&self, path: &Path) -> bool {
+        let last = self.steps.iter().rev().find_map(|step| match step {
+            UndoStep::File {
+                path: own, written, ..
+            } if own == path => Some(written),
+            _ => None,
+        });
+        let text = fs::read(path).ok();
+        last.zip(text)
+            .is_some_and(|(written, text)| *written == sha256(&text))
+    }
+
+    /// Writes a file in one step, after noting what was there.
+    pub fn write(&mut self, path: &Path, text: &str, mode: u32) -> io::Result<()> {
+        let before = match fs::read_to_string(path) {
+            Ok(before) => Some(before),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if before.as_deref() == Some(text) {
+            return Ok(());
+        }
+        let found = fs::metadata(path).map(|found| found.mode() & 0o7777);
+        self.record(UndoStep::File {
+            path: path.to_owned(),
+            mode: found.unwrap_or(mode),
+            before,
+            written: sha256(text.as_bytes()),
+        })?;
+        replace(path, text.as_bytes(), mode)
+    }
+
+    fn save(&self) -> io::Result<()> {
+        replace(&self.path, &serde_json::to_vec_pretty(&self.steps)?, 0o600)
+    }
+}
+
+impl UndoStep {
+    /// Restores a file or removes what was made; other steps are those of programs.
+    pub fn undo_file(&self) -> io::Result<Undone> {
+        match self {
+            Self::File {
+                path,
+                before,
+                mode,
+                written,
+            } => {
+                let found = match fs::read(path) {
+                    Ok(found) => Some(found),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                    Err(error) => return Err(error),
+                };
+                // Written anew by a crash between the note and the file: that is as before, too.
+                let is_before = found.as_deref() == before.as_ref().map(String::as_bytes);
+                if is_before {
+                    return Ok(Undone::Restored);
+                }
+                if found.is_some_and(|found| sha256(&found) != *written) {
+                    return Ok(Undone::Kept);
+                }
+                match before {
+                    Some(text) => replace(path, text.as_bytes(), *mode)?,
+                    None => remove(path)?,
+                }
+                Ok(Undone::Restored)
+            }
+            Self::Made { path } => {
+                let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+                if !is_folder {
+                    remove(path)?;
+                } else if fs::remove_dir(path).is_err() {
+                    return Ok(Undone::Kept);
+                }
+                Ok(Undone::Restored)
+            }
+            Self::Unit { .. } | Self::Plugin { .. } => Ok(Undone::Kept),
+        }
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Writes beside the place and renames: a reader sees the old file or the new one.
+fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file()
+        .set_permissions(fs::Permissions::from_mode(mode))?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(64);
+    for byte in Sha256::digest(bytes) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn undo(configuration: &Path) -> Vec<Undone> {
+        let mut journal = SetupJournal::open(configuration).unwrap();
+        let mut all = Vec::new();
+        while let Some(step) = journal.steps().last().cloned() {
+            all.push(step.undo_file().unwrap());
+            journal.forget_last().unwrap();
+        }
+        all
+    }
+
+    #[test]
+    fn files_are_restored_with_their_permissions() {
+        let dir = tempfile::tempdir().unwrap();
+        let (config, other) = (dir.path().join("galley.toml"), dir.path().join("sub"));
+        fs::write(&config, "before").unwrap();
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).unwrap();
+        let mut journal = SetupJournal::open(&config).unwrap();
+        journal
+            .record(UndoStep::Made {
+                path: other.clone(),
+            })
+            .unwrap();
+        fs::create_dir(&other).unwrap();
+        journal.write(&config, "one", 0o644).unwrap();
+        journal.write(&other.join("new"), "new", 0o600).unwrap();
+        // A second run goes on where the first ended.
+        let mut journal = SetupJournal::open(&config).unwrap();
+        assert!(journal.has_written(&config));
+        journal.write(&config, "two", 0o644).unwrap();
+        assert_eq!(undo(&config), [Undone::Restored; 4]);
+        assert_eq!(fs::read_to_string(&config).unwrap(), "before");
+        assert_eq!(fs::metadata(&config).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_somebody_has_changed_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("galley.toml");
+        SetupJournal::open(&config)
+            .unwrap()
+            .write(&config, "ours", 0o644)
+            .unwrap();
+        fs::write(&config, "theirs").unwrap();
+        assert!(!SetupJournal::open(&config).unwrap().has_written(&config));
+        assert_eq!(undo(&config), [Undone::Kept]);
+        assert_eq!(fs::read_to_string(&config).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn a_journal_that_others_may_write_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("galley.toml");
+        let file = dir.path().join("galley.toml.undo");
+        fs::write(&file, "[]").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(SetupJournal::open(&config).is_err());
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", &file).unwrap();
+        assert!(SetupJournal::open(&config).is_err());
+    }
+}

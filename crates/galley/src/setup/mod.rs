@@ -1,0 +1,37 @@
+//! Finds the WordPress of a machine, and what serves it today, for `galley setup`.
+//!
+//! Detection reads files below a root folder and decides nothing: processes and listeners from `/proc`, the configuration of nginx,
+//! Apache and PHP-FPM, `wp-config.php`, and certificates of certbot. Every reader is total and bounded: a file that is missing,
+//! unreadable or malformed means that less is found. A plan turns the findings into a configuration, and a trial runs that
+//! configuration on a loopback port beside the server that runs today. Only the journal writes: files that it can restore.
+
+mod apache;
+mod certbot;
+mod compare;
+mod fetch;
+mod find;
+mod host;
+mod journal;
+mod listeners;
+mod machine;
+mod nginx;
+mod pages;
+mod php_fpm;
+mod plan;
+mod processes;
+mod trial;
+mod wordpress;
+mod wp_config;
+
+pub use certbot::{CertbotCertificate, HOOK_FILE, certificate_copies, renewal_hook};
+pub use compare::{Difference, PageComparison};
+pub use fetch::{PageSummary, ServerEndpoint, fetch_page};
+pub use find::{DetectedSite, Detection, detect};
+pub use host::{PhpBackend, VirtualHost, VirtualHostListen, WebServer};
+pub use journal::{SetupJournal, UndoStep, Undone};
+pub use listeners::PortOwner;
+pub use machine::Machine;
+pub use php_fpm::FpmPool;
+pub use plan::{PhpChoice, SetupPlan, SiteDraft, TlsChoice, TlsWish};
+pub use trial::{Trial, TrialError, compare_pages};
+pub use wordpress::{DetectedWordPress, WordPressInfo, ask_wordpress};

@@ -1,0 +1,534 @@
+//! The virtual hosts in nginx's configuration.
+//!
+//! Only the directives that a first configuration of Galley needs: `listen`, `server_name`, `root`, `fastcgi_pass`, `upstream`, certificates and
+//! `client_max_body_size`. Everything else is skipped. A syntax error ends the file; what stands before it counts.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use galley_certs::CertificateFiles;
+
+use super::host::{PhpBackend, VirtualHost, VirtualHostListen, WebServer, host_names};
+use super::machine::Machine;
+use super::processes::MachineProcess;
+
+/// `name args;` or `name args { block }`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Directive {
+    words: Vec<String>,
+    block: Vec<Directive>,
+}
+
+impl Directive {
+    fn name(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    fn argument(&self) -> Option<&str> {
+        self.words.get(1).map(String::as_str)
+    }
+}
+
+/// The virtual hosts of every running nginx, and of the installed configuration.
+pub(super) fn virtual_hosts(machine: &Machine, processes: &[MachineProcess]) -> Vec<VirtualHost> {
+    let running = processes.iter().filter(|process| process.name == "nginx");
+    let named = running.filter_map(|process| process.option("-c").map(PathBuf::from));
+    let mut files: Vec<PathBuf> = named.chain(INSTALLED.iter().map(PathBuf::from)).collect();
+    files.retain(|file| file.is_absolute() && machine.is_file(file));
+    files.sort();
+    files.dedup();
+    files
+        .iter()
+        .flat_map(|file| hosts_of(machine, file))
+        .collect()
+}
+
+fn hosts_of(machine: &Machine, file: &Path) -> Vec<VirtualHost> {
+    let mut reader = ConfigReader {
+        machine,
+        folder: file.parent().unwrap_or(Path::new("/")),
+        files_left: MOST_FILES,
+    };
+    let all = reader.file(file, 0);
+    let mut blocks = Vec::new();
+    find_blocks(&all, &Inherited::default(), &mut blocks);
+    let mut upstreams = HashMap::new();
+    find_upstreams(&all, &mut upstreams);
+    blocks
+        .iter()
+        .map(|(block, inherited)| host(block, inherited, &upstreams))
+        .collect()
+}
+
+/// What a `server` has from the `http` around it.
+#[derive(Clone, Default)]
+struct Inherited {
+    root: Option<String>,
+    request_body: Option<u64>,
+}
+
+impl Inherited {
+    fn with(&self, block: &[Directive]) -> Self {
+        let last = |name: &str| {
+            let all = block.iter().filter(|directive| directive.name() == name);
+            all.last().and_then(Directive::argument)
+        };
+        Self {
+            root: last("root")
+                .map(str::to_owned)
+                .or_else(|| self.root.clone()),
+            request_body: last("client_max_body_size")
+                .and_then(size)
+                .or(self.request_body),
+        }
+    }
+}
+
+fn find_blocks<'a>(
+    all: &'a [Directive],
+    inherited: &Inherited,
+    found: &mut Vec<(&'a [Directive], Inherited)>,
+) {
+    let inherited = inherited.with(all);
+    for directive in all {
+        match directive.name() {
+            "http" => find_blocks(&directive.block, &inherited, found),
+            "server" if !directive.block.is_empty() => {
+                found.push((&directive.block, inherited.with(&directive.block)));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn find_upstreams<'a>(all: &'a [Directive], found: &mut HashMap<&'a str, &'a str>) {
+    for directive in all {
+        if directive.name() == "upstream" {
+            let mut servers = directive.block.iter();
+            let server = servers.find(|inner| inner.name() == "server");
+            if let (Some(name), Some(server)) =
+                (directive.argument(), server.and_then(Directive::argument))
+            {
+                found.insert(name, server);
+            }
+        } else if directive.name() == "http" {
+            find_upstreams(&directive.block, found);
+        }
+    }
+}
+
+fn host(
+    block: &[Directive],
+    inherited: &Inherited,
+    upstreams: &HashMap<&str, &str>,
+) -> VirtualHost {
+    let named = |name: &'static str| block.iter().filter(move |one| one.name() == name);
+    let path = |name: &'static str| {
+        named(name)
+            .filter_map(Directive::argument)
+            .find_map(absolute)
+    };
+    let is_tls = named("ssl").any(|one| one.argument() == Some("on"));
+    let mut listen: Vec<VirtualHostListen> = named("listen")
+        .filter_map(|one| address(&one.words, is_tls))
+        .collect();
+    if named("listen").next().is_none() {
+        listen.push(VirtualHostListen {
+            ip: None,
+            port: 80,
+            is_tls,
+        });
+    }
+    let certificate = path("ssl_certificate").zip(path("ssl_certificate_key"));
+    VirtualHost {
+        server: WebServer::Nginx,
+        listen,
+        names: named("server_name")
+            .flat_map(|one| one.words.iter().skip(1))
+            .flat_map(|name| host_names(name))
+            .collect(),
+        root: inherited
+            .root
+            .as_deref()
+            .and_then(absolute)
+            .or_else(|| location_root(block)),
+        certificate: certificate.map(|(cert, key)| CertificateFiles { cert, key }),
+        php: fastcgi(block, upstreams),
+        request_body: inherited.request_body,
+    }
+}
+
+/// The root of `location /`, for configurations that name it only there.
+fn location_root(block: &[Directive]) -> Option<PathBuf> {
+    let mut locations = block.iter().filter(|one| one.name() == "location");
+    let location = locations.find(|one| one.argument() == Some("/"))?;
+    let mut roots = location.block.iter().filter(|one| one.name() == "root");
+    roots.find_map(|one| absolute(one.argument()?))
+}
+
+/// The first `fastcgi_pass` in the block or in the blocks in it.
+fn fastcgi(block: &[Directive], upstreams: &HashMap<&str, &str>) -> Option<PhpBackend> {
+    block.iter().find_map(|one| {
+        if one.name() == "fastcgi_pass" {
+            let target = one.argument()?;
+            return php_backend(upstreams.get(target).copied().unwrap_or(target));
+        }
+        fastcgi(&one.block, upstreams)
+    })
+}
+
+fn php_backend(target: &str) -> Option<PhpBackend> {
+    if let Some(path) = target.strip_prefix("unix:") {
+        return absolute(path.trim_end_matches(':')).map(PhpBackend::Unix);
+    }
+    let (host, port) = target.rsplit_once(':')?;
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b".-[]:".contains(&b);
+    let is_host = !host.is_empty() && host.bytes().all(is_plain);
+    (is_host && port.parse::<u16>().is_ok()).then(|| PhpBackend::Tcp(target.to_owned()))
+}
+
+/// `listen [address:]port [ssl] ...`; unix sockets are not for visitors.
+fn address(words: &[String], is_tls: bool) -> Option<VirtualHostListen> {
+    let text = words.get(1)?;
+    let is_tls = is_tls || words.iter().skip(2).any(|word| word == "ssl");
+    let whole = |ip, port| Some(VirtualHostListen { ip, port, is_tls });
+    if let Ok(port) = text.parse() {
+        return whole(None, port);
+    }
+    if let Some(port) = text.strip_prefix("*:") {
+        return whole(None, port.parse().ok()?);
+    }
+    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
+        return whole(Some(address.ip()), address.port());
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = bare.parse() {
+        return whole(Some(ip), 80);
+    }
+    let port = text
+        .strip_prefix("localhost")
+        .map(|rest| rest.strip_prefix(':'));
+    match port {
+        Some(Some(port)) => whole(
+            Some(std::net::Ipv4Addr::LOCALHOST.into()),
+            port.parse().ok()?,
+        ),
+        Some(None) => whole(Some(std::net::Ipv4Addr::LOCALHOST.into()), 80),
+        None => None,
+    }
+}
+
+/// An absolute path without variables.
+fn absolute(path: &str) -> Option<PathBuf> {
+    (path.starts_with('/') && !path.contains('$')).then(|| PathBuf::from(path))
+}
+
+/// `64m`; 0 means no limit, which is no size.
+fn size(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let (number, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
+        Some(number) => (number, lower.chars().last()?),
+        None => (lower.as_str(), ' '),
+    };
+    let factor: u64 = match unit {
+        'k' => 1 << 10,
+        'm' => 1 << 20,
+        'g' => 1 << 30,
+        _ => 1,
+    };
+    number
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(factor)
+        .filter(|bytes| *bytes > 0)
+}
+
+struct ConfigReader<'m> {
+    machine: &'m Machine,
+    /// Relative paths start here.
+    folder: &'m Path,
+    files_left: usize,
+}
+
+impl ConfigReader<'_> {
+    fn file(&mut self, path: &Path, depth: usize) -> Vec<Directive> {
+        if depth > MOST_INCLUDES || self.files_left == 0 {
+            return Vec::new();
+        }
+        self.files_left -= 1;
+        let Some(text) = self.machine.text(path) else {
+            return Vec::new();
+        };
+        self.includes(parse(&text), depth)
+    }
+
+    /// Puts the directives of included files in place of `include`.
+    fn includes(&mut self, all: Vec<Directive>, depth: usize) -> Vec<Directive> {
+        let mut whole = Vec::with_capacity(all.len());
+        for mut directive in all {
+            if let ("include", Some(pattern)) = (directive.name(), directive.argument()) {
+                for file in self.machine.matching(&self.folder.join(pattern)) {
+                    whole.extend(self.file(&file, depth + 1));
+                }
+                continue;
+            }
+            directive.block = self.includes(std::mem::take(&mut directive.block), depth);
+            whole.push(directive);
+        }
+        whole
+    }
+}
+
+/// Reads directives. A syntax error ends the text.
+fn parse(text: &str) -> Vec<Directive> {
+    let mut rest = text;
+    let mut open = vec![Directive::default()];
+    let mut words = Vec::new();
+    while let Some(token) = next(&mut rest) {
+        match token {
+            Token::Word(word) => words.push(word),
+            Token::End => {
+                let directive = Directive {
+                    words: std::mem::take(&mut words),
+                    block: Vec::new(),
+                };
+                add(&mut open, directive);
+            }
+            Token::Open if open.len() <= MOST_NESTED => open.push(Directive {
+                words: std::mem::take(&mut words),
+                block: Vec::new(),
+            }),
+            Token::Close if open.len() > 1 && words.is_empty() => {
+                let closed = open.pop().unwrap_or_default();
+                add(&mut open, closed);
+            }
+            Token::Open | Token::Close => break,
+        }
+    }
+    // Blocks that an error left open.
+    while open.len() > 1 {
+        let closed = open.pop().unwrap_or_default();
+        add(&mut open, closed);
+    }
+    open.pop().unwrap_or_default().block
+}
+
+fn add(open: &mut [Directive], directive: Directive) {
+    if let Some(outer) = open.last_mut()
+        && !directive.words.is_empty()
+    {
+        outer.block.push(directive);
+    }
+}
+
+enum Token {
+    Word(String),
+    End,
+    Open,
+    Close,
+}
+
+/// Takes a token off the text; `None` at its end and at a quote without an end.
+fn next(rest: &mut &str) -> Option<Token> {
+    loop {
+        *rest = rest.trim_start();
+        match rest.strip_prefix('#') {
+            Some(comment) => *rest = comment.split_once('\n').map_or("", |(_, after)| after),
+            None => break,
+        }
+    }
+    let first = rest.chars().next()?;
+    let mut take = |length: usize| *rest = rest.get(length..).unwrap_or_default();
+    match first {
+        ';' => {
+            take(1);
+            Some(Token::End)
+        }
+        '{' => {
+            take(1);
+            Some(Token::Open)
+        }
+        '}' => {
+            take(1);
+            Some(Token::Close)
+        }
+        '"' | '\'' => {
+            take(1);
+            quoted(rest, first)
+        }
+        _ => Some(word(rest)),
+    }
+}
+
+fn quoted(rest: &mut &str, quote: char) -> Option<Token> {
+    let mut word = String::new();
+    let mut characters = rest.char_indices();
+    while let Some((at, character)) = characters.next() {
+        if character == quote {
+            *rest = rest.get(at + 1..).unwrap_or_default();
+            return Some(Token::Word(word));
+        }
+        if character == '\\' {
+            word.extend(characters.next().map(|(_, escaped)| escaped));
+        } else {
+            word.push(character);
+        }
+    }
+    None
+}
+
+fn word(rest: &mut &str) -> Token {
+    let mut is_variable = false;
+    let mut before = ' ';
+    let mut end = rest.len();
+    for (at, character) in rest.char_indices() {
+        match character {
+            // `${name}` is part of a word.
+            '{' if before == '$' => is_variable = true,
+            '}' if is_variable => is_variable = false,
+            _ if before == '\\' => {}
+            ';' | '{' | '}' => {
+                end = at;
+                break;
+            }
+            c if c.is_whitespace() => {
+                end = at;
+                break;
+            }
+            _ => {}
+        }
+        before = if before == '\\' { ' ' } else { character };
+    }
+    let (word, after) = rest.split_at(end);
+    *rest = after;
+    Token::Word(word.to_owned())
+}
+
+/// Of packages, of builds from source, and of OpenResty.
+const INSTALLED: &[&str] = &[
+    "/etc/nginx/nginx.conf",
+    "/usr/local/nginx/conf/nginx.conf",
+    "/usr/local/etc/nginx/nginx.conf",
+    "/usr/local/openresty/nginx/conf/nginx.conf",
+];
+
+const MOST_NESTED: usize = 32;
+const MOST_INCLUDES: usize = 8;
+const MOST_FILES: usize = 2000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::sample::SampleMachine;
+    use super::super::processes;
+    use super::*;
+    use proptest::prelude::*;
+
+    const MAIN: &str = "events {}\nhttp {\n  client_max_body_size 64m;\n  upstream php { server unix:/run/php/www.sock; }\n\
+        include sites-enabled/*;\n}\n";
+    const SITE: &str = r#"
+        # the redirect
+        server { listen 80; listen [::]:80; server_name example.com www.example.com; return 301 https://$host$request_uri; }
+        server {
+            listen 443 ssl http2; listen [::]:443 ssl http2;
+            server_name "example.com" .www.example.com _;
+            root /var/www/example.com;
+            ssl_certificate /etc/letsencrypt/live/example.com/fullchain.pem;
+            ssl_certificate_key /etc/letsencrypt/live/example.com/privkey.pem;
+            location ~ \.php$ { try_files $uri =404; fastcgi_param X "a;}b"; fastcgi_pass php; }
+        }"#;
+
+    #[test]
+    fn a_site_with_tls_and_php() {
+        let sample = SampleMachine::new(&[
+            ("etc/nginx/nginx.conf", MAIN),
+            ("etc/nginx/sites-enabled/example.com", SITE),
+        ]);
+        let hosts = virtual_hosts(&sample.machine(), &[]);
+        assert_eq!(hosts.len(), 2);
+        let site = &hosts[1];
+        assert_eq!(
+            site.names,
+            ["example.com", "www.example.com", "*.www.example.com"]
+        );
+        assert_eq!(
+            site.root.as_deref(),
+            Some(Path::new("/var/www/example.com"))
+        );
+        assert_eq!(site.php, Some(PhpBackend::Unix("/run/php/www.sock".into())));
+        assert_eq!(site.request_body, Some(64 << 20));
+        let listen: Vec<_> = site
+            .listen
+            .iter()
+            .map(|l| (l.reachable().to_string(), l.is_tls))
+            .collect();
+        assert_eq!(
+            listen,
+            [
+                ("127.0.0.1:443".to_owned(), true),
+                ("[::1]:443".to_owned(), true)
+            ]
+        );
+        let key = site.certificate.as_ref().map(|files| files.key.clone());
+        assert_eq!(
+            key,
+            Some("/etc/letsencrypt/live/example.com/privkey.pem".into())
+        );
+        assert_eq!(hosts[0].php, None);
+    }
+
+    #[test]
+    fn a_running_nginx_names_its_own_file() {
+        let sample = SampleMachine::new(&[
+            ("proc/9/comm", "nginx\n"),
+            (
+                "proc/9/cmdline",
+                "nginx: master process nginx -c /srv/n.conf",
+            ),
+            (
+                "srv/n.conf",
+                "http { server { root /srv/w; location / { } include more; } }",
+            ),
+            (
+                "srv/more",
+                "listen 127.0.0.1:8081; fastcgi_pass 127.0.0.1:9000;",
+            ),
+        ]);
+        let machine = sample.machine();
+        let hosts = virtual_hosts(&machine, &processes::all(&machine));
+        assert_eq!(hosts.len(), 1);
+        assert_eq!(hosts[0].listen[0].reachable().to_string(), "127.0.0.1:8081");
+        assert_eq!(
+            hosts[0].php,
+            Some(PhpBackend::Tcp("127.0.0.1:9000".to_owned()))
+        );
+    }
+
+    #[test]
+    fn files_that_include_themselves_end() {
+        let sample = SampleMachine::new(&[(
+            "etc/nginx/nginx.conf",
+            "include *.conf; include nginx.conf; http { server { root /w; } }",
+        )]);
+        assert!(!virtual_hosts(&sample.machine(), &[]).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "(?s).{0,300}") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn any_tokens_are_read(text in "(server|http|listen|root|[{};'\"#\\\\$ \n]|/w|443){0,80}") {
+            let sample = SampleMachine::new(&[("etc/nginx/nginx.conf", &text)]);
+            let _ = virtual_hosts(&sample.machine(), &[]);
+        }
+
+        #[test]
+        fn words_come_back(words in proptest::collection::vec("[a-z/.:]{1,8}", 1..5)) {
+            let text = format!("x {{ {}; }}", words.join(" "));
+            let all = parse(&text);
+            prop_assert_eq!(&all[0].block[0].words, &words);
+        }
+    }
+}

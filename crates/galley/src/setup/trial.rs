@@ -1,0 +1,174 @@
+//! Runs a planned configuration on a loopback port, beside the server of today, and compares pages.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::compare::PageComparison;
+use super::fetch::{ServerEndpoint, fetch_page};
+use super::plan::{SetupPlan, SiteDraft};
+
+/// A Galley that runs for a test. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Trial {
+    child: Child,
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+/// Why a test did not take place.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The folder or the program.
+    #[error("the test does not start: {0}")]
+    Start(#[from] std::io::Error),
+    /// What the server wrote.
+    #[error("Galley does not start with this configuration:\n{0}")]
+    Ended(String),
+    /// A request of the test.
+    #[error("{0}")]
+    Fetch(String),
+}
+
+impl Trial {
+    /// Starts it, as `user` where this process is root.
+    pub async fn start(plan: &SetupPlan, user: Option<&str>) -> Result<Self, TrialError> {
+        let folder = tempfile::Builder::new().prefix("galley-setup-").tempdir()?;
+        // The user must pass to the sockets of a managed PHP.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
+        let file = folder.path().join("galley.toml");
+        fs::write(&file, plan.trial(user))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("run")
+            .arg("--config")
+            .arg(&file)
+            .env("RUNTIME_DIRECTORY", folder.path())
+            .env_remove("LISTEN_FDS")
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let ready = tokio::time::timeout(START_PATIENCE, ready(&mut child)).await;
+        let address = ready.unwrap_or_else(|_| {
+            Err(TrialError::Ended(format!(
+                "it is not ready within {START_PATIENCE:?}"
+            )))
+        })?;
+        Ok(Self {
+            child,
+            address,
+            _folder: folder,
+        })
+    }
+
+    /// Where it is reached, for a site whose visitors use `https` or not.
+    pub fn endpoint(&self, is_https: bool) -> ServerEndpoint {
+        ServerEndpoint {
+            address: self.address,
+            is_tls: false,
+            is_forwarded_https: is_https,
+        }
+    }
+
+    /// Ends it, with its PHP.
+    pub async fn stop(mut self) {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(pid) = id.and_then(Pid::from_raw) {
+            // Not reaped yet, so the number is still its own.
+            let _ = rustix::process::kill_process(pid, Signal::TERM);
+        }
+        let _ = tokio::time::timeout(STOP_PATIENCE, self.child.wait()).await;
+    }
+}
+
+/// Reads what the server reports until it is ready; goes on reading afterwards, so that it never waits for us.
+async fn ready(child: &mut Child) -> Result<SocketAddr, TrialError> {
+    let Some(errors) = child.stderr.take() else {
+        return Err(TrialError::Ended(String::new()));
+    };
+    let mut lines = BufReader::new(errors).lines();
+    let mut address = None;
+    let mut log: Vec<String> = Vec::new();
+    while let Some(line) = lines.next_line().await? {
+        if let Some(found) = line
+            .split_once("listening on http://")
+            .map(|(_, text)| text)
+        {
+            address = found.trim_end_matches('/').parse().ok();
+        }
+        match address {
+            Some(address) if line == "galley: ready" => {
+                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                return Ok(address);
+            }
+            _ => log.push(line),
+        }
+        if log.len() > MOST_LINES {
+            log.remove(0);
+        }
+    }
+    Err(TrialError::Ended(log.join("\n")))
+}
+
+/// Compares the pages of a site: the front page, pages that it links to, the login, a file, and a page that does not exist.
+pub async fn compare_pages(
+    site: &SiteDraft,
+    current: Option<ServerEndpoint>,
+    galley: ServerEndpoint,
+) -> Result<Vec<PageComparison>, TrialError> {
+    let host = site.host();
+    let mut paths = vec!["/".to_owned()];
+    let mut compared = Vec::new();
+    let mut next = 0;
+    while let Some(path) = paths.get(next).cloned() {
+        next += 1;
+        let now = match current {
+            Some(current) => Some(
+                fetch_page(current, host, &path)
+                    .await
+                    .map_err(TrialError::Fetch)?,
+            ),
+            None => None,
+        };
+        let then = fetch_page(galley, host, &path)
+            .await
+            .map_err(TrialError::Fetch)?;
+        if path == "/" {
+            paths.extend(now.as_ref().unwrap_or(&then).links.iter().cloned());
+            paths.extend(FURTHER.iter().map(|path| (*path).to_owned()));
+            let has_file = |path: &&&str| site.root.join(path.trim_start_matches('/')).is_file();
+            paths.extend(FILES.iter().find(has_file).map(|path| (*path).to_owned()));
+        }
+        compared.push(PageComparison {
+            host: host.to_owned(),
+            path,
+            current: now,
+            galley: then,
+        });
+    }
+    Ok(compared)
+}
+
+const FURTHER: &[&str] = &[
+    "/wp-login.php",
+    "/galley-setup-looks-for-a-page-that-does-not-exist/",
+];
+
+/// Of WordPress itself; the first that exists.
+const FILES: &[&str] = &[
+    "/wp-includes/js/wp-embed.min.js",
+    "/wp-includes/css/buttons.min.css",
+];
+
+const START_PATIENCE: Duration = Duration::from_secs(60);
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const MOST_LINES: usize = 30;

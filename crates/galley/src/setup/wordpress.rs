@@ -1,0 +1,238 @@
+//! WordPress on the disk, and what it reports through PHP.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::machine::Machine;
+use super::wp_config::WpConfig;
+
+/// A WordPress as its files show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetectedWordPress {
+    /// The folder with `wp-load.php`.
+    pub root: PathBuf,
+    /// The file `wp-config.php`: in the folder or, as WordPress allows, in the one above.
+    pub config: Option<PathBuf>,
+    /// WordPress's version.
+    pub version: Option<String>,
+    /// `WP_HOME` or `WP_SITEURL`, if the file defines one.
+    pub address: Option<String>,
+    /// `DB_NAME` and `DB_HOST`, as `name on host`.
+    pub database: Option<String>,
+    /// Whether it is a network, and whether its sites are subdomains.
+    pub network: Option<NetworkKind>,
+}
+
+/// How the sites of a network are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkKind {
+    /// By folders of the path.
+    Folders,
+    /// By subdomains.
+    Subdomains,
+}
+
+impl DetectedWordPress {
+    /// The WordPress in a folder, if there is one.
+    pub(super) fn at(machine: &Machine, root: &Path) -> Option<Self> {
+        if !machine.is_file(&root.join("wp-load.php")) {
+            return None;
+        }
+        let above = root.parent().map(|folder| folder.join("wp-config.php"));
+        let is_other = root
+            .parent()
+            .is_some_and(|folder| machine.is_file(&folder.join("wp-settings.php")));
+        let own = root.join("wp-config.php");
+        let config = if machine.is_file(&own) {
+            Some(own)
+        } else {
+            above.filter(|file| !is_other && machine.is_file(file))
+        };
+        let text = config.as_ref().and_then(|file| machine.text(file));
+        let values = WpConfig::parse(&text.unwrap_or_default());
+        let address = values.get("WP_HOME").or_else(|| values.get("WP_SITEURL"));
+        let network = values.is_true("MULTISITE").then(|| {
+            if values.is_true("SUBDOMAIN_INSTALL") {
+                NetworkKind::Subdomains
+            } else {
+                NetworkKind::Folders
+            }
+        });
+        let host = values.get("DB_HOST").unwrap_or("localhost");
+        Some(Self {
+            root: root.to_owned(),
+            config,
+            version: version(machine, root),
+            address: address.map(str::to_owned),
+            database: values
+                .get("DB_NAME")
+                .map(|name| format!("{name} on {host}")),
+            network,
+        })
+    }
+}
+
+/// `$wp_version = '6.6';`
+fn version(machine: &Machine, root: &Path) -> Option<String> {
+    let text = machine.text(&root.join("wp-includes/version.php"))?;
+    let (_, rest) = text.split_once("$wp_version")?;
+    let (_, rest) = rest.split_once('\'')?;
+    let (version, _) = rest.split_once('\'')?;
+    let is_plain = version
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b".-".contains(&b));
+    (is_plain && version.len() < 32).then(|| version.to_owned())
+}
+
+/// What WordPress and its database report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct WordPressInfo {
+    /// The option `home`: the address that visitors use.
+    #[serde(default)]
+    pub home: String,
+    /// PHP's version.
+    #[serde(default)]
+    pub php: String,
+    /// The database server and its version.
+    #[serde(default)]
+    pub database: String,
+    /// Whether a page cache in PHP is in use.
+    #[serde(default)]
+    pub has_page_cache: bool,
+    /// Whether it is a network, and whether its sites are subdomains.
+    #[serde(default)]
+    pub is_network: bool,
+    /// Whether the network's sites are subdomains.
+    #[serde(default)]
+    pub has_subdomains: bool,
+}
+
+/// Asks the WordPress in `root` through the `php` command, as the owner of its content: never as root.
+///
+/// Error: why there is no answer, for people. Not cancel-safe; PHP is ended after `PATIENCE`.
+pub async fn ask_wordpress(root: &Path, host: &str) -> Result<WordPressInfo, String> {
+    let mut command = tokio::process::Command::new("php");
+    command
+        .args(["-d", "display_errors=stderr", "-r", SCRIPT])
+        .env("GALLEY_SETUP_HOST", host)
+        .env("HOME", "/")
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    if rustix::process::geteuid().is_root() {
+        let owner = php_owner(root).ok_or("the user of PHP is not known")?;
+        let command = command.as_std_mut();
+        command.uid(owner.uid).gid(owner.gid);
+    }
+    let output = match tokio::time::timeout(PATIENCE, command.output()).await {
+        Err(_) => return Err(format!("PHP did not finish within {PATIENCE:?}")),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+            return Err("the command `php` is not installed".to_owned());
+        }
+        Ok(Err(error)) => return Err(format!("`php` does not start: {error}")),
+        Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
+    };
+    let json = output.rsplit_once(MARK).map(|(_, json)| json);
+    json.and_then(|json| serde_json::from_str(json).ok())
+        .ok_or_else(|| {
+            "WordPress does not start: its database does not answer, or it is not installed"
+                .to_owned()
+        })
+}
+
+/// The user that PHP runs as: the owner of `wp-content`, or of the folder; `www-data` if root owns both.
+struct PhpOwner {
+    uid: u32,
+    gid: u32,
+}
+
+fn php_owner(root: &Path) -> Option<PhpOwner> {
+    let folders = [root.join("wp-content"), root.to_owned()];
+    let owners = folders
+        .iter()
+        .filter_map(|folder| fs::metadata(folder).ok());
+    let found = owners.map(|found| PhpOwner {
+        uid: found.uid(),
+        gid: found.gid(),
+    });
+    let mut found = found.filter(|owner| owner.uid != 0);
+    found.next().or_else(|| {
+        let users = fs::read_to_string("/etc/passwd").ok()?;
+        let user = users.lines().find(|line| line.starts_with("www-data:"))?;
+        let mut fields = user.split(':').skip(2);
+        Some(PhpOwner {
+            uid: fields.next()?.parse().ok()?,
+            gid: fields.next()?.parse().ok()?,
+        })
+    })
+}
+
+/// Loads no plugin and no theme.
+const SCRIPT: &str = r#"
+define( 'SHORTINIT', true );
+$_SERVER['HTTP_HOST'] = getenv( 'GALLEY_SETUP_HOST' );
+$_SERVER['REQUEST_URI'] = '/';
+$_SERVER['REQUEST_METHOD'] = 'GET';
+$_SERVER['SERVER_PROTOCOL'] = 'HTTP/1.1';
+require 'wp-load.php';
+$galley_home = defined( 'WP_HOME' ) ? WP_HOME : get_option( 'home' );
+if ( is_string( $galley_home ) && '' !== $galley_home ) {
+	echo "\x01galley\x01" . json_encode( array(
+		'home'           => $galley_home,
+		'php'            => PHP_VERSION,
+		'database'       => (string) $wpdb->get_var( 'SELECT VERSION()' ),
+		'has_page_cache' => defined( 'WP_CACHE' ) && WP_CACHE && file_exists( WP_CONTENT_DIR . '/advanced-cache.php' ),
+		'is_network'     => defined( 'MULTISITE' ) && MULTISITE,
+		'has_subdomains' => defined( 'SUBDOMAIN_INSTALL' ) && SUBDOMAIN_INSTALL,
+	) );
+}
+"#;
+
+/// What the answer stands behind; WordPress may print in front of it.
+const MARK: &str = "\u{1}galley\u{1}";
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::sample::SampleMachine;
+    use super::*;
+
+    #[test]
+    fn a_wordpress_by_its_files() {
+        let sample = SampleMachine::new(&[
+            ("srv/site/wp-load.php", "<?php"),
+            (
+                "srv/wp-config.php",
+                "<?php define('DB_NAME','n'); define('WP_HOME','https://e.com'); define('MULTISITE', true); define('SUBDOMAIN_INSTALL', false);",
+            ),
+            (
+                "srv/site/wp-includes/version.php",
+                "<?php\n$wp_version = '6.6.1';",
+            ),
+        ]);
+        let machine = sample.machine();
+        let found = DetectedWordPress::at(&machine, Path::new("/srv/site")).unwrap();
+        assert_eq!(
+            found.config.as_deref(),
+            Some(Path::new("/srv/wp-config.php"))
+        );
+        assert_eq!(found.version.as_deref(), Some("6.6.1"));
+        assert_eq!(found.database.as_deref(), Some("n on localhost"));
+        assert_eq!(found.network, Some(NetworkKind::Folders));
+        assert_eq!(DetectedWordPress::at(&machine, Path::new("/srv")), None);
+        // That file belongs to another WordPress.
+        sample.write("srv/wp-settings.php", "");
+        let found = DetectedWordPress::at(&machine, Path::new("/srv/site")).unwrap();
+        assert_eq!(found.config, None);
+    }
+}
