@@ -1,4 +1,4 @@
-//! The command line: `run`, `check`, `reload`, `purge`, `status`, `why`, `doctor`, `plugin`.
+//! The command line: `run`, `check`, `reload`, `purge`, `status`, `why`, `doctor`, `setup`, `plugin`.
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
@@ -10,6 +10,7 @@ mod options;
 mod outcome;
 mod plugin;
 mod reload;
+mod setup;
 mod show;
 mod why;
 

@@ -28,6 +28,8 @@ pub(super) enum Command {
     Why(WhyOptions),
     /// Find problems of the machine, of PHP and of WordPress
     Doctor(DoctorOptions),
+    /// Find the WordPress of this machine, and set Galley up for it
+    Setup(SetupOptions),
     /// Install the WordPress plugin, or remove it
     #[command(subcommand)]
     Plugin(PluginCommand),
@@ -215,4 +217,55 @@ pub(super) struct DoctorOptions {
     /// Where the machine's `/proc` and `/run` lie
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     pub(super) machine: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SetupOptions {
+    /// Only the WordPress in this folder; repeatable [default: every WordPress that is found]
+    #[arg(long, value_name = "DIR")]
+    pub(super) wordpress: Vec<PathBuf>,
+    /// The configuration file to write
+    #[arg(long, value_name = "FILE", default_value = "/etc/galley/galley.toml")]
+    pub(super) output: PathBuf,
+    /// Where Galley listens [default: port 80, or 127.0.0.1:8080 while another server has that]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "take_over")]
+    pub(super) listen: Option<std::net::SocketAddr>,
+    /// Certificates: those that are found, automatic ones, or none
+    #[arg(long, value_name = "WHICH", default_value = "found")]
+    pub(super) tls: TlsOption,
+    /// Stop and disable this service, and give its ports to Galley; repeatable
+    #[arg(long, value_name = "UNIT")]
+    pub(super) take_over: Vec<String>,
+    /// Do not install the WordPress plugin
+    #[arg(long)]
+    pub(super) no_plugin: bool,
+    /// Do not start Galley
+    #[arg(long)]
+    pub(super) no_service: bool,
+    /// Do not test the configuration beside the running server
+    #[arg(long)]
+    pub(super) no_test: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// Print the configuration and change nothing
+    #[arg(long, conflicts_with = "undo")]
+    pub(super) dry_run: bool,
+    /// Restore the state before the first run
+    #[arg(long)]
+    pub(super) undo: bool,
+    /// Print the result as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Which certificates `galley setup` configures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum TlsOption {
+    /// Those of certbot or of the running server
+    Found,
+    /// Galley obtains them
+    Auto,
+    /// None
+    Off,
 }

@@ -43,5 +43,6 @@ mod people;
 mod plugin;
 mod poison;
 mod purges;
+mod setup;
 mod spellings;
 mod stack;

@@ -1,0 +1,59 @@
+//! Asking before a change.
+
+use std::io::{IsTerminal, Write};
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Consent {
+    /// `--yes`.
+    Given,
+    /// Somebody at a terminal.
+    Ask,
+}
+
+impl Consent {
+    /// `None` without `--yes` and without a terminal.
+    pub(super) fn new(is_given: bool) -> Option<Self> {
+        match is_given {
+            true => Some(Self::Given),
+            false => std::io::stdin().is_terminal().then_some(Self::Ask),
+        }
+    }
+
+    /// Whether a change that the command is for may be made.
+    pub(super) fn to(self, question: &str) -> bool {
+        self == Self::Given || ask(question, Answer::Yes)
+    }
+
+    /// Whether a change may be made that `--yes` does not include.
+    pub(super) fn only_by_hand(self, question: &str) -> bool {
+        self == Self::Ask && ask(question, Answer::No)
+    }
+}
+
+/// What the enter key means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+}
+
+fn ask(question: &str, default: Answer) -> bool {
+    let choice = if default == Answer::Yes {
+        "[Y/n]"
+    } else {
+        "[y/N]"
+    };
+    let mut talk = std::io::stderr().lock();
+    let _ = write!(talk, "galley: {question} {choice} ");
+    let _ = talk.flush();
+    let mut line = String::new();
+    match std::io::stdin().read_line(&mut line) {
+        // The end of the input is no consent.
+        Ok(0) | Err(_) => false,
+        Ok(_) => match line.trim().to_ascii_lowercase().as_str() {
+            "" => default == Answer::Yes,
+            answer => matches!(answer, "y" | "yes"),
+        },
+    }
+}

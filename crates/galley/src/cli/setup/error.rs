@@ -1,0 +1,47 @@
+//! Why `galley setup` stops.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use galley_config::Complaints;
+
+use crate::cli::outcome::{EXIT_USAGE, complain, fail, talk};
+use crate::setup::TrialError;
+
+/// Why it stops.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SetupError {
+    /// The arguments do not fit this machine.
+    #[error("{0}")]
+    Usage(String),
+    /// Something of the machine.
+    #[error("{0}")]
+    Failed(String),
+    /// The written configuration.
+    #[error("{0}")]
+    Config(Complaints),
+    /// The test beside the running server.
+    #[error("{0}")]
+    Trial(#[from] TrialError),
+}
+
+impl SetupError {
+    pub(super) fn file(verb: &str, path: &Path, cause: &std::io::Error) -> Self {
+        let hint = match cause.kind() {
+            std::io::ErrorKind::PermissionDenied => "; run the command as root",
+            _ => "",
+        };
+        Self::Failed(format!("cannot {verb} `{}`: {cause}{hint}", path.display()))
+    }
+
+    pub(super) fn message(&self) -> ExitCode {
+        match self {
+            Self::Config(complaints) => complain(complaints),
+            Self::Usage(message) => {
+                talk(message);
+                ExitCode::from(EXIT_USAGE)
+            }
+            Self::Failed(_) | Self::Trial(_) => fail(&self.to_string()),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What there is, what can be set up, and where each site is served today.
+
+use std::path::{Path, PathBuf};
+
+use super::error::SetupError;
+use super::ports;
+use crate::cli::options::{SetupOptions, TlsOption};
+use crate::cli::outcome::{runtime, talk};
+use crate::setup::{
+    DetectedSite, Detection, Machine, ServerEndpoint, SiteDraft, TlsWish, WordPressInfo,
+    ask_wordpress, detect,
+};
+
+/// A WordPress that can be set up.
+pub(super) struct SurveyedSite {
+    pub(super) draft: SiteDraft,
+    /// The server that serves it today.
+    pub(super) current: Option<ServerEndpoint>,
+    /// What is told of it, one line each.
+    pub(super) lines: Vec<String>,
+    pub(super) info: Option<WordPressInfo>,
+}
+
+/// One that cannot.
+pub(super) struct SkippedSite {
+    pub(super) root: PathBuf,
+    pub(super) why: String,
+}
+
+/// The machine.
+pub(super) struct Survey {
+    pub(super) detection: Detection,
+    pub(super) sites: Vec<SurveyedSite>,
+    pub(super) skipped: Vec<SkippedSite>,
+}
+
+/// Looks, and asks each WordPress.
+pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
+    let mut named = Vec::new();
+    for folder in &options.wordpress {
+        let real = folder.canonicalize();
+        let real = real.map_err(|cause| SetupError::file("open", folder, &cause))?;
+        if !real.join("wp-load.php").is_file() {
+            return Err(SetupError::Usage(format!(
+                "`{}` is not the folder of a WordPress: it has no wp-load.php",
+                real.display()
+            )));
+        }
+        named.push(real);
+    }
+    talk("looking for WordPress, web servers, PHP and certificates");
+    let detection = detect(&Machine::at("/"), &named);
+    let wish = match options.tls {
+        TlsOption::Found => TlsWish::Found,
+        TlsOption::Auto => TlsWish::Auto,
+        TlsOption::Off => TlsWish::Off,
+    };
+    let runtime = runtime().map_err(SetupError::Failed)?;
+    let (mut sites, mut skipped) = (Vec::new(), Vec::new());
+    for site in &detection.sites {
+        let host = site.hosts.iter().flat_map(|host| &host.names).next();
+        let host = host.map_or("localhost", |name| name.trim_start_matches("*."));
+        let answer = runtime.block_on(ask_wordpress(&site.wordpress.root, host));
+        match SiteDraft::new(site, answer.as_ref().ok(), &detection, wish) {
+            Ok(draft) => sites.push(SurveyedSite {
+                current: current(site, draft.is_https),
+                lines: lines(site, &answer, &draft),
+                draft,
+                info: answer.ok(),
+            }),
+            Err(why) => skipped.push(SkippedSite {
+                root: site.wordpress.root.clone(),
+                why: answer
+                    .err()
+                    .map_or(why.clone(), |wrong| format!("{why} ({wrong})")),
+            }),
+        }
+    }
+    Ok(Survey {
+        detection,
+        sites,
+        skipped,
+    })
+}
+
+/// The listener of today's web server for this site, with TLS where visitors use it.
+fn current(site: &DetectedSite, is_https: bool) -> Option<ServerEndpoint> {
+    let listeners: Vec<_> = site.hosts.iter().flat_map(|host| &host.listen).collect();
+    let best = listeners.iter().find(|listen| listen.is_tls == is_https);
+    let chosen = best.or(listeners.first())?;
+    Some(ServerEndpoint {
+        address: chosen.reachable(),
+        is_tls: chosen.is_tls,
+        is_forwarded_https: is_https && !chosen.is_tls,
+    })
+}
+
+fn lines(
+    site: &DetectedSite,
+    answer: &Result<WordPressInfo, String>,
+    draft: &SiteDraft,
+) -> Vec<String> {
+    let found = &site.wordpress;
+    let version = found.version.as_deref().unwrap_or("of unknown version");
+    let mut lines = vec![
+        format!("WordPress {version} in {}", found.root.display()),
+        format!("  hosts      {}", draft.hosts.join(", ")),
+    ];
+    match answer {
+        Ok(info) => {
+            lines.push(format!("  PHP        {}", info.php));
+            lines.push(format!("  database   {}", info.database));
+            if info.has_page_cache {
+                lines.push(
+                    "  note       another plugin caches pages: switch its page cache off"
+                        .to_owned(),
+                );
+            }
+        }
+        Err(why) => {
+            lines.push(format!("  note       {why}"));
+            lines.extend(
+                found
+                    .database
+                    .iter()
+                    .map(|name| format!("  database   {name}")),
+            );
+        }
+    }
+    let servers = site.hosts.iter().map(|host| host.server.name());
+    let mut servers: Vec<&str> = servers.collect();
+    servers.dedup();
+    if !servers.is_empty() {
+        lines.push(format!("  served by  {}", servers.join(", ")));
+    }
+    lines.extend(
+        draft
+            .notes
+            .iter()
+            .map(|note| format!("  choice     {note}")),
+    );
+    lines
+}
+
+impl Survey {
+    /// Tells what was found.
+    pub(super) fn explain(&self) {
+        for line in self.sites.iter().flat_map(|site| &site.lines) {
+            talk(line);
+        }
+        for skipped in &self.skipped {
+            talk(&format!(
+                "not set up: {}: {}",
+                skipped.root.display(),
+                skipped.why
+            ));
+        }
+        for owner in ports::foreign(&self.detection) {
+            talk(&format!("other server: {}", ports::name(owner)));
+        }
+    }
+
+    /// Error: nothing can be set up.
+    pub(super) fn require_sites(&self) -> Result<(), SetupError> {
+        if !self.sites.is_empty() {
+            return Ok(());
+        }
+        let why = match self.skipped.as_slice() {
+            [] => "no WordPress was found: name its folder with --wordpress DIR".to_owned(),
+            [one] => format!("`{}` cannot be set up: {}", one.root.display(), one.why),
+            several => format!("none of {} WordPress can be set up", several.len()),
+        };
+        Err(SetupError::Failed(why))
+    }
+
+    /// Whether Galley runs PHP, and as the owner of which folder.
+    pub(super) fn managed(&self) -> Option<&Path> {
+        let mut sites = self.sites.iter();
+        let managed = sites.find(|site| site.draft.php == crate::setup::PhpChoice::Managed);
+        managed.map(|site| site.draft.root.as_path())
+    }
+}

@@ -1,0 +1,128 @@
+//! `galley setup --undo`: the steps of the journal backwards.
+
+use std::path::Path;
+
+use super::error::SetupError;
+use super::units;
+use crate::cli::outcome::talk;
+use crate::setup::{SetupJournal, UndoStep, Undone};
+
+/// What could not be restored, one line each.
+pub(super) type Remains = Vec<String>;
+
+/// Restores the state at which the journal had `until` steps.
+pub(super) fn back_to(journal: &mut SetupJournal, until: usize) -> Result<Remains, SetupError> {
+    let mut remains = Vec::new();
+    let mut service: Option<ServiceState> = None;
+    while journal.steps().len() > until {
+        let Some(step) = journal.steps().last().cloned() else {
+            break;
+        };
+        match &step {
+            // Galley's own service comes last, with the configuration of before. The oldest note has its state.
+            UndoStep::Unit {
+                unit,
+                was_active,
+                was_enabled,
+            } if unit == SERVICE => {
+                if service.is_none() {
+                    remains.extend(run(&["stop", "--", unit]));
+                }
+                service = Some(ServiceState {
+                    is_active: *was_active,
+                    is_enabled: *was_enabled,
+                });
+            }
+            _ => remains.extend(undo(&step)),
+        }
+        let forgotten = journal.forget_last();
+        forgotten
+            .map_err(|error| SetupError::Failed(format!("cannot write the journal: {error}")))?;
+    }
+    if units::is_there() {
+        remains.extend(run(&["daemon-reload"]));
+    }
+    if let Some(state) = service {
+        let verb = if state.is_enabled {
+            "enable"
+        } else {
+            "disable"
+        };
+        remains.extend(run(&[verb, "--quiet", "--", SERVICE]));
+        if state.is_active {
+            remains.extend(run(&["restart", "--", SERVICE]));
+        }
+    }
+    Ok(remains)
+}
+
+/// Galley's service as it was.
+#[derive(Clone, Copy)]
+struct ServiceState {
+    is_active: bool,
+    is_enabled: bool,
+}
+
+/// Why it failed, if it did.
+fn run(arguments: &[&str]) -> Option<String> {
+    units::systemctl(arguments)
+        .err()
+        .map(|error| error.to_string())
+}
+
+/// Undoes one step; what is left of it.
+fn undo(step: &UndoStep) -> Remains {
+    match step {
+        UndoStep::File { path, .. } | UndoStep::Made { path } => match step.undo_file() {
+            Ok(Undone::Restored) => {
+                talk(&format!("restored {}", path.display()));
+                Vec::new()
+            }
+            Ok(Undone::Kept) => vec![format!(
+                "`{}` has changed since, so it stays",
+                path.display()
+            )],
+            Err(error) => vec![format!("cannot restore `{}`: {error}", path.display())],
+        },
+        UndoStep::Unit {
+            unit,
+            was_active,
+            was_enabled,
+        } => {
+            let verb = if *was_active { "start" } else { "stop" };
+            let state = if *was_enabled { "enable" } else { "disable" };
+            talk(&format!("{verb} {unit}, {state} it"));
+            let results = [
+                run(&[verb, "--", unit]),
+                run(&[state, "--quiet", "--", unit]),
+            ];
+            results.into_iter().flatten().collect()
+        }
+        UndoStep::Plugin { root } => remove_plugin(root),
+    }
+}
+
+fn remove_plugin(root: &Path) -> Remains {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut command = std::process::Command::new(program);
+    let output = command
+        .args(["plugin", "remove", "--json"])
+        .arg(root)
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {
+            talk(&format!("removed the plugin from {}", root.display()));
+            Vec::new()
+        }
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            vec![format!("the plugin in `{}`: {said}", root.display())]
+        }
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+pub(super) const SERVICE: &str = "galley.service";
