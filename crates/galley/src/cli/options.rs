@@ -230,6 +230,9 @@ pub(super) struct SetupOptions {
     /// Where Galley listens [default: port 80, or 127.0.0.1:8080 while another server has that]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "take_over")]
     pub(super) listen: Option<std::net::SocketAddr>,
+    /// The PHP-FPM of the sites, `unix:/path` or `host:port` [default: the one that the running server uses, else a pool]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) php: Option<String>,
     /// Certificates: those that are found, automatic ones, or none
     #[arg(long, value_name = "WHICH", default_value = "found")]
     pub(super) tls: TlsOption,

@@ -58,10 +58,16 @@ impl PageComparison {
             ),
             ("title", text(&current.title), text(&self.galley.title)),
         ];
+        let html = Some("text/html");
+        let is_page = [current, &self.galley].map(|page| page.media_type.as_deref() == html);
         let different = all.into_iter().filter(|(what, current, galley)| {
-            // A redirect's text is the server's own.
-            let is_redirect = self.galley.location.is_some();
-            current != galley && !(is_redirect && matches!(*what, "type" | "title"))
+            let counts = match *what {
+                // Servers name the types of files differently, and write the text of redirects themselves.
+                "type" => is_page[0] != is_page[1] && self.galley.location.is_none(),
+                "title" => self.galley.location.is_none(),
+                _ => true,
+            };
+            counts && current != galley
         });
         different
             .map(|(what, current, galley)| Difference {
@@ -127,6 +133,15 @@ mod tests {
         assert_eq!(
             differences("/", Some(moved("/a")), moved("/b")),
             ["redirect"]
+        );
+        let script = |name: &str| PageSummary {
+            media_type: Some(name.to_owned()),
+            ..page(200, "")
+        };
+        assert!(differences("/a.js", Some(script("text/x")), script("text/y")).is_empty());
+        assert_eq!(
+            differences("/a.js", Some(script("text/x")), page(200, "")),
+            ["type"]
         );
         assert_eq!(differences("/", None, page(500, "")), ["status"]);
         assert_eq!(differences("/", None, page(404, "")), ["status"]);

@@ -32,6 +32,6 @@ pub use journal::{SetupJournal, UndoStep, Undone};
 pub use listeners::PortOwner;
 pub use machine::Machine;
 pub use php_fpm::FpmPool;
-pub use plan::{PhpChoice, SetupPlan, SiteDraft, TlsChoice, TlsWish};
+pub use plan::{PhpChoice, SetupPlan, SetupWishes, SiteDraft, TlsChoice, TlsWish};
 pub use trial::{Trial, TrialError, compare_pages};
 pub use wordpress::{DetectedWordPress, WordPressInfo, ask_wordpress};

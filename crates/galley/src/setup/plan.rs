@@ -60,12 +60,11 @@ pub struct SiteDraft {
 impl SiteDraft {
     /// Decides from what was found. Error: why this WordPress cannot be set up, for people.
     ///
-    /// `tls`: what the user wants; `Off` where nothing was found for it.
     pub fn new(
         site: &DetectedSite,
         info: Option<&WordPressInfo>,
         detection: &Detection,
-        tls: TlsWish,
+        wishes: &SetupWishes,
     ) -> Result<Self, String> {
         let told = info.map(|info| info.home.as_str());
         let home = told
@@ -98,9 +97,12 @@ impl SiteDraft {
             hosts.push(format!("*.{first}"));
         }
         let mut notes = Vec::new();
-        let php = choose_php(site, detection, &mut notes)?;
+        let php = match &wishes.php {
+            Some(address) => PhpChoice::Fpm(address.clone()),
+            None => choose_php(site, detection, &mut notes)?,
+        };
         let is_https = home.is_some_and(|home| home.is_https);
-        let tls = choose_tls(tls, site, detection, &hosts, &mut notes);
+        let tls = choose_tls(wishes.tls, site, detection, &hosts, &mut notes);
         if is_https && tls == TlsChoice::Off {
             notes.push("WordPress uses https, and Galley has no certificate for it: use --tls auto when Galley has port 443, or keep a TLS proxy in front".to_owned());
         }
@@ -170,6 +172,15 @@ impl SiteDraft {
 fn write_files(text: &mut String, files: &CertificateFiles) {
     let (cert, key) = (path(&files.cert), path(&files.key));
     let _ = writeln!(text, "tls = {{ cert = {cert}, key = {key} }}");
+}
+
+/// What the user has decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetupWishes {
+    /// Certificates.
+    pub tls: TlsWish,
+    /// The PHP-FPM of the sites; `None`: the one that is found.
+    pub php: Option<String>,
 }
 
 /// Which certificates the user wants.
@@ -246,8 +257,12 @@ fn choose_php(
         .iter()
         .filter(|pool| pool.has_socket)
         .collect();
-    // The newest version first.
-    pools.sort_by_key(|pool| std::cmp::Reverse(version_key(pool.version.as_deref())));
+    // That of WordPress's user, then the newest version.
+    pools.sort_by_key(|pool| {
+        let is_other_user = pool.user.is_none() || pool.user != site.wordpress.owner;
+        let version = version_key(pool.version.as_deref());
+        (is_other_user, std::cmp::Reverse(version))
+    });
     if let Some(pool) = pools.first() {
         notes.push(format!(
             "PHP is the pool `{}` in {}",
@@ -441,9 +456,13 @@ mod tests {
         ])
     }
 
+    fn wish(tls: TlsWish) -> SetupWishes {
+        SetupWishes { tls, php: None }
+    }
+
     fn plan(sample: &SampleMachine, tls: TlsWish) -> SetupPlan {
         let detection = detect(&sample.machine(), &[]);
-        let site = SiteDraft::new(&detection.sites[0], None, &detection, tls).unwrap();
+        let site = SiteDraft::new(&detection.sites[0], None, &detection, &wish(tls)).unwrap();
         SetupPlan {
             listen: vec!["systemd:web".to_owned()],
             listen_note: "Port 80.".to_owned(),
@@ -503,7 +522,7 @@ mod tests {
             "<?php define('WP_HOME', 'https://e.com/blog/');",
         );
         let detection = detect(&sample.machine(), &[]);
-        let refused = SiteDraft::new(&detection.sites[0], None, &detection, TlsWish::Off);
+        let refused = SiteDraft::new(&detection.sites[0], None, &detection, &wish(TlsWish::Off));
         assert!(refused.unwrap_err().contains("`blog`"));
         let bare = SampleMachine::new(&[
             ("var/www/wp-load.php", ""),
@@ -513,8 +532,47 @@ mod tests {
             ),
         ]);
         let detection = detect(&bare.machine(), &[]);
-        let refused = SiteDraft::new(&detection.sites[0], None, &detection, TlsWish::Off);
+        let refused = SiteDraft::new(&detection.sites[0], None, &detection, &wish(TlsWish::Off));
         assert!(refused.unwrap_err().contains("php-fpm"));
+    }
+
+    #[test]
+    fn without_a_web_server_the_pool_of_the_user_counts_before_the_newest() {
+        let uid = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
+        let sample = SampleMachine::new(&[
+            ("etc/passwd", &format!("shop:x:{uid}:1::/:/bin/sh\n")),
+            (
+                "etc/php/8.4/fpm/pool.d/www.conf",
+                "[www]\nuser = www-data\nlisten=9000\n",
+            ),
+            (
+                "etc/php/8.2/fpm/pool.d/shop.conf",
+                "[shop]\nuser = shop\nlisten=9001\n",
+            ),
+            (
+                "etc/php/8.3/fpm/pool.d/off.conf",
+                "[off]\nuser = shop\nlisten=/run/none.sock\n",
+            ),
+            ("var/www/wp-load.php", ""),
+            ("var/www/wp-content/index.php", ""),
+            (
+                "var/www/wp-config.php",
+                "<?php define('WP_HOME', 'http://e.com');",
+            ),
+        ]);
+        let detection = detect(&sample.machine(), &[]);
+        let choose = |php: Option<&str>| {
+            let wishes = SetupWishes {
+                tls: TlsWish::Off,
+                php: php.map(str::to_owned),
+            };
+            SiteDraft::new(&detection.sites[0], None, &detection, &wishes)
+                .unwrap()
+                .php
+        };
+        assert_eq!(choose(None), PhpChoice::Fpm("127.0.0.1:9001".to_owned()));
+        let named = choose(Some("127.0.0.1:9000"));
+        assert_eq!(named, PhpChoice::Fpm("127.0.0.1:9000".to_owned()));
     }
 
     proptest! {

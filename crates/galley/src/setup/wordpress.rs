@@ -28,6 +28,8 @@ pub struct DetectedWordPress {
     pub database: Option<String>,
     /// Whether it is a network, and whether its sites are subdomains.
     pub network: Option<NetworkKind>,
+    /// The name of the user who owns its content.
+    pub owner: Option<String>,
 }
 
 /// How the sites of a network are told apart.
@@ -75,8 +77,19 @@ impl DetectedWordPress {
                 .get("DB_NAME")
                 .map(|name| format!("{name} on {host}")),
             network,
+            owner: owner(machine, root),
         })
     }
+}
+
+/// The owner of `wp-content`, by name.
+fn owner(machine: &Machine, root: &Path) -> Option<String> {
+    let content = fs::metadata(machine.path(&root.join("wp-content"))).ok()?;
+    let users = machine.text(Path::new("/etc/passwd"))?;
+    let uid = content.uid().to_string();
+    let mut users = users.lines();
+    let line = users.find(|line| line.split(':').nth(2) == Some(&uid))?;
+    line.split(':').next().map(str::to_owned)
 }
 
 /// `$wp_version = '6.6';`

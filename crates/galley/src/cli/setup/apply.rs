@@ -177,6 +177,12 @@ impl Change<'_> {
             };
             journal.record(step).map_err(|error| error.to_string())?;
         }
+        // The folder of tokens beside the configuration.
+        let tokens = self.options.output.with_file_name("tokens");
+        if !tokens.exists() {
+            let step = UndoStep::Made { path: tokens };
+            journal.record(step).map_err(|error| error.to_string())?;
+        }
         let host = site.host();
         let done = tools::galley(
             &["plugin", "install", &root, "--site", host],

@@ -7,8 +7,8 @@ use super::ports;
 use crate::cli::options::{SetupOptions, TlsOption};
 use crate::cli::outcome::{runtime, talk};
 use crate::setup::{
-    DetectedSite, Detection, Machine, ServerEndpoint, SiteDraft, TlsWish, WordPressInfo,
-    ask_wordpress, detect,
+    DetectedSite, Detection, Machine, ServerEndpoint, SetupWishes, SiteDraft, TlsWish,
+    WordPressInfo, ask_wordpress, detect,
 };
 
 /// A WordPress that can be set up.
@@ -50,10 +50,13 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     }
     talk("looking for WordPress, web servers, PHP and certificates");
     let detection = detect(&Machine::at("/"), &named);
-    let wish = match options.tls {
-        TlsOption::Found => TlsWish::Found,
-        TlsOption::Auto => TlsWish::Auto,
-        TlsOption::Off => TlsWish::Off,
+    let wishes = SetupWishes {
+        tls: match options.tls {
+            TlsOption::Found => TlsWish::Found,
+            TlsOption::Auto => TlsWish::Auto,
+            TlsOption::Off => TlsWish::Off,
+        },
+        php: options.php.clone(),
     };
     let runtime = runtime().map_err(SetupError::Failed)?;
     let (mut sites, mut skipped) = (Vec::new(), Vec::new());
@@ -61,7 +64,7 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
         let host = site.hosts.iter().flat_map(|host| &host.names).next();
         let host = host.map_or("localhost", |name| name.trim_start_matches("*."));
         let answer = runtime.block_on(ask_wordpress(&site.wordpress.root, host));
-        match SiteDraft::new(site, answer.as_ref().ok(), &detection, wish) {
+        match SiteDraft::new(site, answer.as_ref().ok(), &detection, &wishes) {
             Ok(draft) => sites.push(SurveyedSite {
                 current: current(site, draft.is_https),
                 lines: lines(site, &answer, &draft),

@@ -110,6 +110,7 @@ fn collect(folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.is_dir() {
+            files.push((path.clone(), Vec::new()));
             collect(&path, files);
         } else {
             files.push((path.clone(), fs::read(&path).unwrap()));
@@ -184,7 +185,7 @@ fn a_site_of_nginx_is_found_compared_served_and_restored() {
 
     let undone = server.setup(&["--undo", "--yes"]);
     assert_eq!(undone.status.code(), Some(0), "{}", talk(&undone));
-    let _ = fs::remove_file(dir.join("galley.out"));
+    let _ = fs::remove_file(dir.join("galley.stdout"));
     let now = server.files();
     let names = |files: &[(PathBuf, Vec<u8>)]| {
         files
@@ -234,11 +235,17 @@ fn nothing_is_done_without_consent_and_over_an_own_file() {
     fs::remove_file(server.output()).unwrap();
 
     // Without a web server there is nothing to compare with: Galley's own pages must be there.
-    let alone = server.setup(&["--yes", "--json", "--no-plugin"]);
+    let alone = server.setup(&[
+        "--yes",
+        "--json",
+        "--no-plugin",
+        "--php",
+        &server.fpm.address(),
+    ]);
     assert_eq!(alone.status.code(), Some(0), "{}", talk(&alone));
     assert_eq!(json(&alone)["pages"][0]["current"], Value::Null);
     // Again: the file is its own.
-    let again = server.setup(&["--yes", "--no-plugin"]);
+    let again = server.setup(&["--yes", "--no-plugin", "--php", &server.fpm.address()]);
     assert_eq!(again.status.code(), Some(0), "{}", talk(&again));
 }
 
