@@ -34,6 +34,9 @@ _galley() {
             galley,run)
                 cmd="galley__subcmd__run"
                 ;;
+            galley,setup)
+                cmd="galley__subcmd__setup"
+                ;;
             galley,status)
                 cmd="galley__subcmd__status"
                 ;;
@@ -53,7 +56,7 @@ _galley() {
 
     case "${cmd}" in
         galley)
-            opts="-h -V --help --version run check reload purge status why doctor plugin"
+            opts="-h -V --help --version run check reload purge status why doctor setup plugin"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -248,6 +251,44 @@ _galley() {
                     return 0
                     ;;
                 --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        galley__subcmd__setup)
+            opts="-h --wordpress --output --listen --php --tls --take-over --no-plugin --no-service --no-test --yes --dry-run --undo --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --wordpress)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --php)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls)
+                    COMPREPLY=($(compgen -W "found auto off" -- "${cur}"))
+                    return 0
+                    ;;
+                --take-over)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -33,6 +33,7 @@ complete -c galley -n "__fish_galley_needs_command" -f -a "purge" -d 'Purge page
 complete -c galley -n "__fish_galley_needs_command" -f -a "status" -d 'Show the state of a running server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "why" -d 'Explain how a running server would handle a request, without sending it to PHP'
 complete -c galley -n "__fish_galley_needs_command" -f -a "doctor" -d 'Find problems of the machine, of PHP and of WordPress'
+complete -c galley -n "__fish_galley_needs_command" -f -a "setup" -d 'Find the WordPress of this machine, and set Galley up for it'
 complete -c galley -n "__fish_galley_needs_command" -f -a "plugin" -d 'Install the WordPress plugin, or remove it'
 complete -c galley -n "__fish_galley_using_subcommand run" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand run" -l root -d 'Serve this WordPress folder on port 8080 without a configuration file; Galley runs PHP' -r -F
@@ -76,6 +77,22 @@ complete -c galley -n "__fish_galley_using_subcommand doctor" -l config -d 'Conf
 complete -c galley -n "__fish_galley_using_subcommand doctor" -l machine -d 'Where the machine\'s `/proc` and `/run` lie' -r -F
 complete -c galley -n "__fish_galley_using_subcommand doctor" -l json -d 'Print the findings as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand setup" -l wordpress -d 'Only the WordPress in this folder; repeatable [default: every WordPress that is found]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand setup" -l output -d 'The configuration file to write' -r -F
+complete -c galley -n "__fish_galley_using_subcommand setup" -l listen -d 'Where Galley listens [default: port 80, or 127.0.0.1:8080 while another server has that]' -r
+complete -c galley -n "__fish_galley_using_subcommand setup" -l php -d 'The PHP-FPM of the sites, `unix:/path` or `host:port` [default: the one that the running server uses, else a pool]' -r
+complete -c galley -n "__fish_galley_using_subcommand setup" -l tls -d 'Certificates: those that are found, automatic ones, or none' -r -f -a "found\t'Those of certbot or of the running server'
+auto\t'Galley obtains them'
+off\t'None'"
+complete -c galley -n "__fish_galley_using_subcommand setup" -l take-over -d 'Stop and disable this service, and give its ports to Galley; repeatable' -r
+complete -c galley -n "__fish_galley_using_subcommand setup" -l no-plugin -d 'Do not install the WordPress plugin'
+complete -c galley -n "__fish_galley_using_subcommand setup" -l no-service -d 'Do not start Galley'
+complete -c galley -n "__fish_galley_using_subcommand setup" -l no-test -d 'Do not test the configuration beside the running server'
+complete -c galley -n "__fish_galley_using_subcommand setup" -l yes -d 'Do not ask'
+complete -c galley -n "__fish_galley_using_subcommand setup" -l dry-run -d 'Print the configuration and change nothing'
+complete -c galley -n "__fish_galley_using_subcommand setup" -l undo -d 'Restore the state before the first run'
+complete -c galley -n "__fish_galley_using_subcommand setup" -l json -d 'Print the result as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand setup" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -f -a "install" -d 'Install or update the plugin in a WordPress, connect it with Galley and activate it'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -f -a "remove" -d 'Remove the plugin from a WordPress, with all its data'
