@@ -245,7 +245,6 @@ cache_status() { web --head http://example.com/ | tr -d '\r' | sed -n 's/^cache-
 
 serves_wordpress() {
     local start
-    has_wordpress
     online apt-get -qq purge galley
     start=$SECONDS
     online apt-get -qq install /srv/first.deb

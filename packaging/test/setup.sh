@@ -1,0 +1,158 @@
+# Checks of `galley setup` and of a reload under systemd, for packaging/test/run.
+
+# What the machine has of configurations, sites and units: files with their contents, and the state of units.
+machine_state() { # UNIT...
+    (cd "$root" && find etc var/www -xdev \( -path etc/ssl -o -path etc/apt \) -prune -o \( -type f -printf '%p %m %u:%g ' -exec sha256sum {} \; \) -o -printf '%p %m %U:%G %l\n') |
+        grep -vE '^etc/(ld\.so\.cache|\.updated|mtab|machine-id)' | sort
+    for unit in "$@"; do
+        echo "$unit $(inside systemctl is-active "$unit" || true) $(inside systemctl is-enabled "$unit" || true)"
+    done
+}
+
+hits_within_setup() { # FILE: what `galley setup --json` has printed
+    sed -n 's/.*"first_hit_ms": *\([0-9]*\).*/\1/p' "$1"
+}
+
+# In a machine with a WordPress, a PHP-FPM and a database, and nothing else: install the package, run one command.
+sets_up_wordpress() {
+    local ms
+    has_wordpress
+    online apt-get -qq purge galley
+    online apt-get -qq install /srv/first.deb
+    machine_state galley.socket galley-tls.socket galley.service >"$folder/before-setup.txt"
+    inside galley setup --dry-run --yes >"$folder/dry.toml"
+    grep -qx 'root = "/var/www/example.com"' "$folder/dry.toml"
+    machine_state galley.socket galley-tls.socket galley.service | diff "$folder/before-setup.txt" -
+    block 'Set up an existing WordPress' console | found -x '\$ sudo galley setup --yes'
+    inside galley setup --yes --json >"$folder/setup.json"
+    cat "$folder/setup.json"
+    ms=$(hits_within_setup "$folder/setup.json")
+    echo "$ms" >"$folder/first-hit-ms.txt"
+    [ "$ms" -le 60000 ]
+    is_hit
+    grep -q 'in_flight = 5' "$root/etc/galley/galley.toml"
+    inside galley check
+    # The plugin is connected: an edit purges.
+    cat >"$root/srv/edit.php" <<'PHP'
+<?php
+$_SERVER['HTTP_HOST'] = 'example.com';
+require '/var/www/example.com/wp-load.php';
+wp_update_post(['ID' => 1, 'post_title' => 'A title after the setup']);
+PHP
+    inside runuser -u www-data php /srv/edit.php
+    web http://example.com/ | found 'A title after the setup'
+    # A second run changes nothing.
+    cp "$root/etc/galley/galley.toml" "$folder/galley.toml"
+    manual 'Set up an existing WordPress' 1
+    cmp "$root/etc/galley/galley.toml" "$folder/galley.toml"
+    is_hit
+}
+
+undoes_the_setup() {
+    manual 'Set up an existing WordPress' 2
+    machine_state galley.socket galley-tls.socket galley.service | diff "$folder/before-setup.txt" -
+    web http://example.com/ | found 'Galley is running'
+}
+
+# A site over HTTPS as nginx and certbot serve it.
+has_nginx_with_tls() {
+    local live=$root/etc/letsencrypt/live/example.com
+    online apt-get -qq purge galley
+    online apt-get -qq install --no-install-recommends nginx-light openssl
+    mkdir -p "$live" "$root/etc/letsencrypt/renewal-hooks/deploy"
+    inside openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=example.com -addext subjectAltName=DNS:example.com,DNS:www.example.com \
+        -keyout /etc/letsencrypt/live/example.com/privkey.pem -out /etc/letsencrypt/live/example.com/fullchain.pem
+    chmod 700 "$root/etc/letsencrypt/live"
+    cat >"$root/etc/nginx/sites-available/example.com" <<'NGINX'
+server { listen 80; listen [::]:80; server_name example.com www.example.com; return 301 https://example.com$request_uri; }
+server {
+    listen 443 ssl; listen [::]:443 ssl;
+    server_name example.com www.example.com;
+    root /var/www/example.com;
+    index index.php;
+    ssl_certificate /etc/letsencrypt/live/example.com/fullchain.pem;
+    ssl_certificate_key /etc/letsencrypt/live/example.com/privkey.pem;
+    location / { try_files $uri $uri/ /index.php$is_args$args; }
+    location ~ \.php$ { include snippets/fastcgi-php.conf; fastcgi_pass unix:/run/php/php8.2-fpm.sock; }
+}
+NGINX
+    rm -f "$root/etc/nginx/sites-enabled/default"
+    ln -sf ../sites-available/example.com "$root/etc/nginx/sites-enabled/example.com"
+    cat >"$root/srv/scheme.php" <<'PHP'
+<?php
+$_SERVER['HTTP_HOST'] = 'example.com';
+require '/var/www/example.com/wp-load.php';
+foreach (['home', 'siteurl'] as $name) { update_option($name, $argv[1] . '://example.com'); }
+PHP
+    inside runuser -u www-data php /srv/scheme.php https
+    inside systemctl restart nginx
+    until_true tls_title Example
+}
+
+tls() { beside curl --silent --show-error --insecure --max-time 20 --resolve 'example.com:443:127.0.0.1' "$@"; }
+tls_title() { tls https://example.com/ | found "<title>$1"; }
+tls_is_hit() { tls --head https://example.com/ | found -i '^cache-status: galley; hit'; }
+
+sets_up_beside_nginx() {
+    local units=(galley.socket galley-tls.socket galley.service nginx.service) copies=$root/etc/galley/certificates/example.com
+    has_nginx_with_tls
+    # Port 80 is taken, so this one does not start.
+    online apt-get -qq install /srv/first.deb
+    galley_is inactive galley.service
+    machine_state "${units[@]}" >"$folder/before-nginx.txt"
+
+    inside galley setup --yes --json | tee "$folder/beside.json"
+    galley_is active nginx.service galley.service
+    tls --head https://example.com/ | found -i '^server: nginx'
+    grep -q 'listen = \["127.0.0.1:8080"\]' "$root/etc/galley/galley.toml"
+    [ "$(grep -c '"same": true' "$folder/beside.json")" -ge 5 ]
+    beside curl --silent --insecure --head --resolve example.com:8443:127.0.0.1 https://example.com:8443/ | found -i '^cache-status: galley; hit'
+
+    # What is not named is not stopped.
+    if inside galley setup --yes --take-over mariadb; then return 1; fi
+    galley_is active nginx.service mariadb.service
+    inside galley setup --yes --take-over nginx
+    galley_is inactive nginx.service
+    galley_is active galley.socket galley-tls.socket galley.service
+    until_true tls_is_hit
+    web --head http://example.com/ | found -i '^location: https://example.com/'
+    [ "$(inside stat -c '%U:%G %a' /etc/galley/certificates/example.com/privkey.pem)" = 'root:galley 640' ]
+
+    # certbot renews: the hook copies, and Galley uses the new certificate.
+    inside openssl req -x509 -newkey rsa:2048 -nodes -days 60 -subj /CN=example.com/O=Renewed -addext subjectAltName=DNS:example.com,DNS:www.example.com \
+        -keyout /etc/letsencrypt/live/example.com/privkey.pem -out /etc/letsencrypt/live/example.com/fullchain.pem
+    inside /etc/letsencrypt/renewal-hooks/deploy/galley
+    cmp "$copies/fullchain.pem" "$root/etc/letsencrypt/live/example.com/fullchain.pem"
+    until_true serves_renewed
+
+    inside galley setup --undo --yes
+    galley_is active nginx.service
+    # The renewed certificate is certbot's.
+    diff <(grep -v ^etc/letsencrypt/live/ "$folder/before-nginx.txt") <(machine_state "${units[@]}" | grep -v ^etc/letsencrypt/live/)
+    tls --head https://example.com/ | found -i '^server: nginx'
+
+    inside runuser -u www-data php /srv/scheme.php http
+    online apt-get -qq purge nginx-light nginx-common
+    rm -rf "$root/etc/letsencrypt"
+}
+
+serves_renewed() {
+    inside sh -c 'openssl s_client -connect 127.0.0.1:443 -servername example.com </dev/null 2>/dev/null | openssl x509 -noout -subject' | found Renewed
+}
+
+reloads() {
+    local process
+    inside systemctl stop galley.service galley.socket || true
+    online apt-get -qq purge galley
+    online apt-get -qq install /srv/first.deb
+    process=$(main_process)
+    block 'WordPress with PHP-FPM' toml >"$root/etc/galley/sites.d/example.com.toml"
+    inside systemctl reload galley
+    until_true is_hit
+    echo 'nonsense = 1' >>"$root/etc/galley/sites.d/example.com.toml"
+    if inside systemctl reload galley; then return 1; fi
+    is_hit
+    block 'WordPress with PHP-FPM' toml >"$root/etc/galley/sites.d/example.com.toml"
+    inside systemctl reload galley
+    [ "$(main_process)" = "$process" ]
+}
