@@ -192,6 +192,7 @@ installs_beside_another_server() {
     grep -q 'if another server has port 80' "$folder/beside.txt"
     galley_is active other.service
     [ "$(inside systemctl is-active galley.socket || true)" != active ]
+    galley_is inactive galley.service
     manual 'Install the package' 2
     beside curl --silent http://127.0.0.1:8080/ | found 'Galley is running'
     inside systemctl stop other.service
