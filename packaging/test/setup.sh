@@ -111,6 +111,18 @@ sets_up_beside_nginx() {
     # What is not named is not stopped.
     if inside galley setup --yes --take-over mariadb; then return 1; fi
     galley_is active nginx.service mariadb.service
+
+    # If Galley does not start, nginx has its ports again.
+    mkdir -p "$root/etc/systemd/system/galley.service.d"
+    printf '[Service]\nExecStartPre=/bin/false\n' >"$root/etc/systemd/system/galley.service.d/broken.conf"
+    inside systemctl daemon-reload
+    if inside galley setup --yes --take-over nginx; then return 1; fi
+    galley_is active nginx.service
+    tls --head https://example.com/ | found -i '^server: nginx'
+    grep -q 'listen = \["127.0.0.1:8080"\]' "$root/etc/galley/galley.toml"
+    rm -r "$root/etc/systemd/system/galley.service.d"
+    inside systemctl daemon-reload
+
     inside galley setup --yes --take-over nginx
     galley_is inactive nginx.service
     galley_is active galley.socket galley-tls.socket galley.service
@@ -138,6 +150,21 @@ sets_up_beside_nginx() {
 
 serves_renewed() {
     inside sh -c 'openssl s_client -connect 127.0.0.1:443 -servername example.com </dev/null 2>/dev/null | openssl x509 -noout -subject' | found Renewed
+}
+
+# Nothing runs PHP: Galley does, as the owner of WordPress.
+sets_up_managed_php() {
+    online apt-get -qq purge galley
+    online apt-get -qq install /srv/first.deb
+    inside systemctl disable --now php8.2-fpm
+    inside galley setup --yes
+    is_hit
+    grep -q 'php = "managed"' "$root/etc/galley/galley.toml"
+    inside ps -C php-fpm8.2 -o user= | sort -u | found -x www-data
+    inside galley setup --undo --yes
+    absent etc/systemd/system/galley.service.d/setup.conf var/www/example.com/wp-content/plugins/galley
+    web http://example.com/ | found 'Galley is running'
+    inside systemctl enable --now php8.2-fpm
 }
 
 reloads() {

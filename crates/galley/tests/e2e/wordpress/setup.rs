@@ -6,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use galley_testkit::client::Request;
 use galley_testkit::{
-    FpmOptions, Galley, Launch, MariaDb, Nginx, Options, PhpFpm, SampleContent, Scratch, WordPress,
-    wait_for, wordpress_from_template,
+    Apache, ApacheOptions, FpmOptions, Galley, Launch, MariaDb, Nginx, Options, PhpFpm,
+    SampleContent, Scratch, WordPress, wait_for, wordpress_from_template,
 };
 use serde_json::Value;
 
@@ -201,6 +201,30 @@ fn a_site_of_nginx_is_found_compared_served_and_restored() {
     );
     let again = server.setup(&["--undo", "--yes"]);
     assert!(talk(&again).contains("nothing to undo"), "{}", talk(&again));
+}
+
+#[test]
+fn an_apache_that_runs_php_stays_behind_galley() {
+    let server = Server::start();
+    let options = ApacheOptions::default();
+    let apache = Apache::start(
+        &server.scratch.join("apache"),
+        &server.wordpress.root,
+        &options,
+    );
+    let apache = apache.unwrap();
+    let done = server.setup(&["--yes", "--json", "--no-plugin"]);
+    assert_eq!(done.status.code(), Some(0), "{}", talk(&done));
+    let report = json(&done);
+    let text = report["configuration"].as_str().unwrap();
+    assert!(
+        text.contains(&format!("upstream = [\"{}\"]", apache.url())),
+        "{text}"
+    );
+    for page in report["pages"].as_array().unwrap() {
+        assert_eq!(page["same"], true, "{page}");
+        assert!(page["current"]["status"].is_u64(), "{page}");
+    }
 }
 
 #[test]
