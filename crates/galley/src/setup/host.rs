@@ -8,7 +8,7 @@ use galley_certs::CertificateFiles;
 /// Which web server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebServer {
-    /// nginx, also OpenResty.
+    /// nginx.
     Nginx,
     /// Apache httpd.
     Apache,

@@ -79,7 +79,7 @@ fn parse(table: &str) -> Vec<Listening> {
     table.lines().skip(1).filter_map(row).collect()
 }
 
-/// `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...` (proc_net_tcp in the kernel's documentation).
+/// `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...` (`proc_net_tcp` in the kernel's documentation).
 fn row(line: &str) -> Option<Listening> {
     let mut fields = line.split_whitespace();
     let address = address(fields.nth(1)?)?;

@@ -70,8 +70,9 @@ struct Inherited {
 impl Inherited {
     fn with(&self, block: &[Directive]) -> Self {
         let last = |name: &str| {
-            let all = block.iter().filter(|directive| directive.name() == name);
-            all.last().and_then(Directive::argument)
+            let mut all = block.iter().rev();
+            let last = all.find(|directive| directive.name() == name);
+            last.and_then(Directive::argument)
         };
         Self {
             root: last("root")
@@ -404,7 +405,7 @@ fn word(rest: &mut &str) -> Token {
     Token::Word(word.to_owned())
 }
 
-/// Of packages, of builds from source, and of OpenResty.
+/// Of packages, of builds from source, and of `OpenResty`.
 const INSTALLED: &[&str] = &[
     "/etc/nginx/nginx.conf",
     "/usr/local/nginx/conf/nginx.conf",

@@ -31,12 +31,9 @@ pub(in crate::cli) fn setup(options: &SetupOptions) -> ExitCode {
 
 fn run(options: &SetupOptions) -> Result<ExitCode, SetupError> {
     let start = Instant::now();
-    let consent = match Consent::new(options.yes || options.dry_run) {
-        Some(consent) => consent,
-        None => {
-            talk("there is no terminal to ask at: use --yes, or --dry-run to see what it would do");
-            return Ok(ExitCode::from(EXIT_USAGE));
-        }
+    let Some(consent) = Consent::new(options.yes || options.dry_run) else {
+        talk("there is no terminal to ask at: use --yes, or --dry-run to see what it would do");
+        return Ok(ExitCode::from(EXIT_USAGE));
     };
     let survey = survey::survey(options)?;
     survey.explain();

@@ -14,10 +14,10 @@ pub(super) enum Consent {
 impl Consent {
     /// `None` without `--yes` and without a terminal.
     pub(super) fn new(is_given: bool) -> Option<Self> {
-        match is_given {
-            true => Some(Self::Given),
-            false => std::io::stdin().is_terminal().then_some(Self::Ask),
+        if is_given {
+            return Some(Self::Given);
         }
+        std::io::stdin().is_terminal().then_some(Self::Ask)
     }
 
     /// Whether a change that the command is for may be made.
