@@ -249,8 +249,7 @@ fn copy_certificate(journal: &mut SetupJournal, name: &str) -> Result<(), SetupE
     };
     for folder in folders.iter().rev() {
         make_folder(journal, folder, 0o750).map_err(failed(folder))?;
-        let group = group_of(Path::new("/var/log/galley"));
-        std::os::unix::fs::chown(folder, None, group).map_err(failed(folder))?;
+        std::os::unix::fs::chown(folder, None, galley_group()).map_err(failed(folder))?;
     }
     for path in [&copies.cert, &copies.key] {
         let step = UndoStep::Made { path: path.clone() };
@@ -274,9 +273,11 @@ fn copy_certificate(journal: &mut SetupJournal, name: &str) -> Result<(), SetupE
     )))
 }
 
-/// The group of a folder of the package, which is that of Galley.
-fn group_of(folder: &Path) -> Option<u32> {
-    fs::metadata(folder).ok().map(|found| found.gid())
+/// The group of Galley's user.
+fn galley_group() -> Option<u32> {
+    let groups = fs::read_to_string("/etc/group").ok()?;
+    let line = groups.lines().find(|line| line.starts_with("galley:"))?;
+    line.split(':').nth(2)?.parse().ok()
 }
 
 fn make_folder(journal: &mut SetupJournal, folder: &Path, mode: u32) -> io::Result<()> {
