@@ -60,11 +60,19 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     };
     let runtime = runtime().map_err(SetupError::Failed)?;
     let (mut sites, mut skipped) = (Vec::new(), Vec::new());
-    for site in &detection.sites {
+    // Whoever the web server names for a host has it before anybody who claims it in the database.
+    let mut candidates: Vec<&DetectedSite> = detection.sites.iter().collect();
+    candidates.sort_by_key(|site| site.hosts.is_empty());
+    for site in candidates {
         let host = site.hosts.iter().flat_map(|host| &host.names).next();
         let host = host.map_or("localhost", |name| name.trim_start_matches("*."));
         let answer = runtime.block_on(ask_wordpress(&site.wordpress.root, host));
-        match SiteDraft::new(site, answer.as_ref().ok(), &detection, &wishes) {
+        let draft = SiteDraft::new(site, answer.as_ref().ok(), &detection, &wishes);
+        let draft = draft.and_then(|draft| match other_owner(&draft, &detection, &sites) {
+            Some(other) => Err(format!("its address is that of {}", other.display())),
+            None => Ok(draft),
+        });
+        match draft {
             Ok(draft) => sites.push(SurveyedSite {
                 current: current(site, draft.is_https),
                 lines: lines(site, &answer, &draft),
@@ -83,6 +91,34 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
         detection,
         sites,
         skipped,
+    })
+}
+
+/// Another WordPress that has one of the hosts: in the web server's configuration, or because it came first.
+fn other_owner(
+    draft: &SiteDraft,
+    detection: &Detection,
+    sites: &[SurveyedSite],
+) -> Option<PathBuf> {
+    let names = |site: &DetectedSite, name: &String| {
+        let mut all = site.hosts.iter().flat_map(|host| &host.names);
+        all.any(|own| own == name)
+    };
+    let is_own = |name: &String| {
+        let mut all = detection.sites.iter();
+        all.any(|site| site.wordpress.root == draft.root && names(site, name))
+    };
+    let claimed: Vec<&String> = draft.hosts.iter().filter(|name| !is_own(name)).collect();
+    let others = detection
+        .sites
+        .iter()
+        .filter(|site| site.wordpress.root != draft.root);
+    let mut served = others.filter(|site| claimed.iter().any(|name| names(site, name)));
+    let by_server = served.next().map(|site| site.wordpress.root.clone());
+    by_server.or_else(|| {
+        let mut earlier = sites.iter().map(|site| &site.draft);
+        let same = earlier.find(|other| other.hosts.iter().any(|host| draft.hosts.contains(host)));
+        same.map(|other| other.root.clone())
     })
 }
 

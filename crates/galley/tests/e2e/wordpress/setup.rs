@@ -228,6 +228,27 @@ fn an_apache_that_runs_php_stays_behind_galley() {
 }
 
 #[test]
+fn a_copy_that_claims_the_address_of_another_wordpress_is_left_out() {
+    let mut server = Server::start();
+    server.nginx("");
+    // Sorted before the one that nginx serves, with the same database.
+    let copy = server.scratch.join("copy");
+    fs::create_dir_all(copy.join("wp-content")).unwrap();
+    for name in ["wp-load.php", "wp-config.php"] {
+        fs::copy(server.wordpress.root.join(name), copy.join(name)).unwrap();
+    }
+    let text = fs::read_to_string(copy.join("wp-config.php")).unwrap();
+    assert!(text.contains(HOST), "{text}");
+    let done = server.setup(&["--dry-run", "--json", "--wordpress", copy.to_str().unwrap()]);
+    assert_eq!(done.status.code(), Some(0), "{}", talk(&done));
+    let report = json(&done);
+    assert_eq!(report["sites"].as_array().unwrap().len(), 1);
+    assert_eq!(report["sites"][0]["root"], server.root());
+    let why = report["skipped"][0]["why"].as_str().unwrap();
+    assert!(why.contains(server.root()), "{why}");
+}
+
+#[test]
 fn a_server_whose_pages_differ_is_left_as_it_is() {
     let mut server = Server::start();
     server.nginx("location = /wp-login.php { return 403; }");
