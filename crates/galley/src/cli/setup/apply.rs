@@ -124,8 +124,21 @@ impl Change<'_> {
             }
         }
         units::change(journal, SERVICE, UnitChange::Restart)?;
+        self.wait_for_server()?;
         report.actions.push(format!("started {SERVICE}"));
         Ok(true)
+    }
+
+    /// systemd reports a start before the server is ready; the plugin's token goes to the user of its admin socket.
+    fn wait_for_server(&self) -> Result<(), SetupError> {
+        let deadline = Instant::now() + HIT_PATIENCE;
+        loop {
+            match tools::galley(&["status"], &self.options.output) {
+                Ok(_) => return Ok(()),
+                Err(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+                Err(why) => return Err(SetupError::Failed(why)),
+            }
+        }
     }
 
     /// A plugin that cannot be installed does not prevent Galley from serving.
