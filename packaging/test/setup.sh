@@ -105,7 +105,7 @@ sets_up_beside_nginx() {
     galley_is active nginx.service galley.service
     tls --head https://example.com/ | found -i '^server: nginx'
     grep -q 'listen = \["127.0.0.1:8080"\]' "$root/etc/galley/galley.toml"
-    [ "$(grep -c '"same": true' "$folder/beside.json")" -ge 5 ]
+    [ "$(grep -o '"same":true' "$folder/beside.json" | wc -l)" -ge 5 ]
     beside curl --silent --insecure --head --resolve example.com:8443:127.0.0.1 https://example.com:8443/ | found -i '^cache-status: galley; hit'
 
     # What is not named is not stopped.
