@@ -150,7 +150,7 @@ sets_up_beside_nginx() {
 }
 
 beside_is_hit() {
-    beside curl --silent --insecure --head --resolve example.com:8443:127.0.0.1 https://example.com:8443/ | found -i '^cache-status: galley; hit'
+    beside curl --silent --insecure --head --header 'Host: example.com' --resolve example.com:8443:127.0.0.1 https://example.com:8443/ | found -i '^cache-status: galley; hit'
 }
 
 serves_renewed() {
