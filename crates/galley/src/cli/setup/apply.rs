@@ -316,18 +316,30 @@ fn drop_in(journal: &mut SetupJournal, root: &Path) -> Result<(), SetupError> {
             content.display()
         )));
     }
+    let Some(writable) = plain_path(root) else {
+        return Err(SetupError::Failed(format!(
+            "`{}` has a character that systemd would interpret: move it, or start PHP-FPM for it",
+            root.display().to_string().escape_debug()
+        )));
+    };
     let text = format!(
         "# Written by `galley setup`: PHP that Galley runs needs WordPress's owner, and write access to WordPress.\n\
-         [Service]\nUser={}\nGroup={}\nReadWritePaths=\"{}\"\n",
+         [Service]\nUser={}\nGroup={}\nReadWritePaths=\"{writable}\"\n",
         found.uid(),
         found.gid(),
-        root.display()
     );
     if let Some(folder) = file.parent() {
         make_folder(journal, folder, 0o755).map_err(failed)?;
     }
     journal.write(file, &text, 0o644).map_err(failed)?;
     units::systemctl(&["daemon-reload"])
+}
+
+/// A path that a unit file may contain. A user of the machine may choose the name of a folder with WordPress, and root reads the unit.
+fn plain_path(path: &Path) -> Option<&str> {
+    let text = path.to_str()?;
+    let is_special = |c: char| c.is_control() || matches!(c, '"' | '\'' | '\\' | '%' | '$');
+    (!text.contains(is_special)).then_some(text)
 }
 
 /// Whether Galley could run the PHP of all these sites: they need one owner, who is that of the service.
@@ -348,3 +360,17 @@ pub(super) fn require_one_managed(plan: &SetupPlan) -> Result<(), SetupError> {
 const DROP_IN: &str = "/etc/systemd/system/galley.service.d/setup.conf";
 const HIT_PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_cannot_add_lines_to_a_unit() {
+        for path in ["/home/x/a\nUser=0", "/home/x/a\"", "/a%h", "/a$X", "/a\\n"] {
+            assert_eq!(plain_path(Path::new(path)), None, "{path:?}");
+        }
+        let path = "/home/x/public html/Blog-1";
+        assert_eq!(plain_path(Path::new(path)), Some(path));
+    }
+}
