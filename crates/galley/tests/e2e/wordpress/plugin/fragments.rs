@@ -33,9 +33,7 @@ fn generated(stack: &Stack, path: &str) -> Response {
 fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
     let (stack, _turn) = turn();
     let paths = ["/about/", "/salt-smoke-and-patience/"];
-    for path in paths {
-        stack.get(path);
-    }
+    store_with_parts(stack, &paths);
     let title = "Patched Into Every Sidebar";
     let post = rest(
         stack,
@@ -62,12 +60,7 @@ fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
 fn pages_are_patched_before_a_visitor_requests_them() {
     let stack = start(Kind::Fpm);
     let paths = ["/about/", "/salt-smoke-and-patience/"];
-    for path in paths {
-        stack.get(path);
-        wait_for("the shared fragments of the page", PATIENCE, || {
-            parts_with(&stack, path, "shared") > 3
-        });
-    }
+    store_with_parts(&stack, &paths);
     let before = requests_to_php(&stack);
     let title = "Nobody Waits For It";
     let new = json!({ "title": title, "status": "publish" });
@@ -173,6 +166,16 @@ fn every_fragment_is_tried_again_while_php_is_busy() {
     });
 }
 
+/// Stores pages, and waits until PHP has shown which of their parts other pages share.
+fn store_with_parts(stack: &Stack, paths: &[&str]) {
+    for path in paths {
+        wait_for("the shared fragments of the page", PATIENCE, || {
+            stack.get(path);
+            parts_with(stack, path, "shared") > 3
+        });
+    }
+}
+
 /// How many fragments of a stored page have this property.
 fn parts_with(stack: &Stack, path: &str, property: &str) -> usize {
     let page = explained(stack, path);
@@ -195,12 +198,7 @@ fn parts_that_change_without_a_purge_are_switched_off() {
     quote("first quotation");
     // The parts are rendered for the first page, so that a purge of its address purges what was rendered.
     let paths = ["/about/", "/salt-smoke-and-patience/"];
-    for path in paths {
-        stack.get(path);
-        wait_for("the shared fragments of the page", PATIENCE, || {
-            parts_with(&stack, path, "shared") > 3
-        });
-    }
+    store_with_parts(&stack, &paths);
     wait_for("a second difference", PATIENCE, || {
         for text in ["second quotation", "first quotation"] {
             quote(text);
