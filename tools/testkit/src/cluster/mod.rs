@@ -10,10 +10,12 @@ mod stage;
 
 use std::{
     path::PathBuf,
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
+pub use self::network::may_make_networks;
 use self::{
     reader::{Read, ReadOutcome, Readers},
     stage::{NODES, Stage},
@@ -147,6 +149,8 @@ pub fn run(
     setting: &Setting,
     mut progress: impl FnMut(usize, Scenario, &Outcome),
 ) -> Result<Vec<(Scenario, Outcome)>, Trouble> {
+    // The names of the networks belong to the process.
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut outcomes: Vec<(Scenario, Outcome)> = setting
         .scenarios
         .iter()
@@ -399,6 +403,8 @@ impl Run {
         Ok(())
     }
 }
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// An edit that is repeated by the plugin counts as lost after this.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(150);

@@ -181,6 +181,12 @@ impl Drop for Network {
     }
 }
 
+/// Whether this process may make namespaces.
+pub fn may_make_networks() -> bool {
+    let name = format!("{PREFIX}{}-0", std::process::id());
+    ip(&["netns", "add", &name]).is_ok() && ip(&["netns", "del", &name]).is_ok()
+}
+
 /// Removes namespaces and bridges of processes that are gone.
 fn remove_stale() {
     let Ok(names) = run("ip", Command::new("ip").args(["netns", "list"])) else {

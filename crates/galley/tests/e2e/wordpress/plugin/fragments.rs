@@ -10,7 +10,7 @@ use galley_testkit::wait_for;
 
 use super::super::stack::{HOUR, Kind, PATIENCE, Plan, Stack, assert_text};
 use super::pages::explained;
-use super::{PLUGIN, TOKEN, births, install, is_patched, rest, start, turn};
+use super::{PLUGIN, TOKEN, births, install, is_patched, rest, start};
 
 /// What visitors see: without what the probe of these tests tells of the request.
 fn shown(page: &Response) -> String {
@@ -31,7 +31,8 @@ fn generated(stack: &Stack, path: &str) -> Response {
 
 #[test]
 fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
-    let (stack, _turn) = turn();
+    // Of its own: what other tests do to their WordPress may have switched fragments off.
+    let stack = &start(Kind::Fpm);
     let paths = ["/about/", "/salt-smoke-and-patience/"];
     store_with_parts(stack, &paths);
     let title = "Patched Into Every Sidebar";
