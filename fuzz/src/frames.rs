@@ -96,7 +96,7 @@ fn sorted<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Sorted {
                     return sorted;
                 }
             };
-            if is_ours(opening.stream) && sieve.may_answer(&opening, &block) && sieve.take_window(0)
+            if is_ours(opening.stream) && sieve.may_respond(&opening, &block) && sieve.take_window(0)
             {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! HTTP/1 of clients: streams of requests, chunked bodies, and what answers may carry out.
 
-use galley_http::answer::{ConnectionField, Length, write_head};
+use galley_http::response_writer::{ConnectionField, Length, write_head};
 use galley_http::body::BodyReader;
 use galley_http::framing::{self, BodyKind};
 use galley_http::h2;

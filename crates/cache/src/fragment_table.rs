@@ -186,7 +186,7 @@ impl FragmentTable {
 
     /// Notes that a page which showed the fragment as it was rendered (`rendered` is that digest) was generated with other bytes,
     /// although no purge touches the fragment. The purge may be under way, so that one disagreement proves nothing; another
-    /// [`LATEST_PURGE`] later does. True if this switched the fragment off: its pages are generated again by every purge.
+    /// `LATEST_PURGE` (5 s) later does. True if this switched the fragment off: its pages are generated again by every purge.
     pub fn note_disagreement(&self, id: u64, rendered: u128, now: Tick) -> bool {
         let mut table = self.lock();
         let Some(known) = table.by_id.get_mut(&id) else {

@@ -49,9 +49,9 @@ pub struct Framing<'b> {
 /// How a response to a request is delimited and what it says about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseFraming {
-    /// For [`crate::answer::write_head`].
+    /// For [`crate::response_writer::write_head`].
     pub length: Length,
-    /// For [`crate::answer::write_head`]; the connection ends after the response when it is `Close`.
+    /// For [`crate::response_writer::write_head`]; the connection ends after the response when it is `Close`.
     pub connection: ConnectionField,
 }
 

@@ -8,7 +8,7 @@
 //! reading a usual head allocates nothing.
 //!
 //! The way of a request: [`head::resume`] until it is whole, [`framing::frame`], [`body::BodyReader`],
-//! [`framing::Framing::answer`], [`answer::write_head`]. Towards upstreams it owns what a response must not be: [`response`]. What came by HTTP/2 takes the same way from [`h2::head`] on.
+//! [`framing::Framing::response`], [`response_writer::write_head`]. Towards upstreams it owns what a response must not be: [`response`]. What came by HTTP/2 takes the same way from [`h2::head`] on.
 
 pub mod body;
 pub mod frame_interceptor;

@@ -103,8 +103,8 @@ function enter_menu( $items ) {
 	if ( ! is_in_menu() || ! isset( $GLOBALS['galley_open_fragment']['inner'] ) || ! is_array( $items ) ) {
 		return $items;
 	}
-	$GLOBALS['galley_open_fragment']['around']                   = $GLOBALS['galley_tags'];
-	$GLOBALS['galley_tags']                                      = $GLOBALS['galley_open_fragment']['inner'];
+	$GLOBALS['galley_open_fragment']['around']                  = $GLOBALS['galley_tags'];
+	$GLOBALS['galley_tags']                                     = $GLOBALS['galley_open_fragment']['inner'];
 	$GLOBALS['galley_open_fragment']['definition']['structure'] = menu_structure( $items );
 	$GLOBALS['galley_open_fragment']['definition']['marks']     = menu_marks( $items );
 	return $items;

@@ -4,7 +4,7 @@
 //! account of the directory (`account`), writes what it got to disk (`store`) and hands it to the handshakes. What is
 //! stored is handed over before the first listener opens, so that a restart orders nothing. A certificate that is in
 //! use stays in use until another one is there, whatever fails meanwhile. Nothing here is on a visitor's way: front
-//! cores look at the tokens under way ([`Acme::answer`]) for requests to [`CHALLENGES`] alone.
+//! cores look at the tokens under way ([`Acme::response`]) for requests to [`CHALLENGES`] alone.
 //!
 //! It does not do DNS-01, so no wildcards, and does not revoke.
 

@@ -115,7 +115,7 @@ impl Managed {
         &self.socket
     }
 
-    /// Worker processes at most. How many requests it may work at is [`PoolNumbers::places`].
+    /// Worker processes at most. How many requests it may work at is [`PoolNumbers::slots`].
     pub fn most_workers(&self) -> usize {
         self.most
     }

@@ -8,7 +8,7 @@
 //! Three states are shared by both, and kept right here:
 //! - Header compression. The sieve has the client's table; what is passed on is written anew, in literals, so that the library's
 //!   table stays empty. Answers of either side must leave the other's table alone: see [`crate::hpack`], and
-//!   [`FrameInterceptor::may_answer`].
+//!   [`FrameInterceptor::may_respond`].
 //! - Numbers of streams. The library never hears of a stream that was answered here, so late frames for it end here.
 //! - The connection's window. The owner may send what the library was not told of ([`FrameInterceptor::take_window`]).
 //!

@@ -163,7 +163,7 @@ pub fn capabilities(request: &mut UpstreamRequest, site: &Policy) {
 }
 
 /// Tells the plugin that a whole request passes through Galley, so that its response may carry purges, and what was
-/// [`heard`].
+/// [`set_acknowledged`].
 pub fn for_plugin(request: &mut UpstreamRequest, names: &str) {
     request
         .fields

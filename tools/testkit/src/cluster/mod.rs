@@ -1,6 +1,6 @@
 //! A cluster that is harmed in every way while its pages are edited and read: what was read is compared with what was acknowledged.
 //!
-//! Three Galleys share an engine, each on a machine of its own ([`network`]). A round edits a post of a real WordPress before,
+//! Three Galleys share an engine, each on a machine of its own (`network.rs`). A round edits a post of a real WordPress before,
 //! during and after one [`Scenario`]. Visitors read all the time at each node. A read that began after WordPress knew that the
 //! purges of a version were final must show this version or a later one: anything else is stale. In the style of Jepsen.
 

@@ -1,8 +1,8 @@
 //! Shared fragments on a large site: what an edit costs PHP until every page is right again, and whether every page is.
 //!
 //! A sample site with thousands of posts more runs under a classic theme, whose footer on every page lists recent posts, recent
-//! comments, archives and categories. [`edits`] makes each edit once, puts the site under load, and compares every page with a
-//! generated one. [`compare`] makes many random edits and compares random pages after each. [`patching`] measures what it takes to
+//! comments, archives and categories. `edits` makes each edit once, puts the site under load, and compares every page with a
+//! generated one. `compare` makes many random edits and compares random pages after each. `patching` measures what it takes to
 //! patch a page.
 //!
 //! The requests to PHP are the server's own count of fetches: pages and fragments. What editors request is not among them.
