@@ -4,7 +4,7 @@
 //! - [`params`]: the name-value pairs of a request;
 //! - [`exchange`]: one request and its response, without I/O;
 //! - [`FastCgiConnection`]: drives an exchange over a stream, both directions at once;
-//! - [`answer`]: cuts standard output into the CGI head block and the body.
+//! - [`response`]: cuts standard output into the CGI head block and the body.
 //!
 //! One request at a time per connection, always with id 1: PHP-FPM does not multiplex. Pools, limits, queues, timeouts
 //! and retries are not here, and neither is the meaning of a variable or of a response's field.

@@ -139,7 +139,7 @@ impl Redis {
     /// Runs a command; what `redis-cli` prints.
     ///
     /// # Errors
-    /// [`Trouble::Failed`] with what was printed when the command fails.
+    /// [`Trouble::Ended`] with what was printed when the command fails.
     pub fn run(&self, arguments: &[&str]) -> Result<String, Trouble> {
         let mut command = client(&self.place)?;
         if let Some(password) = &self.password {
