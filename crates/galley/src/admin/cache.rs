@@ -1,6 +1,7 @@
 //! `GET /cache`: what is stored, in pages.
 //!
 //! `?site=HOST` names the site (by default all that the token reaches), `prefix=/path` whole segments of it, `tag=T` a tag,
+//! `kind=page|hit-for-pass|varies` one kind of entry,
 //! `limit=N` how many at once (100, at most 1000). The answer has `entries` and `next`; asking again with `after=NEXT` and
 //! otherwise the same goes on, until `next` is null.
 //!
@@ -15,7 +16,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{RawQuery, State as Extract};
 use axum::http::StatusCode;
-use galley_cache::entry::Entry;
+use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::memory::Memory;
 use galley_policy::key::{read_key, tag_id};
 use galley_policy::purge::{Scope, prefix_scope};
@@ -24,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::AdminState;
 use super::auth::Asker;
-use super::entry::brief;
+use super::entry::{self, brief};
 use super::listings::{ListFilter, ListPage, ListQuery, Listing, Listings};
 use super::query::QueryParams;
 use super::target::{JsonReply, View, refuse, target};
@@ -45,7 +46,7 @@ pub(super) async fn cache(
 }
 
 async fn list(state: &AdminState, asker: &Asker, query: Option<&str>) -> Result<Value, JsonReply> {
-    let query = QueryParams::read(query, &["site", "prefix", "tag", "limit", "after"])?;
+    let query = QueryParams::read(query, &["site", "prefix", "tag", "kind", "limit", "after"])?;
     let target = target(state, asker, query.get("site"))?;
     let wanted = ListFilter {
         site: match target.view {
@@ -54,6 +55,7 @@ async fn list(state: &AdminState, asker: &Asker, query: Option<&str>) -> Result<
         },
         prefix: query.get("prefix").map(prefix).transpose()?,
         tag: query.get("tag").map(tag_id),
+        kind: query.get("kind").map(kind).transpose()?,
     };
     let limit = usize::try_from(query.number("limit", USUAL_PAGE, LARGEST_PAGE)?).unwrap_or(1);
     let (id, number, asks) = match query.get("after") {
@@ -73,6 +75,15 @@ async fn list(state: &AdminState, asker: &Asker, query: Option<&str>) -> Result<
     let page = page.await.map_err(|_| ended())?;
     let next = (!page.is_last).then(|| format!("{id}-{}", number + 1));
     Ok(json!({ "ok": true, "entries": page.entries, "next": next }))
+}
+
+fn kind(word: &str) -> Result<EntryKind, JsonReply> {
+    let kinds = [EntryKind::Page, EntryKind::HitForPass, EntryKind::Varies];
+    let found = kinds.into_iter().find(|kind| entry::kind(*kind) == word);
+    found.ok_or_else(|| {
+        let message = format!("`kind` is `page`, `hit-for-pass` or `varies`, not `{word}`");
+        refuse(StatusCode::BAD_REQUEST, &message)
+    })
 }
 
 fn prefix(text: &str) -> Result<Vec<u8>, JsonReply> {
@@ -183,6 +194,7 @@ impl ListFilter {
     fn row(&self, sites: &[Arc<Site>], clock: Clock, entry: &Entry) -> Option<Value> {
         let mark = site_mark(entry.key.bytes())?;
         let is_wanted = self.site.is_none_or(|site| site == mark)
+            && self.kind.is_none_or(|kind| entry.kind == kind)
             && self.tag.is_none_or(|tag| entry.scopes.tags.contains(&tag))
             && self.prefix.as_ref().is_none_or(|p| is_below(entry, p));
         let site = sites.iter().find(|site| site.mark == mark)?;

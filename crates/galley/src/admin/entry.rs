@@ -7,13 +7,19 @@ use galley_policy::key::{KeyParts, read_key};
 use galley_policy::purge::Strength;
 use serde_json::{Value, json};
 
+use super::why::words;
 use crate::clock::Clock;
+use crate::fetch::hit_for_pass;
 use crate::request::Site;
 
 /// What a listing shows of an entry.
 pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let age_s = entry.age(clock.tick()).as_secs();
     let fresh_s = entry.life.fresh.as_secs();
+    let not_stored = hit_for_pass::reason(entry).map(|reason| {
+        let advice = words::not_stored(reason.why, Some(&reason)).value();
+        json!({ "word": reason.why.word(), "why": advice["why"], "do": advice["do"] })
+    });
     json!({
         "url": url(entry),
         "kind": kind(entry.kind),
@@ -24,6 +30,8 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "bytes": entry.length(),
         "tags": entry.tags,
         "hits": entry.hits(),
+        // Of a marker: why there is no page.
+        "not_stored": not_stored,
         "standing": standing(site.core.purges.prove_waiting(entry)),
     })
 }
@@ -74,16 +82,26 @@ fn fragment(fragment: &PageFragment) -> Value {
 
 /// An order that touched something.
 pub(super) fn order(touching: Touching) -> Value {
-    let strength = match touching.strength() {
-        Strength::Hard => "hard",
-        Strength::Soft => "soft",
-    };
+    let strength = strength(touching.strength());
     json!({ "number": touching.number, "kind": touching.kind.word(), "strength": strength })
 }
 
+/// One stable word.
+pub(super) const fn strength(strength: Strength) -> &'static str {
+    match strength {
+        Strength::Hard => "hard",
+        Strength::Soft => "soft",
+    }
+}
+
 /// The address that an entry answers to; ASCII, because canonical.
-pub(super) fn url(entry: &Entry) -> String {
-    let Some(parts) = read_key(entry.key.bytes()) else {
+fn url(entry: &Entry) -> String {
+    url_of(entry.key.bytes())
+}
+
+/// The address that a key stands for.
+pub(super) fn url_of(key: &[u8]) -> String {
+    let Some(parts) = read_key(key) else {
         return String::new();
     };
     let KeyParts {

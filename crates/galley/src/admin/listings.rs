@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use galley_cache::entry::EntryKind;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -24,6 +25,7 @@ pub(super) struct ListFilter {
     /// Canonical, without slashes at its end.
     pub(super) prefix: Option<Vec<u8>>,
     pub(super) tag: Option<u64>,
+    pub(super) kind: Option<EntryKind>,
 }
 
 pub(super) struct ListQuery {

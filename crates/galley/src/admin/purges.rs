@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::AdminState;
 use super::auth::{Asker, TokenReach, reach};
 use super::target::is_number;
-use crate::durable::Receipt;
+use crate::durable::{PurgeSource, Receipt};
 use crate::request::Site;
 
 /// The body of a purge order.
@@ -61,7 +61,7 @@ pub(super) async fn purge(
     };
     let mut newest = Receipt::default();
     for (site, order) in &orders {
-        newest = site.core.purges.publish(order);
+        newest = site.core.purges.publish(order, PurgeSource::Admin);
         tracing::info!(site = site.core.name, scope = %order.scope, strength = ?order.strength, "purged");
     }
     // One log for all sites: when the last is on the disk, all are.

@@ -18,7 +18,7 @@ use super::listings::Listings;
 use super::socket::{Openness, bind_unix, set_openness};
 use super::spec::AdminSpec;
 use super::state::{AdminLasting, AdminShared, AdminState};
-use super::{cache, cron, health, history, metrics, purges, reload, status, why};
+use super::{cache, cron, health, history, metrics, not_cached, purge_list, purges, reload, status, why};
 use crate::doctor::RecentCounters;
 use crate::request::{Site, Sites};
 
@@ -111,6 +111,8 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
         .route("/status", get(status::status))
         .route("/cache", get(cache::cache))
         .route("/history", get(history::history))
+        .route("/not-cached", get(not_cached::not_cached))
+        .route("/purges", get(purge_list::purges))
         .route("/metrics", get(metrics::metrics))
         .route("/why", post(why::why))
         .route("/reload", post(reload::reload))

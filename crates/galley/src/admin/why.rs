@@ -19,7 +19,7 @@ mod head;
 mod question;
 mod show;
 mod upstream;
-mod words;
+pub(super) mod words;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

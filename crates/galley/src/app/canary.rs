@@ -22,6 +22,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::JoinSet;
 
 use super::ServerStartError;
+use crate::durable::PurgeSource;
 use crate::request::Site;
 
 /// The watchers of all folders that the configuration names; they end when this is dropped.
@@ -77,7 +78,7 @@ async fn purge(site: &Site, path: &Path) {
         scope: Scope::Site,
         strength: Strength::Hard,
     };
-    let receipt = site.core.purges.publish(&order);
+    let receipt = site.core.purges.publish(&order, PurgeSource::Folder);
     tracing::info!(site = site.core.name, path = %path.display(), "purged, because the purge folder was emptied");
     receipt.acknowledged().await.log(&site.core.name);
 }

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use super::ServerStartError;
 use super::site_states::PurgesByName;
 use crate::clock::Clock;
-use crate::durable::Receipt;
+use crate::durable::{PurgeSource, Receipt};
 
 /// This node, before its threads start; without a cluster it does nothing.
 pub(super) struct Node(Option<Cluster>);
@@ -120,7 +120,7 @@ impl PurgeSink for SitesSink {
                 );
                 continue;
             };
-            newest = Some(purges.apply(purge));
+            newest = Some(purges.apply(purge, PurgeSource::Cluster));
             tracing::debug!(site, scope = %purge.scope, strength = ?purge.strength, "purged by another node");
         }
         self.settle(newest);
@@ -133,7 +133,7 @@ impl PurgeSink for SitesSink {
         };
         let mut newest = None;
         for purges in self.sites.all() {
-            newest = Some(purges.apply(&purge));
+            newest = Some(purges.apply(&purge, PurgeSource::Cluster));
         }
         self.settle(newest);
     }

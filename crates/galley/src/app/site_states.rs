@@ -14,7 +14,7 @@ use galley_policy::purge::{Purge, Scope, Strength};
 
 use super::durable::{fingerprint, hash};
 use crate::compress::Compressing;
-use crate::durable::{Durable, SitePurges};
+use crate::durable::{Durable, PurgeSource, SitePurges};
 use crate::fetch::acknowledged::AcknowledgedPurges;
 use crate::fetch::counters::FetchCounters;
 use crate::fetch::cron::CronRuns;
@@ -65,7 +65,7 @@ impl PurgesByName {
                 scope: Scope::Site,
                 strength: Strength::Hard,
             };
-            drop(purges.apply(&all));
+            drop(purges.apply(&all, PurgeSource::Cluster));
         }
     }
 

@@ -164,31 +164,45 @@ impl AdminAddress {
         path: &str,
         body: Bytes,
     ) -> Result<Value, AdminError> {
-        let unreachable = |cause| AdminError::Unreachable {
-            address: self.address(),
-            cause,
-        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(unreachable)?;
-        runtime.block_on(async {
-            let exchange = async {
-                match &self.endpoint {
-                    AdminEndpoint::Tcp(address) => {
-                        let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-                        self.exchange(stream, method, path, body).await
-                    }
-                    AdminEndpoint::Unix(socket) => {
-                        let stream = UnixStream::connect(socket).await.map_err(unreachable)?;
-                        self.exchange(stream, method, path, body).await
-                    }
+            .map_err(|cause| self.unreachable(cause))?;
+        runtime.block_on(self.exchange_within(patience, method, path, body))
+    }
+
+    /// The same for callers with a runtime of their own.
+    pub(super) async fn exchange_within(
+        &self,
+        patience: Duration,
+        method: &str,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Value, AdminError> {
+        let exchange = async {
+            match &self.endpoint {
+                AdminEndpoint::Tcp(address) => {
+                    let stream = TcpStream::connect(address).await;
+                    let stream = stream.map_err(|cause| self.unreachable(cause))?;
+                    self.exchange(stream, method, path, body).await
                 }
-            };
-            tokio::time::timeout(patience, exchange)
-                .await
-                .map_err(|_| AdminError::Late(patience))?
-        })
+                AdminEndpoint::Unix(socket) => {
+                    let stream = UnixStream::connect(socket).await;
+                    let stream = stream.map_err(|cause| self.unreachable(cause))?;
+                    self.exchange(stream, method, path, body).await
+                }
+            }
+        };
+        tokio::time::timeout(patience, exchange)
+            .await
+            .map_err(|_| AdminError::Late(patience))?
+    }
+
+    fn unreachable(&self, cause: std::io::Error) -> AdminError {
+        AdminError::Unreachable {
+            address: self.address(),
+            cause,
+        }
     }
 
     async fn exchange(

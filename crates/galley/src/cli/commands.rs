@@ -10,7 +10,7 @@ use serde_json::json;
 use super::ask::response;
 use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
 use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, talk};
-use super::{ask, check, doctor, plugin, reload, setup, show, why};
+use super::{ask, check, dashboard, doctor, plugin, reload, setup, show, why};
 use crate::{app, php};
 
 /// Runs the command that the arguments name.
@@ -21,6 +21,7 @@ pub fn main() -> ExitCode {
         Command::Reload(options) => reload::reload(&options),
         Command::Purge(options) => purge(&options),
         Command::Status(options) => status(&options),
+        Command::Dashboard(options) => dashboard::dashboard(&options),
         Command::Why(options) => why::why(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Setup(options) => setup::setup(&options),

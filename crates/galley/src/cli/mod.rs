@@ -1,10 +1,11 @@
-//! The command line: `run`, `check`, `reload`, `purge`, `status`, `why`, `doctor`, `setup`, `plugin`.
+//! The command line: `run`, `check`, `reload`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `plugin`.
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
 mod ask;
 mod check;
 mod commands;
+mod dashboard;
 mod doctor;
 mod options;
 mod outcome;

@@ -24,6 +24,8 @@ pub(super) enum Command {
     Purge(PurgeOptions),
     /// Show the state of a running server
     Status(StatusOptions),
+    /// Show a running server in the browser
+    Dashboard(DashboardOptions),
     /// Explain how a running server would handle a request, without sending it to PHP
     Why(WhyOptions),
     /// Find problems of the machine, of PHP and of WordPress
@@ -204,6 +206,18 @@ pub(super) struct StatusOptions {
     /// Print the result as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct DashboardOptions {
+    #[command(flatten)]
+    pub(super) admin: AdminOptions,
+    /// The port on 127.0.0.1 where the dashboard listens [default: a free one]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    pub(super) port: u16,
+    /// Print the address and open no browser
+    #[arg(long)]
+    pub(super) no_open: bool,
 }
 
 #[derive(Args, Debug)]

@@ -9,9 +9,11 @@ mod disk_cache;
 mod open;
 mod purges;
 mod queue;
+mod recent_purges;
 mod recorder;
 
 pub use disk_cache::{DiskCache, DiskCacheTotals, SiteDiskCache};
 pub use open::{Durable, Settings, StorageOpenError};
 pub use purges::{PurgeReceipt, Receipt, SitePurges};
+pub use recent_purges::{PurgeSource, RecentPurge};
 pub use recorder::Recorder;

@@ -9,6 +9,7 @@ use galley_cluster::{ClusterPublisher, PurgeReach};
 use galley_policy::purge::Purge;
 use tokio::sync::oneshot;
 
+use super::recent_purges::{PurgeSource, RecentPurge, RecentPurges};
 use crate::clock::Clock;
 
 /// Publishes a site's purges and proves its entries. Its table is read only here, so that no purge goes past the log.
@@ -21,6 +22,7 @@ pub struct SitePurges {
     first: u64,
     /// The other nodes.
     cluster: Option<ClusterPublisher>,
+    recent: RecentPurges,
 }
 
 enum PurgeTarget {
@@ -38,6 +40,7 @@ impl SitePurges {
             clock,
             first: 0,
             cluster: None,
+            recent: RecentPurges::default(),
         }
     }
 
@@ -55,6 +58,7 @@ impl SitePurges {
             clock,
             first,
             cluster: None,
+            recent: RecentPurges::default(),
         }
     }
 
@@ -66,8 +70,8 @@ impl SitePurges {
 
     /// Publishes a purge on this node, and sends it to the other nodes. What it touches here is purged when this returns. It may be
     /// acknowledged when the receipt says so.
-    pub fn publish(&self, purge: &Purge) -> Receipt {
-        let here = self.apply(purge);
+    pub fn publish(&self, purge: &Purge, source: PurgeSource) -> Receipt {
+        let here = self.apply(purge, source);
         let cluster = self.cluster.as_ref();
         Receipt {
             cluster: cluster.map(|cluster| cluster.publish(&self.site, purge)),
@@ -76,7 +80,8 @@ impl SitePurges {
     }
 
     /// Publishes a purge on this node alone.
-    pub fn apply(&self, purge: &Purge) -> Receipt {
+    pub fn apply(&self, purge: &Purge, source: PurgeSource) -> Receipt {
+        self.recent.note(purge, source, self.clock.tick());
         let here = match &self.table {
             PurgeTarget::Unlogged(table, unusable) => {
                 table.publish(purge);
@@ -105,6 +110,11 @@ impl SitePurges {
     /// How many purges were published since the start.
     pub fn given(&self) -> u64 {
         self.current().saturating_sub(self.first)
+    }
+
+    /// The latest purges, the newest first.
+    pub fn recent(&self) -> Vec<RecentPurge> {
+        self.recent.newest()
     }
 
     /// The table, to be read.

@@ -70,6 +70,11 @@ impl FetchCounters {
         found.map(|(_, lately)| *lately)
     }
 
+    /// The pages that were generated and not stored, the newest first, as far as they are remembered.
+    pub fn not_stored_lately(&self) -> Vec<(Key, Lately)> {
+        self.lock().iter().rev().cloned().collect()
+    }
+
     pub(super) fn begun(&self) {
         self.fills.fetch_add(1, Ordering::Relaxed);
     }

@@ -7,7 +7,7 @@ use galley_cache::memory::PutRefused;
 use galley_policy::purge::Purge;
 
 use super::site::FetchSite;
-use crate::durable::Receipt;
+use crate::durable::{PurgeSource, Receipt};
 
 /// Sees to what was offered to the memory: has it compressed, and written to the disk; what may not be kept takes the older copy away there, too.
 pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
@@ -24,7 +24,7 @@ pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Resul
 
 /// Publishes purges for one site; what they touch is purged when this returns.
 pub(super) fn publish(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
-    let receipts = purges.iter().map(|job| site.purges.publish(job));
+    let receipts = purges.iter().map(|job| site.purges.publish(job, PurgeSource::Upstream));
     Acknowledgement(receipts.last())
 }
 

@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::response::{Response, ResponseBody};
 use super::site::Site;
 use crate::body::RequestBody;
-use crate::durable::{PurgeReceipt, Receipt};
+use crate::durable::{PurgeReceipt, PurgeSource, Receipt};
 use crate::fault::Fault;
 
 /// Obeys an order of somebody who may give it, and answers when it is on the disk. `None`: an ordinary request. To others
@@ -55,7 +55,7 @@ pub fn is_order(exchange: &Exchange<'_>) -> bool {
 async fn execute(site: &Site, dialect: &Dialect, orders: &[Purge]) -> PurgeReceipt {
     let mut newest = Receipt::default();
     for order in orders {
-        newest = site.core.purges.publish(order);
+        newest = site.core.purges.publish(order, PurgeSource::Request);
         tracing::info!(site = site.core.name, scope = %order.scope, dialect = dialect.name, "purged by request");
     }
     let receipt = newest.acknowledged().await;

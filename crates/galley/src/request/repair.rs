@@ -19,6 +19,7 @@ use galley_policy::uri;
 use super::exchange::Exchange;
 use super::miss;
 use super::site::Services;
+use crate::durable::PurgeSource;
 use crate::fetch::revalidate::When;
 
 /// Looks at a request that was answered with 404, and refreshes the page that it came from if it is the fault of a stored copy.
@@ -76,7 +77,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     for (of, strength) in [(&page, Strength::Soft), (exchange, Strength::Hard)] {
         if let Some(scope) = scope(of) {
             // Nobody waits for an acknowledgement.
-            drop(purges.publish(&Purge { scope, strength }));
+            drop(purges.publish(&Purge { scope, strength }, PurgeSource::Repair));
         }
     }
     tracing::info!(

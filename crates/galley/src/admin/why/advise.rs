@@ -26,9 +26,9 @@ pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> 
         }
         Decision::Pass(PassWhy::Remembered) => Some(match &explanation.reason {
             Some(reason) => not_stored(reason.why, Some(reason)),
-            None => pass(PassWhy::Remembered, &explanation.exchange),
+            None => pass(PassWhy::Remembered, Some(&explanation.exchange)),
         }),
-        Decision::Pass(why) => Some(pass(*why, &explanation.exchange)),
+        Decision::Pass(why) => Some(pass(*why, Some(&explanation.exchange))),
         Decision::StaleWhileRevalidate | Decision::Fetch { .. } => Some(missed(explanation)),
     }
 }

@@ -129,7 +129,7 @@ pub(super) fn gate(exchange: &Exchange<'_>) -> Value {
             json!({ "open": true, "why": null, "sentence": "the request may be answered from the cache" })
         }
         Cacheability::Pass(why) => {
-            let advice = words::pass(why, exchange);
+            let advice = words::pass(why, Some(exchange));
             json!({ "open": false, "why": why.word(), "sentence": advice.why })
         }
     }

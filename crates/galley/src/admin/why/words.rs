@@ -11,7 +11,7 @@ use crate::fetch::hit_for_pass::PassReason;
 use crate::request::Exchange;
 
 /// A reason, and what to do.
-pub(super) struct Advice {
+pub(in crate::admin) struct Advice {
     pub(super) why: String,
     /// `None`: nothing, it is as it should be.
     pub(super) what_to_do: Option<&'static str>,
@@ -32,23 +32,26 @@ impl Advice {
         }
     }
 
-    pub(super) fn value(&self) -> Value {
+    pub(in crate::admin) fn value(&self) -> Value {
         json!({ "why": self.why, "do": self.what_to_do })
     }
 }
 
-/// Why a request passes.
-pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
+/// Why a request passes; without one, why some do.
+pub(in crate::admin) fn pass(why: PassWhy, exchange: Option<&Exchange<'_>>) -> Advice {
     match why {
-        PassWhy::Method => Advice::fine(format!(
-            "`{}` is neither GET nor HEAD, so it may change something",
-            exchange.info.method_text()
-        )),
+        PassWhy::Method => Advice::fine(match exchange {
+            Some(exchange) => format!(
+                "`{}` is neither GET nor HEAD, so it may change something",
+                exchange.info.method_text()
+            ),
+            None => "its method is neither GET nor HEAD, so it may change something".to_owned(),
+        }),
         PassWhy::Authorization => {
             Advice::fine("it carries `Authorization`, so the response may be for one person")
         }
         PassWhy::Cookie => Advice::new(
-            format!("{} a person", meaning(&bypassing(exchange))),
+            format!("{} a person", meaning(&exchange.map_or_else(Vec::new, bypassing))),
             "log out, or send the request without the cookie, to see what visitors get; if the cookie identifies nobody, look where its name is listed",
         ),
         PassWhy::Path => {
@@ -68,7 +71,7 @@ pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
             Advice::fine("a script requests it, and themes send a part of the page to scripts")
         }
         PassWhy::Rule => {
-            let rule = applying::applying(exchange);
+            let rule = exchange.and_then(applying::applying);
             let rule = rule.map_or_else(String::new, |(number, rule)| {
                 format!(" number {number}, for `{}`,", rule.path)
             });
@@ -110,7 +113,7 @@ fn meaning(names: &[String]) -> String {
 }
 
 /// Why an answer was not stored; `reason` has what of it shows that.
-pub(super) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice {
+pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice {
     let fields = reason.map_or(&[][..], |reason| &reason.fields);
     let telling = VOICES
         .iter()

@@ -1,0 +1,131 @@
+// The frame of the dashboard: login, the site that is looked at, the view that the address names, live samples.
+
+import { get, isSignedIn, login, logout, watch } from './api.js';
+import { complain, h, quiet } from './dom.js';
+import { day } from './day.js';
+import { live } from './live.js';
+import { certificates, cluster, configuration, php } from './machine.js';
+import { notCached } from './not-cached.js';
+import { pages, why } from './pages.js';
+import { purges } from './purges.js';
+
+// A view: { id, title, show(place, context), sample(context)?, isServer? }. `context` has `status`, `site` and `query`.
+const VIEWS = [live, day, pages, why, notCached, purges, php, certificates, configuration, cluster];
+
+const byId = (id) => document.getElementById(id);
+const context = { status: null, site: '', query: new URLSearchParams() };
+let current = null;
+
+// Whether this token sees more than its own site.
+function isServer() {
+  return Boolean(context.status?.memory);
+}
+
+function offered() {
+  return VIEWS.filter((view) => isServer() || !view.isServer);
+}
+
+function frame() {
+  byId('version').textContent = context.status.version;
+  byId('tools').hidden = false;
+  byId('nav').hidden = false;
+  const names = context.status.sites.map((site) => site.name);
+  const all = names.length > 1 ? [h('option', { value: '' }, 'All sites')] : [];
+  byId('site').replaceChildren(...all, ...names.map((name) => h('option', { value: name }, name)));
+  context.site = byId('site').value;
+  byId('views').replaceChildren(...offered().map((view) => h('li', {}, h('a', { href: `#${view.id}` }, view.title))));
+}
+
+async function open() {
+  const [id, query] = location.hash.slice(1).split('?');
+  current = offered().find((view) => view.id === id) ?? live;
+  context.query = new URLSearchParams(query);
+  quiet();
+  byId('title').textContent = current.title;
+  document.title = `${current.title} – Galley`;
+  for (const link of byId('views').querySelectorAll('a')) {
+    const isCurrent = link.hash === `#${current.id}`;
+    isCurrent ? link.setAttribute('aria-current', 'page') : link.removeAttribute('aria-current');
+  }
+  await show();
+}
+
+async function show() {
+  const view = current;
+  const place = h('div', { id: 'view', 'data-view': view.id });
+  byId('view').replaceWith(place);
+  try {
+    await view.show(place, context);
+    place.dataset.ready = 'yes';
+  } catch (error) {
+    complain(error.message);
+  }
+}
+
+function sampled(event) {
+  if (!event.ok) {
+    complain(event.error);
+    return;
+  }
+  context.status = event.status;
+  document.documentElement.dataset.samples = Number(document.documentElement.dataset.samples ?? 0) + 1;
+  current?.sample?.(context);
+}
+
+function signedOut() {
+  byId('tools').hidden = true;
+  byId('nav').hidden = true;
+  byId('title').textContent = 'Signed out';
+  const text = h('p', {}, 'Run ', h('code', {}, 'galley dashboard'), ' on the server, or press Enter where it runs, and open the address that it prints. Each address works once.');
+  byId('view').replaceChildren(text);
+}
+
+async function start() {
+  byId('skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    byId('main').focus();
+  });
+  byId('logout').addEventListener('click', () => logout().catch((error) => complain(error.message)));
+  byId('site').addEventListener('change', () => {
+    context.site = byId('site').value;
+    quiet();
+    show();
+  });
+  document.addEventListener('signed-out', signedOut);
+  if (await signIn()) {
+    context.status = await get('status');
+    frame();
+    addEventListener('hashchange', async () => {
+      if (location.hash.startsWith(LOGIN)) {
+        location.reload();
+        return;
+      }
+      await open();
+      byId('main').focus();
+    });
+    watch(sampled, complain);
+    await open();
+  }
+}
+
+async function signIn() {
+  if (location.hash.startsWith(LOGIN)) {
+    const token = location.hash.slice(LOGIN.length);
+    // Neither the history nor a bookmark keeps it.
+    history.replaceState(null, '', '/');
+    await login(token);
+  }
+  if (!isSignedIn()) {
+    signedOut();
+  }
+  return isSignedIn();
+}
+
+const LOGIN = '#login=';
+
+start().catch((error) => {
+  if (!isSignedIn()) {
+    signedOut();
+  }
+  complain(error.message);
+});

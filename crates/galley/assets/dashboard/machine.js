@@ -1,0 +1,144 @@
+// PHP, certificates, configuration and cluster: what the status of the server says of them.
+
+import { post } from './api.js';
+import { complain, facts, figures, h, table } from './dom.js';
+import { bytes, count, duration, moment } from './figures.js';
+
+function chosen({ status, site }) {
+  return status.sites.filter((one) => !site || one.name === site);
+}
+
+function pool(numbers) {
+  return figures([
+    ['PHP workers', count(numbers.workers), `${count(numbers.slots)} slots`],
+    ['Memory of all workers', bytes(numbers.bytes), `share of the machine: ${bytes(numbers.share_bytes)}`],
+    ['Largest worker', bytes(numbers.largest_bytes), `usual: ${bytes(numbers.worker_bytes)}`],
+    ['Slow requests ended', count(numbers.overdue)],
+    ['Workers replaced', count(numbers.replaced)],
+    ['Restarts', count(numbers.restarts)],
+  ]);
+}
+
+function upstreams(site) {
+  const columns = [['Server', 'wide'], ['State'], ['Slots in use', 'number'], ['Waiting', 'number'], ['Turned away', 'number'], ['Pauses', 'number']];
+  const rows = site.upstreams.flatMap((one) => one.servers.map((server) => [
+    server.address, server.state === 'paused' ? 'paused: it does not respond' : 'in use', `${one.in_flight} of ${one.slots}`, count(one.waiting),
+    count(Object.values(one.classes).reduce((all, part) => all + part.turned_away, 0)), count(server.pauses),
+  ]));
+  return table(`Upstream servers of ${site.name}`, columns, rows, 'This site has files only.');
+}
+
+export const php = {
+  id: 'php',
+  title: 'PHP',
+  async show(place, context) {
+    const parts = chosen(context).flatMap((site) => [
+      h('h2', {}, site.name),
+      site.php ? pool(site.php) : h('p', { class: 'quiet' }, 'Galley does not run the PHP of this site: memory and restarts are not known here.'),
+      upstreams(site),
+      site.cron ? facts([
+        ['Scheduler runs', count(site.cron.runs)], ['Failed runs', count(site.cron.failures)], ['Last trouble', site.cron.last?.trouble],
+        ['Next run', site.cron.next_in_s === null ? null : `in ${duration(site.cron.next_in_s)}`],
+      ]) : null,
+    ]);
+    place.replaceChildren(...parts.filter(Boolean));
+  },
+};
+
+export const certificates = {
+  id: 'certificates',
+  title: 'Certificates',
+  async show(place, context) {
+    const columns = [['Names', 'wide'], ['Valid until'], ['Left', 'number'], ['State', 'wide']];
+    const parts = chosen(context).flatMap((site) => {
+      const rows = (site.certificates ?? []).map((one) => [
+        one.names.join(', '), one.not_after === null ? 'there is none yet' : moment(one.not_after),
+        one.valid_for_s === null ? '' : duration(one.valid_for_s), one.trouble ?? (one.ordering ? 'is being ordered' : 'fine'),
+      ]);
+      return [h('h2', {}, site.name), table(`Certificates of ${site.name} that Galley obtains`, columns, rows, 'Galley obtains no certificate for this site.')];
+    });
+    place.replaceChildren(...parts);
+  },
+};
+
+function lines(title, all) {
+  return all?.length > 0 ? [h('h3', {}, title), h('ul', {}, all.map((line) => h('li', {}, line)))] : [];
+}
+
+function changes(report) {
+  const isEmpty = report.changes.length === 0 && report.restart.length === 0;
+  return [
+    isEmpty ? h('p', {}, 'A reload would change nothing: the file is what is in effect.') : null,
+    ...lines('A reload would change', report.changes),
+    ...lines('Only a restart changes', report.restart),
+    ...lines('To be looked at', report.warnings),
+    ...lines('Files', report.files),
+  ].filter(Boolean);
+}
+
+function inEffect(status) {
+  const columns = [['Site'], ['Hosts', 'wide'], ['Upstream'], ['Servers', 'wide']];
+  const rows = status.sites.map((site) => [
+    site.name, site.hosts.join(', '), site.upstream, site.upstreams.flatMap((one) => one.servers.map((server) => server.address)).join(', '),
+  ]);
+  const last = status.last_reload;
+  return [
+    facts([
+      ['Version', status.version], ['Listeners', status.listeners.join(', ')], ['Cache in memory', bytes(status.memory.limit)],
+      ['Cache on disk', status.disk ? bytes(status.disk.limit) : 'off'], ['Sandbox', status.sandbox], ['Privileges', status.privileged],
+      ['Last reload', last ? `${moment(last.time)}: ${last.ok ? 'in effect' : last.error}` : 'none since the start'],
+    ]),
+    h('h2', {}, 'Sites'),
+    table('Sites in effect', columns, rows, 'There are none.'),
+  ];
+}
+
+export const configuration = {
+  id: 'configuration',
+  title: 'Configuration',
+  isServer: true,
+  async show(place, { status }) {
+    const result = h('div', { 'aria-live': 'polite', id: 'changes' });
+    const compare = async () => {
+      try {
+        result.replaceChildren(...changes(await post('compare', {})));
+      } catch (error) {
+        complain(error.message);
+      }
+    };
+    place.replaceChildren(
+      ...inEffect(status),
+      h('h2', {}, 'What a reload would change'),
+      h('p', {}, 'Compares the file with what is in effect and changes nothing. ', h('code', {}, 'galley reload'), ' puts the file into effect.'),
+      h('button', { type: 'button', id: 'compare', onclick: compare }, 'Compare'),
+      result,
+    );
+  },
+};
+
+export const cluster = {
+  id: 'cluster',
+  title: 'Cluster',
+  isServer: true,
+  async show(place, { status }) {
+    const one = status.cluster;
+    if (!one) {
+      place.replaceChildren(h('p', {}, 'This server is not part of a cluster.'));
+      return;
+    }
+    const rows = one.members.map((member) => [member.node, member.present ? 'present' : 'gone']);
+    place.replaceChildren(
+      figures([
+        ['Connection', one.connected ? 'connected' : 'not connected', one.error],
+        ['Stored pages', one.stored_pages_used ? 'in use' : 'not used'],
+        ['Purges acknowledged', count(one.purges_acknowledged), `${count(one.purges_local)} on this node only`],
+        ['Purges waiting', count(one.purges_unsent)],
+        ['Purges of other nodes', count(one.purges_of_others)],
+        ['Gaps', count(one.gaps)],
+      ]),
+      facts([['Engine', one.engine === null ? null : typeof one.engine === 'string' ? one.engine : JSON.stringify(one.engine)]]),
+      h('h2', {}, 'Other nodes'),
+      table('Other nodes of the cluster', [['Node', 'wide'], ['State']], rows, 'No other node is known.'),
+    );
+  },
+};

@@ -1,0 +1,45 @@
+// Why requests reach PHP, the pages that this happens to, and what to do.
+
+import { get } from './api.js';
+import { h, table } from './dom.js';
+import { count, duration, percent } from './figures.js';
+
+const KINDS = { pass: 'bypasses the cache', 'not-stored': 'is not stored' };
+
+function reasons(site) {
+  const columns = [['Requests', 'number'], ['Share', 'number'], ['What'], ['Because', 'wide'], ['What to do', 'wide']];
+  const rows = site.reasons.map((reason) => [
+    count(reason.requests), percent(reason.requests / Math.max(site.requests, 1)), `${KINDS[reason.kind]} (${reason.word})`, reason.why,
+    reason.do ?? 'Nothing: this is as it should be.',
+  ]);
+  return table(`Reasons on ${site.name} since the start, the most frequent first`, columns, rows, 'Every request was answered from the cache or from a file.');
+}
+
+function whyLink(url) {
+  return h('a', { href: `#why?${new URLSearchParams({ url })}`, 'aria-label': `Why: ${url}` }, url);
+}
+
+// Markers have the exact reason; the others happened once and may be stored the next time.
+function affected(name, markers, lately) {
+  const columns = [['Page', 'wide'], ['When', 'number'], ['Because', 'wide'], ['What to do', 'wide']];
+  const advice = (one) => [one?.why, one?.do ?? 'Nothing: this is as it should be.'];
+  const rows = [
+    ...markers.map((entry) => [whyLink(entry.url), `${duration(entry.age_s)} ago`, ...advice(entry.not_stored)]),
+    ...lately.map((page) => [whyLink(page.url), `${duration(page.ago_s)} ago`, ...advice(page)]),
+  ];
+  return table(`Pages of ${name} that were not stored lately`, columns, rows, 'No page was refused lately.');
+}
+
+export const notCached = {
+  id: 'not-cached',
+  title: 'Not cached',
+  async show(place, context) {
+    const { sites } = await get('not-cached', { site: context.site });
+    const parts = [];
+    for (const site of sites) {
+      const markers = await get('cache', { site: site.name, kind: 'hit-for-pass', limit: 100 });
+      parts.push(h('h2', {}, site.name), reasons(site), h('h3', {}, 'Affected pages'), affected(site.name, markers.entries, site.pages));
+    }
+    place.replaceChildren(...parts);
+  },
+};

@@ -1,0 +1,39 @@
+// The latest purges, and those that still wait.
+
+import { get } from './api.js';
+import { facts, h, table } from './dom.js';
+import { count, duration } from './figures.js';
+
+const SOURCES = {
+  admin: 'galley purge, dashboard or program', request: 'purge request', upstream: 'WordPress', repair: 'Galley: a file is gone',
+  folder: 'purge folder', cluster: 'another node',
+};
+
+function pending({ disk, cluster }) {
+  const rows = [];
+  if (disk) {
+    rows.push(['Written to the disk', disk.purges_kept ? 'yes' : disk.purges_lost_reason ?? 'no']);
+  }
+  if (cluster) {
+    rows.push(['Waiting for the cluster', count(cluster.purges_unsent)], ['Acknowledged by the cluster', count(cluster.purges_acknowledged)]);
+  }
+  return rows.length > 0 ? [h('h2', {}, 'Pending'), facts(rows)] : [];
+}
+
+function listed(site) {
+  const columns = [['When', 'number'], ['What', 'wide'], ['How'], ['By']];
+  const rows = site.purges.map((purge) => [
+    `${duration(purge.ago_s)} ago`, purge.scope, purge.strength === 'soft' ? 'soft: the old page is sent until the new one is there' : 'hard',
+    SOURCES[purge.source] ?? purge.source,
+  ]);
+  return table(`The latest of ${count(site.given)} purges on ${site.name}`, columns, rows, 'Nothing was purged since the start.');
+}
+
+export const purges = {
+  id: 'purges',
+  title: 'Purges',
+  async show(place, { site, status }) {
+    const { sites } = await get('purges', { site });
+    place.replaceChildren(...pending(status), ...sites.flatMap((one) => [h('h2', {}, one.name), listed(one)]));
+  },
+};

@@ -1,0 +1,89 @@
+//! `GET /not-cached`: why requests reach PHP, with counts, sentences and remedies, and the latest pages that were not stored.
+//!
+//! `?site=HOST` asks for one site. Pages whose next request bypasses the cache because of what their response said are listed by
+//! `GET /cache?kind=hit-for-pass`.
+//!
+//! ```json
+//! { "ok": true, "sites": [ { "name": "example.com", "requests": 120,
+//!   "reasons": [ { "kind": "pass", "word": "cookie", "requests": 12, "why": "...", "do": "..." } ],
+//!   "pages": [ { "url": "https://example.com/x/", "word": "vary", "ago_s": 3, "why": "...", "do": null } ] } ] }
+//! ```
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{RawQuery, State as Extract};
+use axum::http::StatusCode;
+use galley_policy::outcome::{NotStored, PassWhy};
+use serde_json::{Value, json};
+
+use super::AdminState;
+use super::auth::Asker;
+use super::entry::url_of;
+use super::query::QueryParams;
+use super::target::{JsonReply, target};
+use super::why::words::{self, Advice};
+use crate::request::Site;
+use crate::telemetry::counters::CounterReader;
+
+/// Handles `GET /not-cached`.
+pub(super) async fn not_cached(
+    Extract(state): Extract<Arc<AdminState>>,
+    asker: Asker,
+    RawQuery(query): RawQuery,
+) -> JsonReply {
+    let query = QueryParams::read(query.as_deref(), &["site"]);
+    let target = match query.and_then(|query| target(&state, &asker, query.get("site"))) {
+        Ok(target) => target,
+        Err(reply) => return reply,
+    };
+    let sites: Vec<Value> = target.sites.iter().map(|s| of_site(&state, s)).collect();
+    (StatusCode::OK, Json(json!({ "ok": true, "sites": sites })))
+}
+
+fn of_site(state: &AdminState, site: &Site) -> Value {
+    let totals = CounterReader::site(&state.counters, Some(site.row));
+    let passes = PassWhy::ALL.iter().zip(totals.passes());
+    let passes = passes.map(|(why, (_, requests))| {
+        let advice = words::pass(*why, None);
+        reason("pass", why.word(), requests, &advice)
+    });
+    let stored = NotStored::ALL.iter().zip(totals.not_stored());
+    let stored = stored.map(|(why, (_, requests))| {
+        let advice = words::not_stored(*why, None);
+        reason("not-stored", why.word(), requests, &advice)
+    });
+    let mut reasons: Vec<Value> = passes.chain(stored).flatten().collect();
+    reasons.sort_by_key(|reason| Reverse(reason["requests"].as_u64()));
+    json!({
+        "name": site.core.name,
+        "requests": totals.requests(),
+        "reasons": reasons,
+        "pages": pages(state, site),
+    })
+}
+
+/// Nothing where it has not happened.
+fn reason(kind: &str, word: &str, requests: u64, advice: &Advice) -> Option<Value> {
+    (requests > 0).then(|| {
+        let advice = advice.value();
+        json!({
+            "kind": kind, "word": word, "requests": requests, "why": advice["why"], "do": advice["do"],
+        })
+    })
+}
+
+fn pages(state: &AdminState, site: &Site) -> Vec<Value> {
+    let now = state.services.clock.tick();
+    let lately = site.core.counters.not_stored_lately().into_iter();
+    lately
+        .map(|(key, lately)| {
+            let advice = words::not_stored(lately.why, None).value();
+            json!({
+                "url": url_of(key.bytes()), "word": lately.why.word(), "ago_s": now.since(lately.at).as_secs(),
+                "why": advice["why"], "do": advice["do"],
+            })
+        })
+        .collect()
+}

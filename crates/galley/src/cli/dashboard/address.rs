@@ -1,0 +1,70 @@
+//! Where the dashboard is reached: the hosts and origins that a browser may name for it.
+
+use std::net::SocketAddr;
+
+/// The loopback address that the dashboard listens on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DashboardAddress(SocketAddr);
+
+impl DashboardAddress {
+    pub(super) fn new(bound: SocketAddr) -> Self {
+        Self(bound)
+    }
+
+    /// The address with a login, which is behind `#`: browsers send that part to nobody, and it is in no log.
+    pub(super) fn login(self, token: &str) -> String {
+        format!("http://{}/#login={token}", self.0)
+    }
+
+    /// Whether `Host` names this listener. A foreign name that was made to resolve to this machine does not (DNS rebinding).
+    pub(super) fn is_host(self, host: &str) -> bool {
+        let port = self.0.port();
+        host == self.0.to_string() || host == format!("localhost:{port}")
+    }
+
+    /// Whether `Origin` is that of a page of this listener, as reached under `host`.
+    pub(super) fn is_origin(self, origin: &str, host: &str) -> bool {
+        self.is_host(host) && origin.strip_prefix("http://") == Some(host)
+    }
+
+    /// The name of the session's cookie. Browsers send cookies to all ports of a host, and two dashboards may run.
+    pub(super) fn cookie(self) -> String {
+        format!("galley-dashboard-{}", self.0.port())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_origins_are_those_of_the_listener() {
+        let address = DashboardAddress::new("127.0.0.1:8078".parse().unwrap());
+        for host in ["127.0.0.1:8078", "localhost:8078"] {
+            assert!(address.is_host(host), "{host}");
+            assert!(address.is_origin(&format!("http://{host}"), host), "{host}");
+        }
+        for host in [
+            "",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "localhost",
+            "evil.test:8078",
+            "127.0.0.1:8078.evil.test",
+            "localhost.:8078",
+        ] {
+            assert!(!address.is_host(host), "{host}");
+            assert!(!address.is_origin(&format!("http://{host}"), host));
+        }
+        for origin in [
+            "null",
+            "",
+            "https://localhost:8078",
+            "http://127.0.0.1:8078",
+            "http://localhost:8078/",
+            "http://localhost:80",
+        ] {
+            assert!(!address.is_origin(origin, "localhost:8078"), "{origin}");
+        }
+    }
+}

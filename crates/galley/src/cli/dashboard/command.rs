@@ -1,0 +1,101 @@
+//! `galley dashboard`: listens, prints the address, and serves until it is stopped.
+
+use std::io::{self, BufRead};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tempfile::NamedTempFile;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::address::DashboardAddress;
+use super::forward::AdminGateway;
+use super::live;
+use super::opener;
+use super::router::{Dashboard, router};
+use crate::cli::ask::{self, AdminAddress, AdminError};
+use crate::cli::options::DashboardOptions;
+use crate::cli::outcome::{complain, fail, runtime, talk};
+use crate::cli::show;
+
+/// Runs `galley dashboard`.
+pub(in crate::cli) fn dashboard(options: &DashboardOptions) -> ExitCode {
+    let admin = match ask::admin(&options.admin) {
+        Ok(admin) => admin,
+        Err(AdminError::Config(complaints)) => return complain(&complaints),
+        Err(trouble) => return fail(&trouble.to_string()),
+    };
+    // Says what is wrong here and not in the browser.
+    if let Err(trouble) = admin.get("/status") {
+        return fail(&trouble.to_string());
+    }
+    let served = runtime().and_then(|runtime| {
+        let served = runtime.block_on(serve(options, admin));
+        // Standard input may be read for ever.
+        runtime.shutdown_background();
+        served.map_err(|error| error.to_string())
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+async fn serve(options: &DashboardOptions, admin: AdminAddress) -> io::Result<()> {
+    let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+    let listener = TcpListener::bind(wanted).await.map_err(|error| {
+        let message = format!("cannot listen on {wanted}: {error}; choose another --port");
+        io::Error::new(error.kind(), message)
+    })?;
+    let address = DashboardAddress::new(listener.local_addr()?);
+    let dashboard = Arc::new(Dashboard::new(address, AdminGateway::new(admin)));
+    let first = invite(&dashboard)?;
+    talk("the address works once, for five minutes; Enter prints another, Ctrl-C ends the dashboard");
+    let _file = if options.no_open { None } else { open(&first) };
+    let router = router(&dashboard);
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        served = async { axum::serve(listener, router).await } => served,
+        () = live::sample(Arc::clone(&dashboard)) => Ok(()),
+        invited = invite_again(&dashboard) => invited,
+        stopped = tokio::signal::ctrl_c() => stopped,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+/// Prints an address with a login.
+fn invite(dashboard: &Dashboard) -> io::Result<String> {
+    let token = dashboard.sessions().issue(Instant::now())?;
+    let address = dashboard.address.login(&token);
+    show::line(&address);
+    Ok(address)
+}
+
+/// Prints one more for each line of standard input; goes on without it.
+async fn invite_again(dashboard: &Dashboard) -> io::Result<()> {
+    let (lines, mut read) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            if line.is_err() || lines.blocking_send(()).is_err() {
+                return;
+            }
+        }
+    });
+    while read.recv().await.is_some() {
+        invite(dashboard)?;
+    }
+    std::future::pending().await
+}
+
+fn open(address: &str) -> Option<NamedTempFile> {
+    match opener::open(address) {
+        Ok(file) => file,
+        Err(error) => {
+            talk(&format!("no browser was opened: {error}"));
+            None
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Which questions of the page go to the admin interface, and how the answer comes back.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::cli::ask::{AdminAddress, AdminError};
+
+/// The admin interface behind the dashboard.
+pub(super) struct AdminGateway {
+    admin: AdminAddress,
+    /// Questions at once.
+    places: Semaphore,
+}
+
+/// An answer in JSON.
+pub(super) type DashboardReply = (StatusCode, Json<Value>);
+
+impl AdminGateway {
+    pub(super) fn new(admin: AdminAddress) -> Self {
+        Self {
+            admin,
+            places: Semaphore::new(MOST_QUESTIONS),
+        }
+    }
+
+    /// What the server is and does.
+    pub(super) async fn status(&self) -> Result<Value, AdminError> {
+        self.admin
+            .exchange_within(PATIENCE, "GET", "/status", Bytes::new())
+            .await
+    }
+
+    /// A question that the page may ask.
+    pub(super) async fn read(&self, name: &str, query: Option<&str>) -> DashboardReply {
+        let Some(path) = READS.iter().find(|path| path.strip_prefix('/') == Some(name)) else {
+            return refuse(StatusCode::NOT_FOUND, "there is no such question");
+        };
+        let target = match query {
+            Some(query) => format!("{path}?{query}"),
+            None => (*path).to_owned(),
+        };
+        self.ask("GET", &target, Bytes::new()).await
+    }
+
+    /// An order that the page may give.
+    pub(super) async fn order(&self, name: &str, body: Bytes) -> DashboardReply {
+        match name {
+            "why" => self.ask("POST", "/why", body).await,
+            "purge" => self.ask("POST", "/purge", body).await,
+            // A reload itself is for whoever may edit the file, on the command line.
+            "compare" => {
+                let body = json!({ "compare": true }).to_string().into();
+                self.ask("POST", "/reload", body).await
+            }
+            _ => refuse(StatusCode::NOT_FOUND, "there is no such order"),
+        }
+    }
+
+    async fn ask(&self, method: &str, target: &str, body: Bytes) -> DashboardReply {
+        let Ok(_place) = self.places.try_acquire() else {
+            return refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many requests of dashboards at once: try again",
+            );
+        };
+        let answer = self.admin.exchange_within(PATIENCE, method, target, body);
+        match answer.await {
+            Ok(value) => (StatusCode::OK, Json(value)),
+            Err(AdminError::Refused { status, error }) => {
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+                // 401 is for the session of the page; the token of the command is none of its business.
+                let status = if status == StatusCode::UNAUTHORIZED {
+                    StatusCode::FORBIDDEN
+                } else {
+                    status
+                };
+                refuse(status, &error)
+            }
+            Err(trouble) => refuse(StatusCode::BAD_GATEWAY, &trouble.to_string()),
+        }
+    }
+}
+
+/// A refusal with its reason.
+pub(super) fn refuse(status: StatusCode, error: &str) -> DashboardReply {
+    (status, Json(json!({ "ok": false, "error": error })))
+}
+
+/// Questions of the admin interface that the page may ask.
+const READS: &[&str] = &["/status", "/history", "/cache", "/not-cached", "/purges"];
+
+/// A purge waits for the disk and the cluster.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const MOST_QUESTIONS: usize = 16;

@@ -1,0 +1,191 @@
+//! The dashboard's own small web server: files of the page, login, questions, orders, live figures.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State as Extract};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::address::DashboardAddress;
+use super::assets::ASSETS;
+use super::forward::{AdminGateway, refuse};
+use super::guard::{self, check, protect};
+use super::live::LivePages;
+use super::sessions::{SESSION_LIFETIME, SessionSecrets, Sessions};
+
+/// What the handlers see.
+pub(super) struct Dashboard {
+    pub(super) address: DashboardAddress,
+    pub(super) gateway: AdminGateway,
+    pub(super) live: LivePages,
+    sessions: Mutex<Sessions>,
+}
+
+impl Dashboard {
+    pub(super) fn new(address: DashboardAddress, gateway: AdminGateway) -> Self {
+        Self {
+            address,
+            gateway,
+            live: LivePages::default(),
+            sessions: Mutex::default(),
+        }
+    }
+
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The secrets of a request whose session is open.
+    fn session(&self, fields: &HeaderMap) -> Option<SessionSecrets> {
+        let secrets = guard::secrets(self.address, fields)?;
+        let is_open = self.sessions().is_open(&secrets, Instant::now());
+        is_open.then_some(secrets)
+    }
+}
+
+/// All that can be asked for. Only the files of the page and the login need no session.
+pub(super) fn router(dashboard: &Arc<Dashboard>) -> Router {
+    let with_session = Router::new()
+        .route("/api/live", get(live))
+        .route("/api/logout", post(logout))
+        .route("/api/{name}", get(read).post(order))
+        .layer(from_fn_with_state(Arc::clone(dashboard), signed_in));
+    Router::new()
+        .route("/login", post(login))
+        .merge(with_session)
+        .fallback(asset)
+        .layer(from_fn_with_state(Arc::clone(dashboard), guarded))
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .with_state(Arc::clone(dashboard))
+}
+
+/// Checks every request first, and protects every response.
+async fn guarded(
+    Extract(dashboard): Extract<Arc<Dashboard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_asset = find(request.uri().path()).is_some();
+    let checked = check(
+        dashboard.address,
+        request.method(),
+        request.headers(),
+        is_asset,
+    );
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refuse(refusal.status(), refusal.text()).into_response(),
+    };
+    protect(response.headers_mut());
+    response
+}
+
+async fn signed_in(
+    Extract(dashboard): Extract<Arc<Dashboard>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(secrets) = dashboard.session(request.headers()) else {
+        let why = "not signed in: open the address that `galley dashboard` prints";
+        return refuse(StatusCode::UNAUTHORIZED, why).into_response();
+    };
+    request.extensions_mut().insert(secrets);
+    next.run(request).await
+}
+
+fn find(path: &str) -> Option<&'static super::assets::Asset> {
+    ASSETS.iter().find(|asset| asset.path == path)
+}
+
+async fn asset(request: Request) -> Response {
+    match find(request.uri().path()) {
+        Some(asset) => ([(header::CONTENT_TYPE, asset.content_type)], asset.bytes).into_response(),
+        None => refuse(StatusCode::NOT_FOUND, "there is nothing here").into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Login {
+    token: String,
+}
+
+/// Exchanges a login for a session.
+async fn login(
+    Extract(dashboard): Extract<Arc<Dashboard>>,
+    Json(Login { token }): Json<Login>,
+) -> Response {
+    let redeemed = dashboard.sessions().redeem(&token, Instant::now());
+    let secrets = match redeemed {
+        Ok(Some(secrets)) => secrets,
+        Ok(None) => {
+            let why = "this address was used already, or is too old: press Enter where `galley dashboard` runs for a new one";
+            return refuse(StatusCode::FORBIDDEN, why).into_response();
+        }
+        Err(error) => {
+            return refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()).into_response();
+        }
+    };
+    let cookie = format!(
+        "{}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}",
+        dashboard.address.cookie(),
+        secrets.cookie,
+        SESSION_LIFETIME.as_secs()
+    );
+    let body = Json(json!({ "ok": true, "key": secrets.key }));
+    ([(header::SET_COOKIE, cookie)], body).into_response()
+}
+
+async fn logout(
+    Extract(dashboard): Extract<Arc<Dashboard>>,
+    axum::Extension(secrets): axum::Extension<SessionSecrets>,
+) -> Response {
+    dashboard.sessions().end(&secrets);
+    let gone = format!(
+        "{}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0",
+        dashboard.address.cookie()
+    );
+    ([(header::SET_COOKIE, gone)], Json(json!({ "ok": true }))).into_response()
+}
+
+async fn read(
+    Extract(dashboard): Extract<Arc<Dashboard>>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let reply = dashboard.gateway.read(&name, query.as_deref()).await;
+    reply.into_response()
+}
+
+async fn order(
+    Extract(dashboard): Extract<Arc<Dashboard>>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Response {
+    dashboard.gateway.order(&name, body).await.into_response()
+}
+
+async fn live(
+    Extract(dashboard): Extract<Arc<Dashboard>>,
+    axum::Extension(secrets): axum::Extension<SessionSecrets>,
+) -> Response {
+    let Some(events) = dashboard.live.join(secrets) else {
+        let why = "too many dashboards are open: close one";
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+    };
+    let mut response = Response::new(Body::new(events));
+    let stream = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, stream);
+    response
+}
+
+/// Bytes of an order of the page: a URL or a few.
+const MOST_BODY: usize = 64 * 1024;

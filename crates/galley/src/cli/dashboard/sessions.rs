@@ -1,0 +1,212 @@
+//! Logins that work once, and the sessions that they open. In memory, few, and ended by time.
+//!
+//! A session has two secrets: the cookie, which scripts cannot read, and the key, which the page keeps for its own origin and sends
+//! as a field. Cookies go to every port of a host, so a program on another port may see one: it is worth nothing without the key.
+//! A foreign page can neither read the key nor send the field, so no request of its making counts.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io;
+use std::time::{Duration, Instant};
+
+use subtle::ConstantTimeEq;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    /// The oldest first.
+    logins: VecDeque<PendingLogin>,
+    /// The oldest first.
+    open: VecDeque<OpenSession>,
+}
+
+#[derive(Debug)]
+struct PendingLogin {
+    token: String,
+    issued: Instant,
+}
+
+#[derive(Debug)]
+struct OpenSession {
+    secrets: SessionSecrets,
+    opened: Instant,
+}
+
+/// What a browser holds.
+#[derive(Clone, Debug)]
+pub(super) struct SessionSecrets {
+    pub(super) cookie: String,
+    pub(super) key: String,
+}
+
+impl Sessions {
+    /// A token that opens one session within [`LOGIN_LIFETIME`].
+    pub(super) fn issue(&mut self, now: Instant) -> io::Result<String> {
+        let token = secret()?;
+        if self.logins.len() >= MOST_LOGINS {
+            self.logins.pop_front();
+        }
+        self.logins.push_back(PendingLogin {
+            token: token.clone(),
+            issued: now,
+        });
+        Ok(token)
+    }
+
+    /// Opens a session. `None`: the token is unknown, was used, or is too old.
+    pub(super) fn redeem(
+        &mut self,
+        token: &str,
+        now: Instant,
+    ) -> io::Result<Option<SessionSecrets>> {
+        self.forget_old(now);
+        let Some(at) = self
+            .logins
+            .iter()
+            .position(|login| same(&login.token, token))
+        else {
+            return Ok(None);
+        };
+        self.logins.remove(at);
+        let secrets = SessionSecrets {
+            cookie: secret()?,
+            key: secret()?,
+        };
+        if self.open.len() >= MOST_SESSIONS {
+            self.open.pop_front();
+        }
+        self.open.push_back(OpenSession {
+            secrets: secrets.clone(),
+            opened: now,
+        });
+        Ok(Some(secrets))
+    }
+
+    /// Whether both secrets are those of one session.
+    pub(super) fn is_open(&self, given: &SessionSecrets, now: Instant) -> bool {
+        self.open.iter().any(|session| {
+            is_young(session.opened, now, SESSION_LIFETIME)
+                && same(&session.secrets.cookie, &given.cookie)
+                && same(&session.secrets.key, &given.key)
+        })
+    }
+
+    /// Ends a session.
+    pub(super) fn end(&mut self, given: &SessionSecrets) {
+        self.open
+            .retain(|session| !same(&session.secrets.cookie, &given.cookie));
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        self.logins
+            .retain(|login| is_young(login.issued, now, LOGIN_LIFETIME));
+        self.open
+            .retain(|session| is_young(session.opened, now, SESSION_LIFETIME));
+    }
+}
+
+fn is_young(since: Instant, now: Instant, lifetime: Duration) -> bool {
+    now.saturating_duration_since(since) < lifetime
+}
+
+fn same(a: &str, b: &str) -> bool {
+    a.as_bytes().ct_eq(b.as_bytes()).into()
+}
+
+/// 256 bits of the kernel in hexadecimal. Fails rather than being guessable.
+fn secret() -> io::Result<String> {
+    let mut bytes = [0_u8; 32];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if filled != bytes.len() {
+        return Err(io::Error::other("the kernel gave too few random bytes"));
+    }
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}
+
+/// Long enough to copy an address to another machine.
+pub(super) const LOGIN_LIFETIME: Duration = Duration::from_secs(5 * 60);
+
+/// A day's work.
+pub(super) const SESSION_LIFETIME: Duration = Duration::from_secs(8 * 60 * 60);
+
+/// Logins that nobody has used yet.
+const MOST_LOGINS: usize = 8;
+
+/// Browsers at once; one more ends the oldest.
+const MOST_SESSIONS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_works_once_and_not_for_long() {
+        let mut sessions = Sessions::default();
+        let start = Instant::now();
+        let token = sessions.issue(start).unwrap();
+        assert!(sessions.redeem("", start).unwrap().is_none());
+        let other = format!("{}0", &token[..token.len() - 1]);
+        assert_eq!(
+            sessions.redeem(&other, start).unwrap().is_some(),
+            other == token
+        );
+        assert!(sessions.redeem(&token, start).unwrap().is_some());
+        assert!(sessions.redeem(&token, start).unwrap().is_none());
+        let late = sessions.issue(start).unwrap();
+        assert!(
+            sessions
+                .redeem(&late, start + LOGIN_LIFETIME)
+                .unwrap()
+                .is_none()
+        );
+        let just = sessions.issue(start).unwrap();
+        let before = start + LOGIN_LIFETIME - Duration::from_secs(1);
+        assert!(sessions.redeem(&just, before).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_session_needs_both_secrets_and_ends() {
+        let mut sessions = Sessions::default();
+        let start = Instant::now();
+        let mut open = || {
+            let token = sessions.issue(start).unwrap();
+            sessions.redeem(&token, start).unwrap().unwrap()
+        };
+        let (one, two) = (open(), open());
+        let mixed = SessionSecrets {
+            cookie: one.cookie.clone(),
+            key: two.key.clone(),
+        };
+        let empty = SessionSecrets {
+            cookie: String::new(),
+            key: String::new(),
+        };
+        assert!(sessions.is_open(&one, start) && sessions.is_open(&two, start));
+        assert!(!sessions.is_open(&mixed, start) && !sessions.is_open(&empty, start));
+        assert!(!sessions.is_open(&one, start + SESSION_LIFETIME));
+        sessions.end(&one);
+        assert!(!sessions.is_open(&one, start) && sessions.is_open(&two, start));
+    }
+
+    #[test]
+    fn logins_and_sessions_are_bounded() {
+        let mut sessions = Sessions::default();
+        let now = Instant::now();
+        let tokens: Vec<String> = (0..MOST_LOGINS * 3)
+            .map(|_| sessions.issue(now).unwrap())
+            .collect();
+        assert_eq!(sessions.logins.len(), MOST_LOGINS);
+        assert!(sessions.redeem(&tokens[0], now).unwrap().is_none());
+        let mut opened = Vec::new();
+        for _ in 0..MOST_SESSIONS + 1 {
+            let token = sessions.issue(now).unwrap();
+            opened.extend(sessions.redeem(&token, now).unwrap());
+        }
+        assert_eq!(sessions.open.len(), MOST_SESSIONS);
+        assert!(!sessions.is_open(&opened[0], now) && sessions.is_open(&opened[1], now));
+    }
+}
