@@ -1,5 +1,8 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
+# Where the tests of the dashboard find axe.
+AXE = target/axe
+
 .PHONY: help demo demo-clean test bench conformance faults cluster exactness fragments growth soak weather slow hostile fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-cluster setup-exactness setup-plugin-versions
 
@@ -75,7 +78,7 @@ check: lint
 minimum-rust:
 	@scripts/minimum-rust
 
-test: setup-test lint minimum-rust
+test: setup-test lint minimum-rust $(AXE)/node_modules/.package-lock.json
 	cargo build --quiet --workspace --all-targets
 	cargo test --quiet --workspace --no-fail-fast
 	fuzz/run
@@ -109,6 +112,12 @@ fragments: setup-exactness build
 	@target/release/xtask fragments --galley target/release/galley $(if $(POSTS),--posts $(POSTS)) $(if $(PAGES),--pages $(PAGES)) $(if $(EDITS),--edits $(EDITS)) $(if $(EXPLAIN),--explain) $(if $(JSON),--json)
 
 VERSIONS = target/plugin-versions
+
+$(AXE)/node_modules/.package-lock.json: crates/galley/tests/dashboard/axe/package-lock.json
+	@mkdir -p $(AXE)
+	@cp crates/galley/tests/dashboard/axe/package.json crates/galley/tests/dashboard/axe/package-lock.json $(AXE)
+	@npm ci --prefix $(AXE) --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 $(VERSIONS)/node_modules/.package-lock.json: wordpress-plugin/galley/tests/versions/package-lock.json
 	@mkdir -p $(VERSIONS)

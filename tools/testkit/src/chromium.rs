@@ -238,6 +238,30 @@ impl Tab<'_> {
             .map(drop)
     }
 
+    /// Makes the window as large as this, in CSS pixels.
+    pub fn screen(&mut self, width: u32, height: u32) -> Result<(), Trouble> {
+        let metrics =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.ask("Emulation.setDeviceMetricsOverride", &metrics)
+            .map(drop)
+    }
+
+    /// Has the person prefer `light` or `dark` colors.
+    pub fn prefer_colors(&mut self, scheme: &str) -> Result<(), Trouble> {
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.ask("Emulation.setEmulatedMedia", &features).map(drop)
+    }
+
+    /// Presses and releases a key, for example `Tab` with the code 9.
+    pub fn press(&mut self, key: &str, code: u32) -> Result<(), Trouble> {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event =
+                json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
+            self.ask("Input.dispatchKeyEvent", &event)?;
+        }
+        Ok(())
+    }
+
     /// Takes a picture of what is seen, as PNG.
     pub fn picture(&mut self, file: &Path) -> Result<(), Trouble> {
         let shot = self.ask("Page.captureScreenshot", &json!({ "format": "png" }))?;

@@ -18,7 +18,9 @@ use super::listings::Listings;
 use super::socket::{Openness, bind_unix, set_openness};
 use super::spec::AdminSpec;
 use super::state::{AdminLasting, AdminShared, AdminState};
-use super::{cache, cron, health, history, metrics, not_cached, purge_list, purges, reload, status, why};
+use super::{
+    cache, cron, health, history, metrics, not_cached, purge_list, purges, reload, status, why,
+};
 use crate::doctor::RecentCounters;
 use crate::request::{Site, Sites};
 

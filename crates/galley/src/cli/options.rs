@@ -213,7 +213,12 @@ pub(super) struct DashboardOptions {
     #[command(flatten)]
     pub(super) admin: AdminOptions,
     /// The port on 127.0.0.1 where the dashboard listens [default: a free one]
-    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     pub(super) port: u16,
     /// Print the address and open no browser
     #[arg(long)]

@@ -24,7 +24,9 @@ pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Resul
 
 /// Publishes purges for one site; what they touch is purged when this returns.
 pub(super) fn publish(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
-    let receipts = purges.iter().map(|job| site.purges.publish(job, PurgeSource::Upstream));
+    let receipts = purges
+        .iter()
+        .map(|job| site.purges.publish(job, PurgeSource::Upstream));
     Acknowledgement(receipts.last())
 }
 

@@ -51,7 +51,10 @@ pub(in crate::admin) fn pass(why: PassWhy, exchange: Option<&Exchange<'_>>) -> A
             Advice::fine("it carries `Authorization`, so the response may be for one person")
         }
         PassWhy::Cookie => Advice::new(
-            format!("{} a person", meaning(&exchange.map_or_else(Vec::new, bypassing))),
+            format!(
+                "{} a person",
+                meaning(&exchange.map_or_else(Vec::new, bypassing))
+            ),
             "log out, or send the request without the cookie, to see what visitors get; if the cookie identifies nobody, look where its name is listed",
         ),
         PassWhy::Path => {

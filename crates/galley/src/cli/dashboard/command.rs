@@ -53,7 +53,9 @@ async fn serve(options: &DashboardOptions, admin: AdminAddress) -> io::Result<()
     let address = DashboardAddress::new(listener.local_addr()?);
     let dashboard = Arc::new(Dashboard::new(address, AdminGateway::new(admin)));
     let first = invite(&dashboard)?;
-    talk("the address works once, for five minutes; Enter prints another, Ctrl-C ends the dashboard");
+    talk(
+        "the address works once, for five minutes; Enter prints another, Ctrl-C ends the dashboard",
+    );
     let _file = if options.no_open { None } else { open(&first) };
     let router = router(&dashboard);
     let mut terminate = signal(SignalKind::terminate())?;

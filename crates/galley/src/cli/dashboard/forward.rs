@@ -37,7 +37,10 @@ impl AdminGateway {
 
     /// A question that the page may ask.
     pub(super) async fn read(&self, name: &str, query: Option<&str>) -> DashboardReply {
-        let Some(path) = READS.iter().find(|path| path.strip_prefix('/') == Some(name)) else {
+        let Some(path) = READS
+            .iter()
+            .find(|path| path.strip_prefix('/') == Some(name))
+        else {
             return refuse(StatusCode::NOT_FOUND, "there is no such question");
         };
         let target = match query {

@@ -125,7 +125,9 @@ mod tests {
         assert!(live.join(secrets("a")).is_none());
         pages.pop();
         let last = live.join(secrets("b")).unwrap();
-        live.send(&Bytes::from_static(b"data: 1\n\n"), |page| page.cookie == "b");
+        live.send(&Bytes::from_static(b"data: 1\n\n"), |page| {
+            page.cookie == "b"
+        });
         drop(last);
         assert!(live.is_empty());
     }

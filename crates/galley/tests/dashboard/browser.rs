@@ -1,0 +1,238 @@
+//! Every view in Chromium: small and large, light and dark, without a violation that axe finds, and with every button pressed.
+//!
+//! Pictures of what was seen are left in the build's folder, in `tmp/screenshots`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use galley_testkit::{Chromium, Scratch, Tab};
+use serde_json::{Value, json};
+
+use crate::stage::{MARKUP, Stage};
+
+const VIEWS: &[&str] = &[
+    "live",
+    "day",
+    "pages",
+    "why",
+    "not-cached",
+    "purges",
+    "php",
+    "certificates",
+    "configuration",
+    "cluster",
+];
+
+fn picture(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
+    folder.join(format!("dashboard-{name}.png"))
+}
+
+/// The checker, which `make test` gets from npm.
+fn axe() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let file = root.join("target/axe/node_modules/axe-core/axe.min.js");
+    fs::read_to_string(&file).unwrap_or_else(|error| {
+        panic!(
+            "{}: {error}; run `make target/axe/node_modules/.package-lock.json`",
+            file.display()
+        )
+    })
+}
+
+fn open(tab: &mut Tab<'_>, view: &str) {
+    tab.say(&format!("location.hash = '#{view}'")).unwrap();
+    tab.wait(&format!(
+        "document.querySelector('#view[data-view=\"{view}\"][data-ready]') && \
+         document.querySelector('nav [aria-current]').hash === '#{view}'"
+    ))
+    .unwrap();
+}
+
+fn violations(tab: &mut Tab<'_>) -> Value {
+    tab.say(
+        "axe.run(document).then((found) => found.violations.map((one) => \
+         `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).join(' ')}`))",
+    )
+    .unwrap()
+}
+
+/// A stage with something to see in every view.
+fn stage() -> Stage {
+    let stage = Stage::start();
+    for path in ["/", "/hello/", "/%3Cimg%20src=x%20onerror=hacked=1%3E/"] {
+        stage.store("a.test", path);
+    }
+    stage.store("b.test", "/other/");
+    for _ in 0..2 {
+        stage.get("a.test", "/cart/");
+    }
+    stage
+}
+
+fn seen(tab: &mut Tab<'_>) -> String {
+    let text = tab.say("document.querySelector('main').innerText").unwrap();
+    text.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_view_is_accessible_in_every_size_and_color() {
+    let stage = stage();
+    let mut dashboard = stage.dashboard();
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    tab.go(&dashboard.url()).unwrap();
+    tab.wait("document.querySelector('#view[data-ready]')")
+        .unwrap();
+    assert_eq!(tab.say("location.hash").unwrap(), json!(""));
+    tab.say(&axe()).unwrap();
+    let mut found = Vec::new();
+    for (width, height) in [(360, 800), (1440, 1000)] {
+        tab.screen(width, height).unwrap();
+        for colors in ["light", "dark"] {
+            tab.prefer_colors(colors).unwrap();
+            for view in VIEWS {
+                open(&mut tab, view);
+                let case = format!("{view}-{width}-{colors}");
+                let of_view = violations(&mut tab);
+                if of_view != json!([]) {
+                    found.push(format!("{case}: {of_view}"));
+                }
+                let overflow = "document.documentElement.scrollWidth > innerWidth";
+                if tab.say(overflow).unwrap() == Value::Bool(true) {
+                    found.push(format!("{case}: wider than the screen"));
+                }
+                tab.picture(&picture(&case)).unwrap();
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn buttons_ask_first_and_say_what_came_of_it() {
+    let stage = stage();
+    let mut dashboard = stage.dashboard();
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    tab.go(&dashboard.url()).unwrap();
+    tab.wait("Number(document.documentElement.dataset.samples) >= 2")
+        .unwrap();
+    open(&mut tab, "pages");
+    let hello = "[aria-label^='Purge http://a.test'][aria-label$='/hello/']";
+    tab.click(hello).unwrap();
+    tab.wait("document.querySelector('#confirm').open").unwrap();
+    tab.say(&axe()).unwrap();
+    assert_eq!(violations(&mut tab), json!([]));
+    // Escape, as Cancel, does nothing.
+    tab.press("Escape", 27).unwrap();
+    tab.wait("!document.querySelector('#confirm').open")
+        .unwrap();
+    assert!(stage.get("a.test", "/hello/").is_hit());
+    for (button, page) in [
+        (hello, "/hello/"),
+        ("[aria-label='Purge the tag t1']", "/"),
+        ("#purge-site", "/"),
+    ] {
+        stage.store("a.test", page);
+        open(&mut tab, "live");
+        open(&mut tab, "pages");
+        tab.click(button).unwrap();
+        tab.click("#confirm-yes").unwrap();
+        tab.wait("document.querySelector('#result').innerText.startsWith('Purged ')")
+            .unwrap();
+        assert!(!stage.get("a.test", page).is_hit(), "{button}");
+    }
+    open(&mut tab, "purges");
+    assert!(seen(&mut tab).contains("tag t1"));
+    open(&mut tab, "configuration");
+    tab.click("#compare").unwrap();
+    tab.wait("document.querySelector('#changes').innerText.includes('would change nothing')")
+        .unwrap();
+    tab.click("#logout").unwrap();
+    tab.wait("document.querySelector('#title').innerText === 'Signed out'")
+        .unwrap();
+    assert!(!seen(&mut tab).contains("a.test"));
+}
+
+#[test]
+fn it_takes_a_minute_to_find_why_the_cart_is_not_cached() {
+    let stage = stage();
+    let mut dashboard = stage.dashboard();
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    tab.go(&dashboard.url()).unwrap();
+    tab.wait("document.querySelector('nav a[href=\"#not-cached\"]')")
+        .unwrap();
+    tab.click("nav a[href='#not-cached']").unwrap();
+    tab.click("[aria-label$='/cart/']").unwrap();
+    tab.wait("document.querySelector('#because')").unwrap();
+    let text = seen(&mut tab);
+    assert!(
+        text.contains("no-store") && text.contains("What to do"),
+        "{text}"
+    );
+}
+
+#[test]
+fn markup_from_outside_is_shown_as_text() {
+    let stage = stage();
+    let mut dashboard = stage.dashboard();
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    tab.go(&dashboard.url()).unwrap();
+    tab.wait("document.querySelector('#view[data-ready]')")
+        .unwrap();
+    open(&mut tab, "pages");
+    assert!(seen(&mut tab).contains(MARKUP));
+    open(&mut tab, "why");
+    tab.say(&format!(
+        "document.querySelector('#url').value = 'http://a.test/{MARKUP}'; \
+         document.querySelector('#cookie').value = 'wordpress_logged_in_{MARKUP}=1'; \
+         document.querySelector('main form').requestSubmit()"
+    ))
+    .unwrap();
+    tab.wait("document.querySelector('#because, #trouble:not([hidden])')")
+        .unwrap();
+    let inside = tab.say("document.querySelectorAll('main img, main script').length");
+    assert_eq!(inside.unwrap(), json!(0));
+    assert_eq!(tab.say("typeof window.hacked").unwrap(), json!("undefined"));
+    // Neither code nor markup gets in: the policy of the page forbids both.
+    let refused = tab.say(
+        "(() => { try { document.body.innerHTML = '<p>x</p>'; return 'set' } catch { return 'refused' } })()",
+    );
+    assert_eq!(refused.unwrap(), json!("refused"));
+}
+
+#[test]
+fn the_owner_of_a_site_sees_this_site_only() {
+    let stage = stage();
+    let mut dashboard = stage.site_dashboard();
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    tab.go(&dashboard.url()).unwrap();
+    tab.wait("document.querySelector('#view[data-ready]')")
+        .unwrap();
+    let offered = tab.say("[...document.querySelectorAll('nav a')].map((link) => link.hash)");
+    let offered = offered.unwrap().to_string();
+    assert!(
+        !offered.contains("cluster") && offered.contains("pages"),
+        "{offered}"
+    );
+    for view in &VIEWS[..8] {
+        open(&mut tab, view);
+        assert!(!seen(&mut tab).contains("b.test"), "{view}");
+    }
+    // The keyboard alone reaches the views.
+    tab.go(&format!("http://{}/", dashboard.addr)).unwrap();
+    tab.wait("document.querySelector('#view[data-ready]')")
+        .unwrap();
+    tab.press("Tab", 9).unwrap();
+    let focus = tab.say("document.activeElement.id").unwrap();
+    assert_eq!(focus, json!("skip"));
+}

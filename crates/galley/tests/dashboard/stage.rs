@@ -1,0 +1,218 @@
+//! A server with two sites, and dashboards in front of it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use galley_testkit::client::{Request, Response};
+use galley_testkit::origin::Origin;
+use galley_testkit::{Galley, Scratch, wait_for};
+use serde_json::{Value, json};
+
+pub const PATIENCE: Duration = Duration::from_secs(60);
+const SERVER: &str = "server-token-0123456789";
+const SITE: &str = "site-a-token-0123456789";
+
+/// Markup that must stay text wherever it comes from.
+pub const MARKUP: &str = "<img/src=x/onerror=hacked=1>";
+
+/// The running server. It ends first.
+pub struct Stage {
+    pub galley: Galley,
+    pub scratch: Scratch,
+    _origin: Origin,
+}
+
+impl Stage {
+    /// `a.test` with a token of its own, and `b.test`.
+    pub fn start() -> Self {
+        let origin = Origin::start(|seen, wire| {
+            let path = seen.path().to_owned();
+            let tags = format!("t1,{MARKUP}");
+            let mut fields = vec![
+                ("Content-Type", "text/html"),
+                ("Cache-Control", "max-age=600"),
+                ("Cache-Tag", tags.as_str()),
+            ];
+            if path == "/cart/" {
+                fields[1] = ("Cache-Control", "private, no-store");
+            }
+            let _ = wire.answer(200, &fields, format!("<html>{path}</html>").as_bytes());
+        })
+        .unwrap();
+        let scratch = Scratch::new().unwrap();
+        for (name, text) in [("server.token", SERVER), ("site.token", SITE)] {
+            fs::write(scratch.join(name), text).unwrap();
+            let mode = fs::Permissions::from_mode(0o600);
+            fs::set_permissions(scratch.join(name), mode).unwrap();
+        }
+        let token = |name: &str| scratch.join(name).display().to_string();
+        let text = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"{}\"\n\
+             [cache]\nmemory = \"64MiB\"\n[log]\naccess = \"off\"\n\
+             [[site]]\nhosts = [\"a.test\"]\nupstream = [\"{up}\"]\ntoken_file = \"{}\"\n\
+             [[site]]\nhosts = [\"b.test\"]\nupstream = [\"{up}\"]\n",
+            token("server.token"),
+            token("site.token"),
+            up = origin.url(),
+        );
+        let binary = Path::new(env!("CARGO_BIN_EXE_galley"));
+        let galley = Galley::start_binary(binary, &scratch.join("galley"), &text).unwrap();
+        Self {
+            galley,
+            scratch,
+            _origin: origin,
+        }
+    }
+
+    /// As a visitor.
+    pub fn get(&self, host: &str, target: &str) -> Response {
+        let request = Request::get(target).host(host);
+        request.send(self.galley.addr()).unwrap()
+    }
+
+    /// Asks for a page until it is stored.
+    pub fn store(&self, host: &str, target: &str) {
+        wait_for("the page in memory", PATIENCE, || {
+            self.get(host, target).is_hit()
+        });
+    }
+
+    /// A dashboard with the server's token.
+    pub fn dashboard(&self) -> Dashboard {
+        Dashboard::start(&self.galley.admin().unwrap(), &self.token_file("server"))
+    }
+
+    /// A dashboard with the token of `a.test`.
+    pub fn site_dashboard(&self) -> Dashboard {
+        Dashboard::start(&self.galley.admin().unwrap(), &self.token_file("site"))
+    }
+
+    fn token_file(&self, whose: &str) -> PathBuf {
+        self.scratch.join(format!("{whose}.token"))
+    }
+}
+
+/// A running `galley dashboard`; ends with its handle.
+pub struct Dashboard {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    pub addr: SocketAddr,
+    first: Option<String>,
+}
+
+/// What a browser holds after the login.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub cookie: String,
+    pub key: String,
+}
+
+impl Dashboard {
+    fn start(admin: &str, token_file: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_galley"))
+            .args(["dashboard", "--no-open", "--admin", admin, "--token-file"])
+            .arg(token_file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let first = line(&mut output);
+        let host = first.strip_prefix("http://").unwrap();
+        let addr = host.split_once('/').unwrap().0.parse().unwrap();
+        Self {
+            child,
+            input,
+            output,
+            addr,
+            first: Some(first),
+        }
+    }
+
+    /// An address with a login that nobody has used.
+    pub fn url(&mut self) -> String {
+        self.first.take().unwrap_or_else(|| {
+            self.input.write_all(b"\n").unwrap();
+            line(&mut self.output)
+        })
+    }
+
+    pub fn token(&mut self) -> String {
+        let url = self.url();
+        url.split_once("#login=").unwrap().1.to_owned()
+    }
+
+    /// As the page sends it: JSON with the page's own origin.
+    pub fn order(&self, target: &str, body: &Value) -> Request {
+        Request::post(target, "application/json", body.to_string())
+            .field("Origin", format!("http://{}", self.addr))
+    }
+
+    pub fn send(&self, request: Request) -> Response {
+        request.send(self.addr).unwrap()
+    }
+
+    /// Sends a request whose response has this status.
+    #[track_caller]
+    pub fn gets(&self, request: Request, status: u16) {
+        drop(self.send(request).expect_status(status));
+    }
+
+    pub fn try_login(&self, token: &str) -> Response {
+        self.send(self.order("/login", &json!({ "token": token })))
+    }
+
+    pub fn log_in(&mut self) -> Session {
+        let token = self.token();
+        let answer = self.try_login(&token).expect_status(200);
+        let cookie = answer.field("set-cookie").unwrap();
+        Session {
+            cookie: cookie.split(';').next().unwrap().to_owned(),
+            key: parsed(&answer)["key"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    /// The JSON of a question that is answered.
+    #[track_caller]
+    pub fn json(&self, session: &Session, target: &str) -> Value {
+        parsed(
+            &self
+                .send(session.on(Request::get(target)))
+                .expect_status(200),
+        )
+    }
+}
+
+impl Session {
+    /// Adds both secrets.
+    pub fn on(&self, request: Request) -> Request {
+        request
+            .cookie(&self.cookie)
+            .field("X-Galley-Key", &self.key)
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn line(output: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert!(line.starts_with("http://127.0.0.1:"), "{line:?}");
+    line.trim().to_owned()
+}
+
+pub fn parsed(answer: &Response) -> Value {
+    serde_json::from_slice(&answer.body).unwrap()
+}
