@@ -19,6 +19,9 @@ _galley() {
             galley,check)
                 cmd="galley__subcmd__check"
                 ;;
+            galley,dashboard)
+                cmd="galley__subcmd__dashboard"
+                ;;
             galley,doctor)
                 cmd="galley__subcmd__doctor"
                 ;;
@@ -56,7 +59,7 @@ _galley() {
 
     case "${cmd}" in
         galley)
-            opts="-h -V --help --version run check reload purge status why doctor setup plugin"
+            opts="-h -V --help --version run check reload purge status dashboard why doctor setup plugin"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -77,6 +80,36 @@ _galley() {
             fi
             case "${prev}" in
                 --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        galley__subcmd__dashboard)
+            opts="-h --config --admin --token-file --port --no-open --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --admin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

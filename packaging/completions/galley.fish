@@ -31,6 +31,7 @@ complete -c galley -n "__fish_galley_needs_command" -f -a "check" -d 'Read the c
 complete -c galley -n "__fish_galley_needs_command" -f -a "reload" -d 'Have a running server read its configuration again'
 complete -c galley -n "__fish_galley_needs_command" -f -a "purge" -d 'Purge pages from the cache of a running server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "status" -d 'Show the state of a running server'
+complete -c galley -n "__fish_galley_needs_command" -f -a "dashboard" -d 'Show a running server in the browser'
 complete -c galley -n "__fish_galley_needs_command" -f -a "why" -d 'Explain how a running server would handle a request, without sending it to PHP'
 complete -c galley -n "__fish_galley_needs_command" -f -a "doctor" -d 'Find problems of the machine, of PHP and of WordPress'
 complete -c galley -n "__fish_galley_needs_command" -f -a "setup" -d 'Find the WordPress of this machine, and set Galley up for it'
@@ -64,6 +65,12 @@ complete -c galley -n "__fish_galley_using_subcommand status" -l admin -d 'The r
 complete -c galley -n "__fish_galley_using_subcommand status" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand status" -l json -d 'Print the result as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand status" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand dashboard" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand dashboard" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
+complete -c galley -n "__fish_galley_using_subcommand dashboard" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand dashboard" -l port -d 'The port on 127.0.0.1 where the dashboard listens [default: a free one]' -r
+complete -c galley -n "__fish_galley_using_subcommand dashboard" -l no-open -d 'Print the address and open no browser'
+complete -c galley -n "__fish_galley_using_subcommand dashboard" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand why" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand why" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand why" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F

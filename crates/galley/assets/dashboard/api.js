@@ -43,6 +43,21 @@ export async function post(name, body) {
   return answer(response);
 }
 
+// Stored entries, at most about `most`. One answer of the server may have few of them and go on, so this asks until there are enough.
+export async function listing(query, most) {
+  const entries = [];
+  let after = null;
+  for (let asked = 0; asked < MOST_CALLS && entries.length < most; asked += 1) {
+    const answer = await get('cache', { ...query, limit: most, after });
+    entries.push(...answer.entries);
+    after = answer.next;
+    if (!after) {
+      break;
+    }
+  }
+  return { entries, isWhole: !after };
+}
+
 // Calls `show` with each sample of the server's state until the session ends; connects again when the connection breaks.
 // EventSource cannot send fields, so the events are read here.
 export async function watch(show, fail) {
@@ -103,3 +118,4 @@ function fields() {
 }
 
 const RETRY_MS = 3000;
+const MOST_CALLS = 20;

@@ -15,6 +15,7 @@ const VIEWS = [live, day, pages, why, notCached, purges, php, certificates, conf
 const byId = (id) => document.getElementById(id);
 const context = { status: null, site: '', query: new URLSearchParams() };
 let current = null;
+let isCut = false;
 
 // Whether this token sees more than its own site.
 function isServer() {
@@ -62,10 +63,20 @@ async function show() {
   }
 }
 
+// No samples come; the next one takes the complaint away.
+function cut(why) {
+  isCut = true;
+  complain(why);
+}
+
 function sampled(event) {
   if (!event.ok) {
-    complain(event.error);
+    cut(event.error);
     return;
+  }
+  if (isCut) {
+    isCut = false;
+    quiet();
   }
   context.status = event.status;
   document.documentElement.dataset.samples = Number(document.documentElement.dataset.samples ?? 0) + 1;
@@ -103,7 +114,7 @@ async function start() {
       await open();
       byId('main').focus();
     });
-    watch(sampled, complain);
+    watch(sampled, cut);
     await open();
   }
 }

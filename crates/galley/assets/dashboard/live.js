@@ -67,7 +67,7 @@ function rows(context) {
     ['Requests per second', rate === undefined ? '…' : rate.toFixed(1), `${count(answers.requests)} since the start`],
     ['Hit ratio', percent(ratio(answers)), `now: ${percent(recentRatio())}`],
     ['PHP slots in use', `${sum(upstreams, (one) => one.in_flight)} of ${slots}`, `${sum(upstreams, (one) => one.waiting)} waiting`],
-    ['Refused', count(answers.refused), paused > 0 ? `${paused} upstream servers paused` : 'all upstream servers in use'],
+    ['Refused or failed', count(answers.refused), paused > 0 ? `${paused} upstream servers paused` : 'all upstream servers in use'],
   ];
   return [...all, ...machine(status)];
 }

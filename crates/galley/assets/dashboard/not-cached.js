@@ -1,6 +1,6 @@
 // Why requests reach PHP, the pages that this happens to, and what to do.
 
-import { get } from './api.js';
+import { get, listing } from './api.js';
 import { h, table } from './dom.js';
 import { count, duration, percent } from './figures.js';
 
@@ -12,7 +12,7 @@ function reasons(site) {
     count(reason.requests), percent(reason.requests / Math.max(site.requests, 1)), `${KINDS[reason.kind]} (${reason.word})`, reason.why,
     reason.do ?? 'Nothing: this is as it should be.',
   ]);
-  return table(`Reasons on ${site.name} since the start, the most frequent first`, columns, rows, 'Every request was answered from the cache or from a file.');
+  return table(`Reasons on ${site.name} since the start, the most frequent first`, columns, rows, 'No request bypassed the cache, and every page that PHP generated was stored.');
 }
 
 function whyLink(url) {
@@ -36,10 +36,17 @@ export const notCached = {
   async show(place, context) {
     const { sites } = await get('not-cached', { site: context.site });
     const parts = [];
-    for (const site of sites) {
-      const markers = await get('cache', { site: site.name, kind: 'hit-for-pass', limit: 100 });
-      parts.push(h('h2', {}, site.name), reasons(site), h('h3', {}, 'Affected pages'), affected(site.name, markers.entries, site.pages));
+    const busiest = sites.toSorted((a, b) => b.requests - a.requests).slice(0, MOST_SITES);
+    for (const site of busiest) {
+      const { entries } = await listing({ site: site.name, kind: 'hit-for-pass' }, MOST_PAGES);
+      parts.push(h('h2', {}, site.name), reasons(site), h('h3', {}, 'Affected pages'), affected(site.name, entries, site.pages));
+    }
+    if (sites.length > busiest.length) {
+      parts.push(h('p', { class: 'note' }, `The ${busiest.length} busiest of ${sites.length} sites. Select one to see others.`));
     }
     place.replaceChildren(...parts);
   },
 };
+
+const MOST_SITES = 8;
+const MOST_PAGES = 100;

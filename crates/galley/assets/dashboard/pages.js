@@ -1,6 +1,6 @@
 // Stored pages: search, purge, and why a URL is cached or not.
 
-import { get, post } from './api.js';
+import { listing, post } from './api.js';
 import { complain, confirmed, facts, field, h, table, tell } from './dom.js';
 import { bytes, count, duration } from './figures.js';
 
@@ -51,30 +51,16 @@ function row(entry, context, after) {
   const more = entry.tags.length - tags.length;
   const left = entry.left_s < 0 ? 'stale' : duration(entry.left_s);
   return [
-    h('span', {}, entry.url), duration(entry.age_s), left, bytes(entry.bytes), count(entry.hits),
-    [...tags, more > 0 ? h('span', { class: 'quiet' }, `and ${more} more`) : ''], STATES[entry.standing] ?? entry.standing,
-    h('div', { class: 'row' }, whyLink, button),
-  ].map((cell) => (Array.isArray(cell) ? h('span', {}, cell) : cell));
+    h('div', {}, entry.url, h('div', { class: 'row' }, whyLink, button)),
+    duration(entry.age_s), left, bytes(entry.bytes), count(entry.hits),
+    h('div', {}, tags, more > 0 ? h('span', { class: 'quiet' }, `and ${more} more`) : null),
+    STATES[entry.standing] ?? entry.standing,
+  ];
 }
 
 const COLUMNS = [
-  ['Page', 'wide'], ['Age', 'number'], ['Left', 'number'], ['Size', 'number'], ['Hits', 'number'], ['Tags', 'wide'], ['State'], ['Actions'],
+  ['Page', 'wide'], ['Age', 'number'], ['Left', 'number'], ['Size', 'number'], ['Hits', 'number'], ['Tags', 'wide'], ['State'],
 ];
-
-// One answer of the server may have few entries and go on; this asks until a screen is full.
-async function listed(query) {
-  const entries = [];
-  let after;
-  for (let asked = 0; asked < MOST_CALLS && entries.length < SCREEN; asked += 1) {
-    const answer = await get('cache', { ...query, after });
-    entries.push(...answer.entries);
-    after = answer.next;
-    if (!after) {
-      break;
-    }
-  }
-  return { entries, isWhole: !after };
-}
 
 export const pages = {
   id: 'pages',
@@ -83,8 +69,8 @@ export const pages = {
     const list = h('div', {});
     const load = async () => {
       const data = new FormData(form);
-      const query = { site: context.site, prefix: data.get('prefix'), tag: data.get('tag'), kind: 'page', limit: SCREEN };
-      const { entries, isWhole } = await listed(query);
+      const query = { site: context.site, prefix: data.get('prefix'), tag: data.get('tag'), kind: 'page' };
+      const { entries, isWhole } = await listing(query, SCREEN);
       const caption = isWhole ? `${entries.length} stored pages` : `The first ${entries.length} stored pages: narrow the search for others`;
       list.replaceChildren(table(caption, COLUMNS, entries.map((entry) => row(entry, context, load)), 'No stored page matches.'));
     };
@@ -151,5 +137,4 @@ export const why = {
 };
 
 const MOST_TAGS = 8;
-const MOST_CALLS = 20;
 const SCREEN = 200;

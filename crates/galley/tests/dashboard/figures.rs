@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 
+use galley_testkit::Scratch;
 use galley_testkit::client::{Connection, Request};
+use galley_testkit::origin::Origin;
 use serde_json::{Value, json};
 
 use crate::stage::{Dashboard, MARKUP, Session, Stage, parsed};
@@ -49,6 +51,29 @@ fn live_figures_come_by_themselves_and_pages_are_bounded() {
     // Who leaves makes room.
     drop(open);
     assert_eq!(sample(&dashboard, &session)["ok"], true);
+}
+
+#[test]
+fn all_pages_share_one_sampler() {
+    let json = [("Content-Type", "application/json")];
+    let admin = Origin::constant(&json, "{}").unwrap();
+    let scratch = Scratch::new().unwrap();
+    let token = scratch.write("token", "some-token-0123456789").unwrap();
+    let mut dashboard = Dashboard::start(&admin.url(), &token);
+    let session = dashboard.log_in();
+    let before = admin.count("/status");
+    std::thread::scope(|threads| {
+        for _ in 0..10 {
+            threads.spawn(|| {
+                for _ in 0..2 {
+                    assert_eq!(sample(&dashboard, &session)["ok"], true);
+                }
+            });
+        }
+    });
+    // Each page has seen two samples; some began just after one.
+    let asked = admin.count("/status") - before;
+    assert!((2..=6).contains(&asked), "{asked}");
 }
 
 #[test]

@@ -114,7 +114,7 @@ pub struct Session {
 }
 
 impl Dashboard {
-    fn start(admin: &str, token_file: &Path) -> Self {
+    pub fn start(admin: &str, token_file: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_galley"))
             .args(["dashboard", "--no-open", "--admin", admin, "--token-file"])
             .arg(token_file)

@@ -86,7 +86,11 @@ pub(in crate::admin) fn pass(why: PassWhy, exchange: Option<&Exchange<'_>>) -> A
         PassWhy::NoStore => Advice::fine("the client says `no-store`"),
         PassWhy::Remembered => Advice::new(
             "its latest response could not be stored",
-            "run the command again after the next request for it",
+            if exchange.is_some() {
+                "run the command again after the next request for it"
+            } else {
+                "look at the pages that were not stored: each has its own reason"
+            },
         ),
         PassWhy::Range => Advice::fine("it requests a part, and no stored response contains it"),
         PassWhy::Head => {

@@ -13,9 +13,10 @@ use tokio::sync::mpsc;
 
 use super::address::DashboardAddress;
 use super::forward::AdminGateway;
-use super::live;
 use super::opener;
-use super::router::{Dashboard, router};
+use super::router::router;
+use super::sampler::sample;
+use super::state::Dashboard;
 use crate::cli::ask::{self, AdminAddress, AdminError};
 use crate::cli::options::DashboardOptions;
 use crate::cli::outcome::{complain, fail, runtime, talk};
@@ -61,7 +62,7 @@ async fn serve(options: &DashboardOptions, admin: AdminAddress) -> io::Result<()
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         served = async { axum::serve(listener, router).await } => served,
-        () = live::sample(Arc::clone(&dashboard)) => Ok(()),
+        () = sample(Arc::clone(&dashboard)) => Ok(()),
         invited = invite_again(&dashboard) => invited,
         stopped = tokio::signal::ctrl_c() => stopped,
         _ = terminate.recv() => Ok(()),

@@ -1,19 +1,15 @@
-//! Live figures: one sampler for all pages that are open, sent as server-sent events.
+//! The pages that are open and listen for live figures, which are sent as server-sent events.
 //!
-//! While no page listens the server is not asked. A page that reads too slowly misses samples; each sample is whole.
+//! Their number is bounded, and nothing is kept for them. A page that reads too slowly misses samples; each sample is whole.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
-use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
 
-use super::router::Dashboard;
 use super::sessions::SessionSecrets;
 
 /// The pages that listen.
@@ -57,14 +53,14 @@ impl LivePages {
     }
 
     /// Whether anybody listens.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let mut pages = self.lock();
         pages.retain(|page| !page.events.is_closed());
         pages.is_empty()
     }
 
     /// Sends an event to all; pages for which `is_open` is false are ended.
-    fn send(&self, event: &Bytes, is_open: impl Fn(&SessionSecrets) -> bool) {
+    pub(super) fn send(&self, event: &Bytes, is_open: impl Fn(&SessionSecrets) -> bool) {
         self.lock().retain(|page| {
             // A full channel: the page has not read the sample before.
             let sent = page.events.try_send(event.clone());
@@ -76,32 +72,6 @@ impl LivePages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// Samples the server while pages listen; never ends.
-pub(super) async fn sample(dashboard: Arc<Dashboard>) {
-    let mut ticks = tokio::time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if dashboard.live.is_empty() {
-            continue;
-        }
-        let value = match dashboard.gateway.status().await {
-            Ok(status) => json!({ "ok": true, "status": status }),
-            Err(trouble) => json!({ "ok": false, "error": trouble.to_string() }),
-        };
-        // JSON has no line feeds outside of strings, and `\n` within them.
-        let event = Bytes::from(format!("data: {value}\n\n"));
-        let now = Instant::now();
-        let sessions = dashboard.sessions();
-        dashboard
-            .live
-            .send(&event, |secrets| sessions.is_open(secrets, now));
-    }
-}
-
-/// Often enough to watch, rare enough to cost nothing.
-const INTERVAL: Duration = Duration::from_secs(2);
 
 const MOST_PAGES: usize = 16;
 

@@ -11,6 +11,8 @@ mod guard;
 mod live;
 mod opener;
 mod router;
+mod sampler;
 mod sessions;
+mod state;
 
 pub(super) use command::dashboard;

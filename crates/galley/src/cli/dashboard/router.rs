@@ -1,11 +1,11 @@
 //! The dashboard's own small web server: files of the page, login, questions, orders, live figures.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State as Extract};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -14,42 +14,11 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::address::DashboardAddress;
 use super::assets::ASSETS;
-use super::forward::{AdminGateway, refuse};
-use super::guard::{self, check, protect};
-use super::live::LivePages;
-use super::sessions::{SESSION_LIFETIME, SessionSecrets, Sessions};
-
-/// What the handlers see.
-pub(super) struct Dashboard {
-    pub(super) address: DashboardAddress,
-    pub(super) gateway: AdminGateway,
-    pub(super) live: LivePages,
-    sessions: Mutex<Sessions>,
-}
-
-impl Dashboard {
-    pub(super) fn new(address: DashboardAddress, gateway: AdminGateway) -> Self {
-        Self {
-            address,
-            gateway,
-            live: LivePages::default(),
-            sessions: Mutex::default(),
-        }
-    }
-
-    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The secrets of a request whose session is open.
-    fn session(&self, fields: &HeaderMap) -> Option<SessionSecrets> {
-        let secrets = guard::secrets(self.address, fields)?;
-        let is_open = self.sessions().is_open(&secrets, Instant::now());
-        is_open.then_some(secrets)
-    }
-}
+use super::forward::refuse;
+use super::guard::{check, protect};
+use super::sessions::{SESSION_LIFETIME, SessionSecrets};
+use super::state::Dashboard;
 
 /// All that can be asked for. Only the files of the page and the login need no session.
 pub(super) fn router(dashboard: &Arc<Dashboard>) -> Router {

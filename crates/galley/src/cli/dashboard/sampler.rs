@@ -1,0 +1,36 @@
+//! One sampler for all pages that are open. While none listens, the server is not asked.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::MissedTickBehavior;
+
+use super::state::Dashboard;
+
+/// Samples the server while pages listen; never ends.
+pub(super) async fn sample(dashboard: Arc<Dashboard>) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if dashboard.live.is_empty() {
+            continue;
+        }
+        let value = match dashboard.gateway.status().await {
+            Ok(status) => json!({ "ok": true, "status": status }),
+            Err(trouble) => json!({ "ok": false, "error": trouble.to_string() }),
+        };
+        // JSON has no line feeds outside of strings, and `\n` within them.
+        let event = Bytes::from(format!("data: {value}\n\n"));
+        let now = Instant::now();
+        let sessions = dashboard.sessions();
+        dashboard
+            .live
+            .send(&event, |secrets| sessions.is_open(secrets, now));
+    }
+}
+
+/// Often enough to watch, rare enough to cost nothing.
+const INTERVAL: Duration = Duration::from_secs(2);

@@ -1,0 +1,42 @@
+//! What a running dashboard holds: its address, its way to the admin interface, who listens, and who is signed in.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use axum::http::HeaderMap;
+
+use super::address::DashboardAddress;
+use super::forward::AdminGateway;
+use super::guard;
+use super::live::LivePages;
+use super::sessions::{SessionSecrets, Sessions};
+
+/// What the handlers see.
+pub(super) struct Dashboard {
+    pub(super) address: DashboardAddress,
+    pub(super) gateway: AdminGateway,
+    pub(super) live: LivePages,
+    sessions: Mutex<Sessions>,
+}
+
+impl Dashboard {
+    pub(super) fn new(address: DashboardAddress, gateway: AdminGateway) -> Self {
+        Self {
+            address,
+            gateway,
+            live: LivePages::default(),
+            sessions: Mutex::default(),
+        }
+    }
+
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The secrets of a request whose session is open.
+    pub(super) fn session(&self, fields: &HeaderMap) -> Option<SessionSecrets> {
+        let secrets = guard::secrets(self.address, fields)?;
+        let is_open = self.sessions().is_open(&secrets, Instant::now());
+        is_open.then_some(secrets)
+    }
+}
