@@ -155,6 +155,10 @@ impl Dashboard {
             .field("Origin", format!("http://{}", self.addr))
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "requests are built where they are sent"
+    )]
     pub fn send(&self, request: Request) -> Response {
         request.send(self.addr).unwrap()
     }

@@ -157,4 +157,37 @@ mod tests {
         let form = ("content-type", "text/plain");
         assert_eq!(post(&[host, own, form]), Err(Refusal::ContentType));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_comes_only_its_own_host_and_origin_pass(
+            host in ".{0,40}", origin in ".{0,40}", cookie in ".{0,80}", key in ".{0,80}",
+        ) {
+            let address = DashboardAddress::new("127.0.0.1:9".parse().unwrap());
+            let mut map = HeaderMap::new();
+            for (name, value) in [("host", &host), ("origin", &origin), ("cookie", &cookie), ("x-galley-key", &key)] {
+                if let Ok(value) = HeaderValue::from_str(value) {
+                    map.insert(HeaderName::from_static(name), value);
+                }
+            }
+            map.insert("content-type", HeaderValue::from_static("application/json"));
+            let is_own = matches!(host.as_str(), "127.0.0.1:9" | "localhost:9") && origin == format!("http://{host}");
+            proptest::prop_assert_eq!(check(address, &Method::POST, &map, false).is_ok(), is_own);
+            let _ = secrets(address, &map);
+        }
+    }
+
+    #[test]
+    fn secrets_are_those_of_this_listener() {
+        let address = DashboardAddress::new("127.0.0.1:9".parse().unwrap());
+        let given = |cookie: &'static str| {
+            let mut map = HeaderMap::new();
+            map.insert("x-galley-key", HeaderValue::from_static("k"));
+            map.insert("cookie", HeaderValue::from_static(cookie));
+            secrets(address, &map).map(|secrets| secrets.cookie)
+        };
+        assert_eq!(given("a=1; galley-dashboard-9=c"), Some("c".to_owned()));
+        assert_eq!(given("galley-dashboard-99=c; galley-dashboard-=d"), None);
+        assert_eq!(given(""), None);
+    }
 }
