@@ -4,6 +4,11 @@ export function count(number) {
   return (number ?? 0).toLocaleString('en');
 }
 
+// `1 page`, `2 pages`.
+export function several(number, name) {
+  return `${count(number)} ${name}${number === 1 ? '' : 's'}`;
+}
+
 export function bytes(number) {
   let value = number ?? 0;
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];

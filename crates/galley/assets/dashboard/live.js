@@ -2,7 +2,7 @@
 
 import { figures, h } from './dom.js';
 import { line } from './chart.js';
-import { bytes, count, duration, percent } from './figures.js';
+import { bytes, count, duration, percent, several } from './figures.js';
 
 // Samples of the last minutes.
 const ROOM = 90;
@@ -67,7 +67,7 @@ function rows(context) {
     ['Requests per second', rate === undefined ? '…' : rate.toFixed(1), `${count(answers.requests)} since the start`],
     ['Hit ratio', percent(ratio(answers)), `now: ${percent(recentRatio())}`],
     ['PHP slots in use', `${sum(upstreams, (one) => one.in_flight)} of ${slots}`, `${sum(upstreams, (one) => one.waiting)} waiting`],
-    ['Refused or failed', count(answers.refused), paused > 0 ? `${paused} upstream servers paused` : 'all upstream servers in use'],
+    ['Refused or failed', count(answers.refused), paused > 0 ? `${several(paused, 'upstream server')} paused` : 'all upstream servers in use'],
   ];
   return [...all, ...machine(status)];
 }

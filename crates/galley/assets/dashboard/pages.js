@@ -2,7 +2,7 @@
 
 import { listing, post } from './api.js';
 import { complain, confirmed, facts, field, h, table, tell } from './dom.js';
-import { bytes, count, duration } from './figures.js';
+import { bytes, count, duration, several } from './figures.js';
 
 const STATES = {
   valid: 'in use', 'soft-purged': 'purged, may be sent once more', purged: 'purged', outdated: 'outdated', busy: 'not known now',
@@ -71,7 +71,7 @@ export const pages = {
       const data = new FormData(form);
       const query = { site: context.site, prefix: data.get('prefix'), tag: data.get('tag'), kind: 'page' };
       const { entries, isWhole } = await listing(query, SCREEN);
-      const caption = isWhole ? `${entries.length} stored pages` : `The first ${entries.length} stored pages: narrow the search for others`;
+      const caption = isWhole ? several(entries.length, 'stored page') : `The first ${entries.length} stored pages: narrow the search for others`;
       list.replaceChildren(table(caption, COLUMNS, entries.map((entry) => row(entry, context, load)), 'No stored page matches.'));
     };
     const form = h('form', { class: 'row', role: 'search', onsubmit: (event) => {

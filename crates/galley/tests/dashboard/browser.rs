@@ -5,10 +5,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use galley_testkit::origin::Origin;
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::{Value, json};
 
-use crate::stage::{MARKUP, Stage};
+use crate::stage::{Dashboard, MARKUP, Stage};
 
 const VIEWS: &[&str] = &[
     "live",
@@ -22,6 +23,9 @@ const VIEWS: &[&str] = &[
     "configuration",
     "cluster",
 ];
+
+/// `UPDATE_GOLDEN=1` takes this picture for the manual.
+const IN_THE_MANUAL: &str = "not-cached-1440-light";
 
 fn picture(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
@@ -104,10 +108,88 @@ fn every_view_is_accessible_in_every_size_and_color() {
                     found.push(format!("{case}: wider than the screen"));
                 }
                 tab.picture(&picture(&case)).unwrap();
+                if case == IN_THE_MANUAL && std::env::var_os("UPDATE_GOLDEN").is_some() {
+                    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+                    tab.picture(&manual.join("dashboard.png")).unwrap();
+                }
             }
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Parts of a server that a test does not have: managed PHP, certificates, a cluster, a disk that is full.
+#[test]
+fn troubles_of_the_machine_are_shown() {
+    let json = [("Content-Type", "application/json")];
+    let admin = Origin::start(move |seen, wire| {
+        let body = match seen.path() {
+            "/status" => include_str!("status.json"),
+            _ => r#"{ "ok": true, "time": 1760740680, "sites": [], "entries": [], "next": null }"#,
+        };
+        let _ = wire.answer(200, &json, body.as_bytes());
+    })
+    .unwrap();
+    let scratch = Scratch::new().unwrap();
+    let token = scratch.write("token", "some-token-0123456789").unwrap();
+    let mut dashboard = Dashboard::start(&admin.url(), &token);
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    tab.go(&dashboard.url()).unwrap();
+    tab.wait("document.querySelector('#view[data-ready]')")
+        .unwrap();
+    tab.say(&axe()).unwrap();
+    for (width, colors) in [(360, "light"), (1440, "dark")] {
+        tab.screen(width, 900).unwrap();
+        tab.prefer_colors(colors).unwrap();
+        for (view, texts) in [
+            (
+                "live",
+                &["3 of 8", "1 waiting", "91.0 %", "1 upstream server paused"][..],
+            ),
+            ("purges", &["no space is left", "4"]),
+            (
+                "php",
+                &[
+                    "paused: it does not respond",
+                    "10",
+                    "the upstream takes too long",
+                    "Slow requests ended",
+                ],
+            ),
+            (
+                "certificates",
+                &[
+                    "www.example.com",
+                    "58 days",
+                    "<i>rate limit</i>",
+                    "there is none yet",
+                ],
+            ),
+            (
+                "configuration",
+                &["did you mean `listen`?", "https://0.0.0.0:443"],
+            ),
+            (
+                "cluster",
+                &[
+                    "connection refused",
+                    "not used",
+                    "node-b<b>bold</b>",
+                    "gone",
+                ],
+            ),
+        ] {
+            open(&mut tab, view);
+            let shown = seen(&mut tab);
+            for text in texts {
+                assert!(shown.contains(text), "{view}: {text}: {shown}");
+            }
+            assert_eq!(violations(&mut tab), json!([]), "{view}");
+            tab.picture(&picture(&format!("trouble-{view}-{width}")))
+                .unwrap();
+        }
+    }
 }
 
 #[test]
