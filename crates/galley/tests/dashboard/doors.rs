@@ -1,6 +1,9 @@
 //! Who gets in: logins, sessions, hosts, origins, and what a page of somebody else cannot do.
 
+use std::path::Path;
+
 use galley_testkit::client::Request;
+use galley_testkit::{Galley, Scratch};
 use serde_json::json;
 
 use crate::stage::{Dashboard, Session, Stage};
@@ -229,5 +232,23 @@ fn a_wrong_token_is_told_at_the_start() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("a token is needed"));
-    let _ = Dashboard::url;
+}
+
+#[test]
+fn the_operator_needs_no_token_on_the_socket() {
+    let scratch = Scratch::new().unwrap();
+    let socket = format!("unix:{}", scratch.join("admin/admin.sock").display());
+    let text = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"{socket}\"\n[log]\naccess = \"off\"\n\
+         [[site]]\nhosts = [\"a.test\"]\nroot = \"{}\"\n",
+        scratch.dir("root").unwrap().display()
+    );
+    let binary = Path::new(env!("CARGO_BIN_EXE_galley"));
+    let _galley = Galley::start_binary(binary, &scratch.join("galley"), &text).unwrap();
+    let mut dashboard = Dashboard::run(&["--admin", &socket]);
+    let session = dashboard.log_in();
+    let status = dashboard.json(&session, "/api/status");
+    assert_eq!(status["sites"][0]["name"], "a.test");
+    assert!(status["memory"].is_object(), "{status}");
+    assert_eq!(dashboard.end().code(), Some(0));
 }

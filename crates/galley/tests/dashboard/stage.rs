@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use galley_testkit::client::{Request, Response};
@@ -115,9 +115,18 @@ pub struct Session {
 
 impl Dashboard {
     pub fn start(admin: &str, token_file: &Path) -> Self {
+        Self::run(&[
+            "--admin",
+            admin,
+            "--token-file",
+            token_file.to_str().unwrap(),
+        ])
+    }
+
+    pub fn run(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_galley"))
-            .args(["dashboard", "--no-open", "--admin", admin, "--token-file"])
-            .arg(token_file)
+            .args(["dashboard", "--no-open"])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -134,6 +143,13 @@ impl Dashboard {
             addr,
             first: Some(first),
         }
+    }
+
+    /// Ends it as a terminal or a service manager does.
+    pub fn end(mut self) -> ExitStatus {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap()
     }
 
     /// An address with a login that nobody has used.
