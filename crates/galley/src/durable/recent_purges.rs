@@ -40,7 +40,7 @@ impl PurgeSource {
 /// A purge that was published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentPurge {
-    /// What it touches, as the log shows it; at most [`MOST_SCOPE`] characters.
+    /// What it touches, as the log shows it, cut where it is long.
     pub scope: String,
     /// Hard or soft.
     pub strength: Strength,

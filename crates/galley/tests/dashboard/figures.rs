@@ -125,6 +125,15 @@ fn purges_are_listed_with_their_source() {
     assert_eq!(newest["source"], "admin", "{answer}");
     assert_eq!(newest["strength"], "hard");
     assert!(newest["scope"].as_str().unwrap().contains("a.test/one/"));
+    let purge = Request::new("PURGE", "/one/").host("a.test");
+    let answer = purge.send(stage.galley.addr()).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.beginning());
+    let answer = dashboard.json(&session, "/api/purges?site=a.test");
+    let sources = answer["sites"][0]["purges"].as_array().unwrap().iter();
+    let sources: Vec<&str> = sources
+        .filter_map(|purge| purge["source"].as_str())
+        .collect();
+    assert_eq!(sources, ["request", "admin"]);
     let others = dashboard.json(&session, "/api/purges?site=b.test");
     assert_eq!(others["sites"][0]["purges"], json!([]));
 }
