@@ -71,9 +71,9 @@ fn all_pages_share_one_sampler() {
             });
         }
     });
-    // Each page has seen two samples; some began just after one.
+    // Each page has seen two samples, twenty in all; some began just after one.
     let asked = admin.count("/status") - before;
-    assert!((2..=6).contains(&asked), "{asked}");
+    assert!((2..10).contains(&asked), "{asked}");
 }
 
 #[test]
