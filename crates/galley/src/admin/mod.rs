@@ -11,6 +11,7 @@ mod certificates;
 mod cluster;
 mod cron;
 mod disk;
+mod dry_run;
 mod entry;
 mod health;
 mod history;

@@ -6,6 +6,8 @@
 //! ```
 //! `site` may be any host of the site; without it an order goes to the site of its URL, the token's site, or all sites. The answer
 //! comes when every order holds and is on the disk: `{"ok": true, "purges": 3}`, with a `warning` where it could not be written. Orders that cannot be understood are named, and then none is obeyed.
+//!
+//! With `"dry_run": true` nothing is purged: the answer says how many stored pages the same request would purge (`dry_run.rs`).
 
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::AdminState;
 use super::auth::{Asker, TokenReach, reach};
+use super::dry_run;
 use super::target::is_number;
 use crate::durable::{PurgeSource, Receipt};
 use crate::request::Site;
@@ -34,6 +37,7 @@ pub(super) struct PurgeRequest {
     prefixes: Vec<String>,
     patterns: Vec<String>,
     soft: bool,
+    dry_run: bool,
 }
 
 pub(super) type PurgeReply = (StatusCode, Json<Value>);
@@ -59,6 +63,9 @@ pub(super) async fn purge(
         Ok(orders) => orders,
         Err(complaints) => return refuse(StatusCode::BAD_REQUEST, &complaints.join("; ")),
     };
+    if wanted.dry_run {
+        return dry_run::reply(&state, orders).await;
+    }
     let mut newest = Receipt::default();
     for (site, order) in &orders {
         newest = site.core.purges.publish(order, PurgeSource::Admin);

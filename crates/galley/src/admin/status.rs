@@ -137,6 +137,9 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         "purges": site.core.purges.given(),
         "requests": totals.requests(),
         "answers": words(&totals),
+        "reasons": {
+            "pass": reasons(totals.passes()), "miss": reasons(totals.misses()), "not_stored": reasons(totals.not_stored()),
+        },
         "hit_ratio": Minute::all(&totals).hit_ratio(),
         "certificates": certificates(state, site),
         "cron": cron(state, site),
@@ -218,6 +221,14 @@ fn cron(state: &AdminState, site: &Site) -> Value {
         "last": last,
         "next_in_s": runs.next.map(|next| next.since(now).as_secs()),
     })
+}
+
+/// Why the upstream had to generate responses, for each way the reasons that there were.
+fn reasons(all: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Value> {
+    let counted = all.filter(|(_, count)| *count > 0);
+    counted
+        .map(|(word, count)| (word.to_owned(), json!(count)))
+        .collect()
 }
 
 fn words(totals: &Totals) -> Map<String, Value> {

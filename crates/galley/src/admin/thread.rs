@@ -117,6 +117,7 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
         .route("/purges", get(purge_list::purges))
         .route("/metrics", get(metrics::metrics))
         .route("/why", post(why::why))
+        .route("/why/batch", post(why::batch))
         .route("/reload", post(reload::reload))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))

@@ -40,7 +40,7 @@ use super::target::{JsonReply, refuse, unknown};
 use crate::fault;
 use crate::request::{Admission, Site, admit};
 use explanation::Explanation;
-use question::WhyRequest;
+use question::{WhyBatch, WhyRequest};
 
 /// Handles `POST /why`.
 pub(super) async fn why(
@@ -57,6 +57,37 @@ pub(super) async fn why(
     match explained {
         Ok(Ok(value)) => (StatusCode::OK, Json(value)),
         Ok(Err(reply)) => reply,
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// Handles `POST /why/batch`: of each URL only what happens and why, as lists of pages show it.
+pub(super) async fn batch(
+    Extract(state): Extract<Arc<AdminState>>,
+    asker: Asker,
+    body: Json<WhyBatch>,
+) -> JsonReply {
+    let reach = reach(&state, &asker);
+    if reach == TokenReach::None {
+        return unknown();
+    }
+    if body.urls.len() > MOST_URLS {
+        let message = format!("at most {MOST_URLS} `urls` at once");
+        return refuse(StatusCode::BAD_REQUEST, &message);
+    }
+    let wanted = body.0.requests();
+    let explained = tokio::task::spawn_blocking(move || {
+        let all = wanted.iter().map(|one| match explain(&state, reach, one) {
+            Ok(value) => json!({
+                "url": one.url, "what": value["now"]["what"], "why": value["advice"]["why"],
+                "age_s": value["entry"]["age_s"],
+            }),
+            Err((_, Json(error))) => json!({ "url": one.url, "error": error["error"] }),
+        });
+        all.collect::<Vec<Value>>()
+    });
+    match explained.await {
+        Ok(pages) => (StatusCode::OK, Json(json!({ "ok": true, "pages": pages }))),
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
@@ -207,6 +238,9 @@ const SECTIONS: &[&str] = &[
     "not_stored_lately",
     "purges",
 ];
+
+/// URLs of one batch: what WordPress lists on a page at most is a few hundred.
+const MOST_URLS: usize = 200;
 
 /// Who asks where nothing else is said, and where.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod batch;
 mod exact;
 mod listeners;
 mod listing;

@@ -21,6 +21,30 @@ pub(in crate::admin) struct WhyRequest {
     pub(super) client: Option<IpAddr>,
 }
 
+/// Several URLs, asked for with the same fields.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::admin) struct WhyBatch {
+    pub(in crate::admin) urls: Vec<String>,
+    #[serde(default)]
+    headers: Vec<(String, String)>,
+}
+
+impl WhyBatch {
+    /// A question for each.
+    pub(in crate::admin) fn requests(self) -> Vec<WhyRequest> {
+        let headers = self.headers;
+        let requests = self.urls.into_iter().map(|url| WhyRequest {
+            url,
+            method: get(),
+            headers: headers.clone(),
+            site: None,
+            client: None,
+        });
+        requests.collect()
+    }
+}
+
 fn get() -> String {
     "GET".to_owned()
 }
