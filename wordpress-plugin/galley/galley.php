@@ -1,13 +1,17 @@
 <?php
 /**
  * Plugin Name:       Galley
- * Description:       Tells the Galley web server what each page is made of, and what every edit changes, so that PHP generates exactly the changed pages again.
+ * Plugin URI:        https://github.com/galley-server/galley
+ * Description:       Page cache for sites that run on the Galley web server: every edit purges exactly the pages it changes, and you see why a page is not cached.
  * Version:           0.3.0
+ * Author:            The Galley authors
+ * Author URI:        https://github.com/galley-server/galley
  * Requires at least: 6.0
  * Requires PHP:      7.4
  * License:           GPL-2.0-or-later
  * License URI:       https://www.gnu.org/licenses/gpl-2.0.html
  * Text Domain:       galley
+ * Domain Path:       /languages
  *
  * This file only names the parts; each file in includes/ says what it does. Nothing here changes what a visitor sees.
  *
@@ -22,6 +26,7 @@ const VERSION = '0.3.0';
 
 const PARTS = array(
 	'includes/connection.php',
+	'includes/questions.php',
 	'includes/request.php',
 	'includes/cron.php',
 	'includes/tags.php',
@@ -39,9 +44,11 @@ const PARTS = array(
 	'includes/fragments.php',
 	'includes/fragments-menus.php',
 	'includes/fragments-render.php',
+	'includes/choices.php',
 	'includes/lifetime.php',
 	'includes/answer.php',
 	'includes/purges.php',
+	'includes/purge-log.php',
 	'includes/pending.php',
 	'includes/delivery.php',
 	'includes/post-state.php',
@@ -55,6 +62,8 @@ const PARTS = array(
 	'includes/events-site.php',
 	'includes/shims.php',
 	'includes/other-purgers.php',
+	'includes/preload.php',
+	'includes/api.php',
 );
 
 /** What may be left out of a copy. */

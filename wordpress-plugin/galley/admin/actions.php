@@ -1,6 +1,6 @@
 <?php
 /**
- * The purge buttons. Each action checks the user's capability and the nonce.
+ * The buttons and forms. Each action checks the user's capability and the nonce.
  *
  * The purge functions only queue a purge. It is sent with the redirect after the click, and Galley applies it before the browser gets
  * the redirect.
@@ -14,6 +14,12 @@ defined( 'ABSPATH' ) || exit;
 
 add_action( 'admin_post_galley_purge_page', __NAMESPACE__ . '\\on_purge_page' );
 add_action( 'admin_post_galley_purge_all', __NAMESPACE__ . '\\on_purge_all' );
+add_action( 'admin_post_galley_purge_url', __NAMESPACE__ . '\\on_purge_url' );
+add_action( 'admin_post_galley_preload', __NAMESPACE__ . '\\on_preload' );
+add_action( 'admin_post_galley_preload_off', __NAMESPACE__ . '\\on_preload_off' );
+add_action( 'admin_post_galley_development', __NAMESPACE__ . '\\on_development' );
+add_action( 'admin_post_galley_development_off', __NAMESPACE__ . '\\on_development_off' );
+add_action( 'admin_post_galley_choose', __NAMESPACE__ . '\\on_choose' );
 add_action( 'admin_post_galley_save', __NAMESPACE__ . '\\on_save' );
 add_action( 'admin_post_galley_dismiss', __NAMESPACE__ . '\\on_dismiss' );
 add_action( 'wp_ajax_galley_page_state', __NAMESPACE__ . '\\on_page_state' );
@@ -45,14 +51,88 @@ function back( string $fallback, string $done = '' ): void {
  */
 function on_purge_page(): void {
 	check_admin_referer( 'galley_purge_page' );
-	// phpcs:ignore WordPress.Security.ValidatedSanitizedInput -- own_url() cleans it.
-	$url  = isset( $_GET['url'] ) ? own_url( wp_unslash( $_GET['url'] ) ) : null;
+	// phpcs:ignore WordPress.Security.ValidatedSanitizedInput -- own_address() cleans it.
+	$url  = isset( $_GET['url'] ) ? own_address( wp_unslash( $_GET['url'] ) ) : null;
 	$post = null === $url || may_manage() ? 0 : url_to_postid( $url );
 	if ( null === $url || ! may_purge( $post ) ) {
 		refuse();
 	}
+	note_cause( 'button-page', path_of( $url ) );
 	do_action( 'galley_purge_url', $url );
 	back( (string) $url, 'purged-page' );
+}
+
+/**
+ * Purge the address that was typed in, as a whole address or as a path.
+ */
+function on_purge_url(): void {
+	manage_or_refuse( 'galley_purge_url' );
+	// phpcs:ignore WordPress.Security -- checked above; own_address() cleans it.
+	$typed = isset( $_POST['url'] ) ? trim( (string) wp_unslash( $_POST['url'] ) ) : '';
+	$url   = own_address( '' !== $typed && '/' === $typed[0] ? site_origin() . $typed : $typed );
+	if ( null === $url ) {
+		back( settings_url(), 'not-own' );
+		return;
+	}
+	note_cause( 'button-page', path_of( $url ) );
+	do_action( 'galley_purge_url', $url );
+	back( settings_url(), 'purged-page' );
+}
+
+/**
+ * The path of an address, as the log names it.
+ */
+function path_of( string $url ): string {
+	$path = (string) wp_parse_url( $url, PHP_URL_PATH );
+	return '' === $path ? '/' : $path;
+}
+
+/**
+ * Ends an action that the nonce or the user does not allow.
+ */
+function manage_or_refuse( string $action ): void {
+	check_admin_referer( $action );
+	if ( ! may_manage() ) {
+		refuse();
+	}
+}
+
+function on_preload(): void {
+	manage_or_refuse( 'galley_preload' );
+	start_preload();
+	back( settings_url(), 'preloading' );
+}
+
+function on_preload_off(): void {
+	manage_or_refuse( 'galley_preload_off' );
+	stop_preload();
+	back( settings_url(), 'preload-off' );
+}
+
+function on_development(): void {
+	manage_or_refuse( 'galley_development' );
+	set_development( true );
+	delete_transient( 'galley_state' );
+	back( settings_url(), 'development' );
+}
+
+function on_development_off(): void {
+	manage_or_refuse( 'galley_development_off' );
+	set_development( false );
+	delete_transient( 'galley_state' );
+	back( settings_url(), 'development-off' );
+}
+
+/**
+ * Keep the choices, and purge everything: what is stored was stored by the old ones.
+ */
+function on_choose(): void {
+	manage_or_refuse( 'galley_choose' );
+	// phpcs:ignore WordPress.Security -- checked above; clean_choices() keeps what is known and bounded.
+	update_option( 'galley_choices', clean_choices( wp_unslash( $_POST ) ), true );
+	note_cause( 'choices' );
+	queue_purge_with_markers();
+	back( settings_url(), 'chosen' );
 }
 
 /**
@@ -63,8 +143,10 @@ function on_purge_all(): void {
 	if ( ! may_manage() ) {
 		refuse();
 	}
+	note_cause( 'button-all' );
 	do_action( 'galley_purge_all' );
-	back( admin_url( 'options-general.php?page=galley' ), 'purged-all' );
+	preload_after_purge();
+	back( settings_url(), 'purged-all' );
 }
 
 /**
@@ -87,7 +169,7 @@ function on_save(): void {
 	} elseif ( null !== $clean ) {
 		update_option( 'galley_connection', $clean, false );
 	}
-	back( admin_url( 'options-general.php?page=galley' ), '' === $address || null !== $clean ? 'saved' : 'not-saved' );
+	back( settings_url(), '' === $address || null !== $clean ? 'saved' : 'not-saved' );
 }
 
 /**
@@ -112,8 +194,8 @@ function on_dismiss(): void {
  */
 function on_page_state(): void {
 	check_ajax_referer( 'galley_page_state' );
-	// phpcs:ignore WordPress.Security.ValidatedSanitizedInput -- own_url() cleans it.
-	$url = isset( $_POST['url'] ) ? own_url( wp_unslash( $_POST['url'] ) ) : null;
+	// phpcs:ignore WordPress.Security.ValidatedSanitizedInput -- own_address() cleans it.
+	$url = isset( $_POST['url'] ) ? own_address( wp_unslash( $_POST['url'] ) ) : null;
 	if ( ! may_look() || null === $url ) {
 		wp_send_json_error( null, 403 );
 	}

@@ -16,15 +16,35 @@ require_once __DIR__ . '/bar.php';
 require_once __DIR__ . '/health.php';
 require_once __DIR__ . '/culprits.php';
 require_once __DIR__ . '/cookies.php';
+require_once __DIR__ . '/state.php';
+require_once __DIR__ . '/editor.php';
 
 if ( is_admin() ) {
 	require_once __DIR__ . '/actions.php';
 	require_once __DIR__ . '/chart.php';
+	require_once __DIR__ . '/costs.php';
+	require_once __DIR__ . '/purge-words.php';
+	require_once __DIR__ . '/forms.php';
 	require_once __DIR__ . '/settings.php';
+	require_once __DIR__ . '/columns.php';
+	require_once __DIR__ . '/widget.php';
+	require_once __DIR__ . '/privacy.php';
 	require_once __DIR__ . '/notices.php';
+}
+if ( is_admin() && is_multisite() ) {
+	require_once __DIR__ . '/network.php';
 }
 if ( defined( 'WP_CLI' ) && WP_CLI ) {
 	require_once __DIR__ . '/cli.php';
+}
+
+add_action( 'init', __NAMESPACE__ . '\\load_texts' );
+
+/**
+ * The translations that come along. A copy from WordPress's directory of translations is preferred.
+ */
+function load_texts(): void {
+	load_plugin_textdomain( 'galley', false, dirname( plugin_basename( dirname( __DIR__ ) . '/galley.php' ) ) . '/languages' );
 }
 
 /**
@@ -53,20 +73,4 @@ function may_purge( int $post = 0 ): bool {
  */
 function may_look(): bool {
 	return current_user_can( 'edit_posts' );
-}
-
-/**
- * The host that visitors know this site by, without a port.
- */
-function own_host(): string {
-	return (string) wp_parse_url( home_url(), PHP_URL_HOST );
-}
-
-/**
- * The address of a page of this site, or null for one that is somewhere else.
- */
-function own_url( string $url ): ?string {
-	$url  = strtok( esc_url_raw( $url, array( 'http', 'https' ) ), '#' );
-	$host = $url ? wp_parse_url( $url, PHP_URL_HOST ) : null;
-	return is_string( $host ) && 0 === strcasecmp( $host, own_host() ) ? (string) $url : null;
 }

@@ -1,4 +1,4 @@
-/* Asks how the page being looked at is cached, and tells it in the admin bar. */
+/* Asks how the page being looked at is cached, in wp-admin how the site is, and tells it in the admin bar. */
 ( function () {
 	'use strict';
 
@@ -25,7 +25,7 @@
 
 	function ask() {
 		var body = new URLSearchParams();
-		body.set( 'action', 'galley_page_state' );
+		body.set( 'action', window.galleyBar.action );
 		body.set( '_ajax_nonce', window.galleyBar.nonce );
 		body.set( 'url', window.location.href.split( '#' )[ 0 ] );
 		window
@@ -40,6 +40,13 @@
 			} )
 			.catch( function () {} );
 	}
+
+	document.addEventListener( 'click', function ( event ) {
+		var link = event.target.closest && event.target.closest( '#wp-admin-bar-galley-purge-all a' );
+		if ( link && window.galleyBar && ! window.confirm( window.galleyBar.confirm ) ) {
+			event.preventDefault();
+		}
+	} );
 
 	if ( window.galleyBar && window.fetch ) {
 		if ( 'loading' === document.readyState ) {

@@ -13,6 +13,7 @@ defined( 'ABSPATH' ) || exit;
 
 add_action( 'admin_bar_menu', __NAMESPACE__ . '\\bar', 90 );
 add_action( 'wp_enqueue_scripts', __NAMESPACE__ . '\\bar_script' );
+add_action( 'admin_enqueue_scripts', __NAMESPACE__ . '\\bar_script' );
 
 /**
  * The post whose own page is being looked at; 0: none.
@@ -25,11 +26,11 @@ function post_at_hand(): int {
  * The address of the page being looked at.
  */
 function url_at_hand(): string {
-	// phpcs:ignore WordPress.Security.ValidatedSanitizedInput -- own_url() cleans it.
+	// phpcs:ignore WordPress.Security.ValidatedSanitizedInput -- own_address() cleans it.
 	$uri = isset( $_SERVER['REQUEST_URI'] ) ? wp_unslash( $_SERVER['REQUEST_URI'] ) : '/';
 	$at  = wp_parse_url( home_url() );
 	$all = ( $at['scheme'] ?? 'http' ) . '://' . ( $at['host'] ?? '' ) . ( isset( $at['port'] ) ? ':' . $at['port'] : '' );
-	return (string) own_url( $all . $uri );
+	return (string) own_address( $all . $uri );
 }
 
 /**
@@ -47,9 +48,10 @@ function bar( $bar ): void {
 			'href'  => may_manage() ? admin_url( 'options-general.php?page=galley' ) : false,
 		)
 	);
+	$checks = is_admin() ? __( 'Checking the state of the site', 'galley' ) : __( 'Checking how this page is cached', 'galley' );
+	add_bar_item( $bar, 'galley-why', esc_html( $checks ), false );
+	add_bar_item( $bar, 'galley-do', '', false );
 	if ( ! is_admin() ) {
-		add_bar_item( $bar, 'galley-why', esc_html__( 'Checking how this page is cached', 'galley' ), false );
-		add_bar_item( $bar, 'galley-do', '', false );
 		add_bar_item( $bar, 'galley-purge-page', esc_html__( 'Purge this page', 'galley' ), purge_page_link( url_at_hand() ) );
 	}
 	if ( may_manage() ) {
@@ -99,13 +101,15 @@ function purge_all_link(): string {
  * The script that asks, for those who see its answer.
  */
 function bar_script(): void {
-	if ( ! is_admin_bar_showing() || ! may_purge( post_at_hand() ) || ! may_look() ) {
+	if ( ! is_admin_bar_showing() || ! may_purge( post_at_hand() ) || ! may_look() || ( is_admin() && ! may_manage() ) ) {
 		return;
 	}
 	wp_enqueue_script( 'galley-bar', plugins_url( 'bar.js', __FILE__ ), array(), VERSION, true );
 	$says = array(
-		'ajax'  => admin_url( 'admin-ajax.php' ),
-		'nonce' => wp_create_nonce( 'galley_page_state' ),
+		'ajax'    => admin_url( 'admin-ajax.php' ),
+		'nonce'   => wp_create_nonce( 'galley_page_state' ),
+		'confirm' => __( 'Purge all pages? PHP generates each of them again at its next request, so the site is slower for a while.', 'galley' ),
+		'action'  => is_admin() ? 'galley_site_state' : 'galley_page_state',
 	);
 	wp_add_inline_script( 'galley-bar', 'var galleyBar = ' . wp_json_encode( $says ) . ';', 'before' );
 	wp_add_inline_style(

@@ -1,6 +1,6 @@
 <?php
 /**
- * `wp galley`: purge, status, why.
+ * `wp galley`: purge, status, why, log, preload, development.
  *
  * @package Galley
  */
@@ -12,6 +12,9 @@ defined( 'ABSPATH' ) || exit;
 \WP_CLI::add_command( 'galley purge', __NAMESPACE__ . '\\cli_purge' );
 \WP_CLI::add_command( 'galley status', __NAMESPACE__ . '\\cli_status' );
 \WP_CLI::add_command( 'galley why', __NAMESPACE__ . '\\cli_why' );
+\WP_CLI::add_command( 'galley log', __NAMESPACE__ . '\\cli_log' );
+\WP_CLI::add_command( 'galley preload', __NAMESPACE__ . '\\cli_preload' );
+\WP_CLI::add_command( 'galley development', __NAMESPACE__ . '\\cli_development' );
 
 /**
  * Purges pages.
@@ -45,6 +48,7 @@ function cli_purge( $urls, $flags ): void {
 		\WP_CLI::error( __( 'Name what to purge: URLs, --all, --post=<id> or --tag=<tag>.', 'galley' ) );
 		return;
 	}
+	note_cause( 'command' );
 	foreach ( $list as list( $action, $what ) ) {
 		null === $what ? do_action( $action ) : do_action( $action, $what );
 	}
@@ -78,20 +82,143 @@ function cli_purges( array $urls, array $flags ): ?array {
 
 /**
  * Shows whether Galley answers, and what it has done.
+ *
+ * ## OPTIONS
+ *
+ * [--format=<format>]
+ * : How it is printed.
+ * ---
+ * options:
+ *   - table
+ *   - json
+ *   - csv
+ *   - yaml
+ * ---
+ *
+ * @param string[] $none  No arguments.
+ * @param array    $flags Options.
  */
-function cli_status(): void {
+function cli_status( $none = array(), $flags = array() ): void {
 	$answer = call( 'GET', '/status' );
 	if ( 200 !== $answer['status'] ) {
 		\WP_CLI::error( connection_trouble( $answer ) );
 		return;
 	}
-	$site = own_site( $answer['body']['sites'] ?? null, own_host() );
-	\WP_CLI::line( 'galley     ' . (string) ( $answer['body']['version'] ?? '' ) );
-	\WP_CLI::line( 'site       ' . (string) ( $site['name'] ?? '-' ) );
-	\WP_CLI::line( 'requests   ' . (int) ( $site['requests'] ?? 0 ) );
-	\WP_CLI::line( 'hit ratio  ' . percent( $site['hit_ratio'] ?? null ) );
-	\WP_CLI::line( 'purges     ' . (int) ( $site['purges'] ?? 0 ) );
-	\WP_CLI::line( 'waiting    ' . pending_purges() );
+	$facts = site_facts( $answer );
+	$state = judge_site( $facts );
+	$site  = $facts['site'];
+	$rows  = array(
+		'galley'      => (string) ( $answer['body']['version'] ?? '' ),
+		'site'        => (string) ( $site['name'] ?? '-' ),
+		'state'       => $state['colour'],
+		'requests'    => (int) ( $site['requests'] ?? 0 ),
+		'hit ratio'   => percent( $site['hit_ratio'] ?? null ),
+		'purges'      => (int) ( $site['purges'] ?? 0 ),
+		'waiting'     => $facts['pending'],
+		'development' => $facts['development'],
+	);
+	$table = array();
+	foreach ( $rows as $field => $value ) {
+		$table[] = compact( 'field', 'value' );
+	}
+	cli_print( $table, array( 'field', 'value' ), (array) $flags );
+}
+
+/**
+ * Prints rows in the format that was asked for; without one as lines.
+ *
+ * @param array[]  $rows    Values by column.
+ * @param string[] $columns Names of the columns.
+ * @param array    $flags   Options.
+ */
+function cli_print( array $rows, array $columns, array $flags ): void {
+	$format = is_string( $flags['format'] ?? null ) ? $flags['format'] : '';
+	if ( 'json' === $format ) {
+		\WP_CLI::line( (string) wp_json_encode( $rows ) );
+	} elseif ( '' !== $format ) {
+		\WP_CLI\Utils\format_items( $format, $rows, $columns );
+	} else {
+		foreach ( $rows as $row ) {
+			$first = (string) array_shift( $row );
+			\WP_CLI::line( str_pad( $first, 11 ) . implode( '  ', $row ) );
+		}
+	}
+}
+
+/**
+ * Shows the last purges, and what caused them.
+ *
+ * ## OPTIONS
+ *
+ * [--format=<format>]
+ * : How it is printed.
+ * ---
+ * options:
+ *   - table
+ *   - json
+ *   - csv
+ *   - yaml
+ * ---
+ *
+ * @param string[] $none  No arguments.
+ * @param array    $flags Options.
+ */
+function cli_log( $none = array(), $flags = array() ): void {
+	require_once __DIR__ . '/purge-words.php';
+	$rows = array();
+	foreach ( purge_log() as $row ) {
+		$rows[] = array(
+			'time'  => gmdate( 'Y-m-d H:i:s', $row['time'] ),
+			'purge' => purge_sentence( $row, 0 ),
+		);
+	}
+	cli_print( $rows, array( 'time', 'purge' ), (array) $flags );
+}
+
+/**
+ * Preloads the pages of the sitemaps and menus, in the background, while PHP has capacity.
+ *
+ * ## OPTIONS
+ *
+ * [--stop]
+ * : Ends it.
+ *
+ * @param string[] $none  No arguments.
+ * @param array    $flags Options.
+ */
+function cli_preload( $none, $flags ): void {
+	if ( ! empty( $flags['stop'] ) ) {
+		stop_preload();
+		\WP_CLI::success( __( 'Preloading is stopped.', 'galley' ) );
+		return;
+	}
+	start_preload();
+	\WP_CLI::success( __( 'Preloading begins with the next run of the scheduled tasks.', 'galley' ) );
+}
+
+/**
+ * Switches development mode on, for two hours, or off.
+ *
+ * ## OPTIONS
+ *
+ * <state>
+ * : What it shall be.
+ * ---
+ * options:
+ *   - on
+ *   - off
+ * ---
+ *
+ * @param string[] $words `on` or `off`.
+ */
+function cli_development( $words ): void {
+	$wanted = (string) ( $words[0] ?? '' );
+	if ( ! in_array( $wanted, array( 'on', 'off' ), true ) ) {
+		\WP_CLI::error( __( 'Say on or off.', 'galley' ) );
+		return;
+	}
+	set_development( 'on' === $wanted );
+	\WP_CLI::success( 'on' === $wanted ? __( 'Development mode is on, and all pages are purged.', 'galley' ) : __( 'Development mode is off. Pages are stored again.', 'galley' ) );
 }
 
 /**
@@ -102,16 +229,31 @@ function cli_status(): void {
  * <url>
  * : The address of a page of this site.
  *
- * @param string[] $urls The address.
+ * [--format=<format>]
+ * : How it is printed.
+ * ---
+ * options:
+ *   - table
+ *   - json
+ *   - csv
+ *   - yaml
+ * ---
+ *
+ * @param string[] $urls  The address.
+ * @param array    $flags Options.
  */
-function cli_why( $urls ): void {
-	$url = own_url( (string) ( $urls[0] ?? '' ) );
+function cli_why( $urls, $flags = array() ): void {
+	$url = own_address( (string) ( $urls[0] ?? '' ) );
 	if ( null === $url ) {
 		/* translators: %s: a host */
 		\WP_CLI::error( sprintf( __( 'This URL is not on this site. URLs of this site begin with %s.', 'galley' ), home_url() ) );
 		return;
 	}
 	$state = page_state( $url );
+	if ( isset( $flags['format'] ) ) {
+		cli_print( array( array( 'url' => $url ) + $state ), array( 'url', 'state', 'label', 'why', 'what_to_do' ), (array) $flags );
+		return;
+	}
 	\WP_CLI::line( $state['label'] );
 	foreach ( array( 'why', 'what_to_do' ) as $part ) {
 		if ( '' !== $state[ $part ] ) {

@@ -11,6 +11,7 @@ defined( 'ABSPATH' ) || exit;
 
 add_filter( 'site_status_page_cache_supported_cache_headers', __NAMESPACE__ . '\\cache_headers' );
 add_filter( 'site_status_tests', __NAMESPACE__ . '\\health_tests' );
+add_action( 'rest_api_init', __NAMESPACE__ . '\\health_routes' );
 
 /**
  * WordPress asks for the front page a few times and looks for a page cache in the answers.
@@ -33,22 +34,55 @@ function is_kept( string $status ): bool {
 }
 
 /**
+ * The tests, with what they say where all is well.
+ *
+ * @return array<string, string>
+ */
+function health_checks(): array {
+	return array(
+		'connection' => __( 'Galley is connected', 'galley' ),
+		'purges'     => __( 'Purges reach Galley', 'galley' ),
+		'defeats'    => __( 'Nothing prevents page caching', 'galley' ),
+	);
+}
+
+function health_routes(): void {
+	register_rest_route(
+		'galley/v1',
+		'/health/(?P<name>connection|defeats)',
+		array(
+			'methods'             => 'GET',
+			'callback'            => static function ( $request ) {
+				return 'connection' === $request['name'] ? health_connection() : health_defeats();
+			},
+			'permission_callback' => static function (): bool {
+				return current_user_can( 'view_site_health_checks' );
+			},
+		)
+	);
+}
+
+/**
  * @param array $tests Of WordPress.
  */
 function health_tests( $tests ): array {
-	$tests                                = (array) $tests;
-	$tests['direct']['galley_connection'] = array(
-		'label' => __( 'Galley is connected', 'galley' ),
-		'test'  => __NAMESPACE__ . '\\health_connection',
-	);
-	$tests['direct']['galley_purges']     = array(
-		'label' => __( 'Purges reach Galley', 'galley' ),
-		'test'  => __NAMESPACE__ . '\\health_purges',
-	);
-	$tests['direct']['galley_defeats']    = array(
-		'label' => __( 'Nothing prevents page caching', 'galley' ),
-		'test'  => __NAMESPACE__ . '\\health_defeats',
-	);
+	$tests = (array) $tests;
+	foreach ( health_checks() as $name => $label ) {
+		$test = array(
+			'label'             => $label,
+			'test'              => rest_url( "galley/v1/health/$name" ),
+			'has_rest'          => true,
+			'async_direct_test' => __NAMESPACE__ . "\\health_$name",
+		);
+		// What asks the server or searches files is asked for when the page is there.
+		if ( 'purges' === $name ) {
+			$test = array(
+				'label' => $label,
+				'test'  => __NAMESPACE__ . '\\health_purges',
+			);
+		}
+		$tests[ 'purges' === $name ? 'direct' : 'async' ][ "galley_$name" ] = $test;
+	}
 	return $tests;
 }
 

@@ -9,12 +9,6 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** A browser's, so that the page is asked for in the form that browsers get. */
-const AS_A_BROWSER = array(
-	array( 'Accept', 'text/html,application/xhtml+xml;q=0.9,*/*;q=0.8' ),
-	array( 'User-Agent', 'Mozilla/5.0 (X11; Linux x86_64) Firefox/128.0' ),
-);
-
 /**
  * Asks the server how a page is cached.
  *
@@ -82,6 +76,13 @@ function page_words( array $why ): array {
 }
 
 /**
+ * The server's words, which begin small and have no full stop, as a sentence. Pure.
+ */
+function as_sentence( string $words ): string {
+	return preg_match( '/[.!?]$/', $words ) ? ucfirst( $words ) : ucfirst( $words ) . '.';
+}
+
+/**
  * Seconds as a person says them.
  */
 function age_in_words( int $seconds ): string {
@@ -90,24 +91,6 @@ function age_in_words( int $seconds ): string {
 		return sprintf( _n( '%d second', '%d seconds', $seconds, 'galley' ), $seconds );
 	}
 	return human_time_diff( 0, $seconds );
-}
-
-/**
- * The site among those that the server tells of: the one of this host, else one for every host, else the only one. Pure.
- *
- * @param mixed  $sites `sites` of `GET /status` or `GET /history`.
- * @param string $host  Without a port.
- */
-function own_site( $sites, string $host ): ?array {
-	$sites = is_array( $sites ) ? array_values( array_filter( $sites, 'is_array' ) ) : array();
-	foreach ( array( strtolower( $host ), '*' ) as $wanted ) {
-		foreach ( $sites as $site ) {
-			if ( in_array( $wanted, (array) ( $site['hosts'] ?? array() ), true ) || ( $site['name'] ?? '' ) === $wanted ) {
-				return $site;
-			}
-		}
-	}
-	return 1 === count( $sites ) ? $sites[0] : null;
 }
 
 /**

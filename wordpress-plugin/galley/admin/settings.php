@@ -1,6 +1,7 @@
 <?php
 /**
- * Settings > Galley: whether the server answers, what it has done in the last day, and how it is reached.
+ * Settings > Galley: the state of the site first, then what visitors got, what costs PHP time, why a page is not cached, purges, buttons
+ * and settings. How the server is reached stands at the end.
  *
  * @package Galley
  */
@@ -10,6 +11,7 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 add_action( 'admin_menu', __NAMESPACE__ . '\\settings_menu' );
+add_action( 'admin_enqueue_scripts', __NAMESPACE__ . '\\settings_files' );
 add_filter( 'plugin_action_links_' . plugin_basename( dirname( __DIR__ ) . '/galley.php' ), __NAMESPACE__ . '\\settings_link' );
 
 function settings_menu(): void {
@@ -17,12 +19,30 @@ function settings_menu(): void {
 }
 
 /**
+ * Styles and script, where something of the plugin is shown.
+ *
+ * @param string $screen Of WordPress.
+ */
+function settings_files( $screen ): void {
+	if ( in_array( $screen, array( 'settings_page_galley', 'index.php', 'edit.php' ), true ) ) {
+		wp_enqueue_style( 'galley-page', plugins_url( 'page.css', __FILE__ ), array(), VERSION );
+	}
+	if ( 'settings_page_galley' === $screen ) {
+		wp_enqueue_script( 'galley-page', plugins_url( 'page.js', __FILE__ ), array(), VERSION, true );
+	}
+}
+
+/**
  * @param string[] $links Of the list of plugins.
  * @return string[]
  */
 function settings_link( $links ): array {
-	$link = sprintf( '<a href="%s">%s</a>', esc_url( admin_url( 'options-general.php?page=galley' ) ), esc_html__( 'Settings', 'galley' ) );
+	$link = sprintf( '<a href="%s">%s</a>', esc_url( settings_url() ), esc_html__( 'Settings', 'galley' ) );
 	return array_merge( array( $link ), (array) $links );
+}
+
+function settings_url(): string {
+	return admin_url( 'options-general.php?page=galley' );
 }
 
 function settings_page(): void {
@@ -30,15 +50,23 @@ function settings_page(): void {
 		refuse();
 	}
 	$status = call( 'GET', '/status' );
+	$facts  = site_facts( $status );
 	echo '<div class="wrap galley-settings"><h1>', esc_html__( 'Galley', 'galley' ), '</h1>';
 	said_box();
-	settings_connection( $status );
-	if ( 200 === $status['status'] ) {
-		settings_numbers( own_site( $status['body']['sites'] ?? null, own_host() ) );
-		settings_day();
+	print_state( judge_site( $facts ) );
+	if ( ! $facts['has_connection'] ) {
+		settings_how_to_get();
 	}
-	settings_purge();
-	settings_form();
+	if ( null !== $facts['site'] ) {
+		$minutes = settings_day( $facts['site'] );
+		print_costs( $facts['site'], null === $minutes ? null : php_seconds( $minutes ) );
+		settings_why();
+	}
+	settings_conflicts( $facts['defeats'] );
+	print_purge_log();
+	settings_buttons();
+	settings_choices();
+	settings_connection( $status );
 	echo '</div>';
 }
 
@@ -49,84 +77,46 @@ function said_box(): void {
 	// phpcs:ignore WordPress.Security.NonceVerification -- chooses a sentence.
 	$done = isset( $_GET['galley'] ) ? sanitize_key( wp_unslash( $_GET['galley'] ) ) : '';
 	$says = array(
-		'purged-page' => __( 'The page is purged.', 'galley' ),
-		'purged-all'  => __( 'All pages are purged.', 'galley' ),
-		'saved'       => __( 'The connection is saved.', 'galley' ),
-		'not-saved'   => __( 'Invalid address. Use unix:/path or http://host:port.', 'galley' ),
+		'purged-page'     => __( 'The page is purged.', 'galley' ),
+		'purged-all'      => __( 'All pages are purged.', 'galley' ),
+		'saved'           => __( 'The connection is saved.', 'galley' ),
+		'chosen'          => __( 'The settings are saved, and all pages are purged so that they apply at once.', 'galley' ),
+		'preloading'      => __( 'Preloading has begun. It goes on in the background while PHP has capacity.', 'galley' ),
+		'preload-off'     => __( 'Preloading is stopped.', 'galley' ),
+		'development'     => __( 'Development mode is on, and all pages are purged.', 'galley' ),
+		'development-off' => __( 'Development mode is off. Pages are stored again.', 'galley' ),
 	);
-	if ( isset( $says[ $done ] ) ) {
-		printf( '<div class="notice notice-%s is-dismissible"><p>%s</p></div>', 'not-saved' === $done ? 'error' : 'success', esc_html( $says[ $done ] ) );
-	}
-}
-
-/**
- * @param array $status The answer to `GET /status`.
- */
-function settings_connection( array $status ): void {
-	$connection = connection();
-	$sources    = array(
-		'constants' => __( 'constants in wp-config.php', 'galley' ),
-		'file'      => __( 'the file that `galley plugin install` has written', 'galley' ),
-		'settings'  => __( 'this page', 'galley' ),
-		'none'      => __( 'nowhere', 'galley' ),
+	$bad  = array(
+		'not-saved' => __( 'Invalid address. Use unix:/path or http://host:port.', 'galley' ),
+		'not-own'   => __( 'That address is not on this site, so nothing was purged.', 'galley' ),
 	);
-	echo '<h2>', esc_html__( 'Connection', 'galley' ), '</h2><table class="form-table galley-connection" role="presentation"><tbody>';
-	if ( 200 === $status['status'] ) {
-		/* translators: 1: version number, 2: time span */
-		$said = sprintf( __( 'Connected to Galley %1$s, running for %2$s.', 'galley' ), (string) ( $status['body']['version'] ?? '' ), age_in_words( (int) ( $status['body']['uptime_s'] ?? 0 ) ) );
-		settings_row( __( 'Check', 'galley' ), '✓ ' . $said, 'is-fine' );
-	} else {
-		settings_row( __( 'Check', 'galley' ), '✗ ' . connection_trouble( $status ), 'is-broken' );
+	if ( isset( $says[ $done ] ) || isset( $bad[ $done ] ) ) {
+		printf( '<div class="notice notice-%s is-dismissible"><p>%s</p></div>', isset( $bad[ $done ] ) ? 'error' : 'success', esc_html( $says[ $done ] ?? $bad[ $done ] ) );
 	}
-	settings_row( __( 'Address', 'galley' ), $connection['address'] ?? '–' );
-	settings_row( __( 'Token', 'galley' ), masked( $connection['token'] ?? '' ) );
-	settings_row( __( 'Set in', 'galley' ), $sources[ connection_source() ] );
-	echo '</tbody></table>';
-}
-
-function settings_row( string $name, string $value, string $mark = '' ): void {
-	printf( '<tr class="%s"><th scope="row">%s</th><td>%s</td></tr>', esc_attr( $mark ), esc_html( $name ), esc_html( $value ) );
 }
 
 /**
- * Enough of a token to tell it from another, and not to use it. Pure.
+ * For those who have the plugin, and no server.
  */
-function masked( string $token ): string {
-	if ( '' === $token ) {
-		return '–';
-	}
-	return strlen( $token ) < 16 ? '…' : substr( $token, 0, 4 ) . '…';
+function settings_how_to_get(): void {
+	echo '<h2>', esc_html__( 'How to get Galley', 'galley' ), '</h2><p>';
+	esc_html_e( 'This plugin belongs to Galley, a web server for WordPress that stores pages. It does nothing without it. Whoever runs your server can install Galley beside the present web server and try it there; hosts that already run Galley connect the plugin themselves.', 'galley' );
+	printf( '</p><p><a href="%s">%s</a></p>', esc_url( 'https://github.com/galley-server/galley' ), esc_html__( 'Galley and its manual', 'galley' ) );
 }
 
 /**
- * Where the connection was found.
+ * What visitors got: lately, and in the last day.
+ *
+ * @param array $site Of `GET /status`.
+ * @return array|null `minutes` of `GET /history`.
  */
-function connection_source(): string {
-	if ( defined( 'GALLEY_ADMIN' ) ) {
-		return 'constants';
-	}
-	if ( null === connection() ) {
-		return 'none';
-	}
-	return is_readable( WP_CONTENT_DIR . '/galley-connection.php' ) ? 'file' : 'settings';
-}
-
-/**
- * @param array|null $site Of `GET /status`.
- */
-function settings_numbers( ?array $site ): void {
-	if ( null === $site ) {
-		printf( '<p>%s</p>', esc_html__( 'The server has no site with this host, or the token belongs to another site.', 'galley' ) );
-		return;
-	}
-	echo '<h2>', esc_html__( 'Hit ratio', 'galley' ), '</h2><p class="galley-ratio">';
-	$lately = $site['last_10_minutes']['hit_ratio'] ?? null;
+function settings_day( array $site ): ?array {
+	echo '<h2>', esc_html__( 'What visitors get', 'galley' ), '</h2><p class="galley-ratio">';
 	printf(
-		/* translators: 1: percentage, 2: percentage, 3: number of purges */
-		esc_html__( '%1$s in the last ten minutes, %2$s since the server started. Purges: %3$s.', 'galley' ),
-		'<strong>' . esc_html( percent( $lately ) ) . '</strong>',
-		esc_html( percent( $site['hit_ratio'] ?? null ) ),
-		esc_html( number_format_i18n( (int) ( $site['purges'] ?? 0 ) ) )
+		/* translators: 1: percentage, 2: percentage */
+		esc_html__( '%1$s of requests came from the cache in the last ten minutes, %2$s since Galley started.', 'galley' ),
+		'<strong>' . esc_html( percent( $site['last_10_minutes']['hit_ratio'] ?? null ) ) . '</strong>',
+		esc_html( percent( $site['hit_ratio'] ?? null ) )
 	);
 	echo '</p>';
 	$parts = array_filter( (array) ( $site['fragments_switched_off'] ?? array() ), 'is_string' );
@@ -134,74 +124,69 @@ function settings_numbers( ?array $site ): void {
 		/* translators: %s: names of widgets or blocks */
 		printf( '<p class="galley-parts">%s</p>', esc_html( sprintf( __( 'These parts of pages change without an edit, so that Galley generates every page that shows them again when a part of it is purged: %s.', 'galley' ), implode( ', ', $parts ) ) ) );
 	}
+	$answer  = call( 'GET', '/history?minutes=1440&site=' . rawurlencode( own_site_host() ) );
+	$history = own_site( $answer['body']['sites'] ?? null, own_site_host() );
+	if ( null === $history || ! is_array( $history['minutes'] ?? null ) ) {
+		return null;
+	}
+	print_chart( chart_bars( $history['minutes'], time() ), time() );
+	return $history['minutes'];
 }
 
 /**
- * The chart, and its sums as a table for those who do not see it.
+ * Why a page is cached or not, for an address that is typed in.
  */
-function settings_day(): void {
-	$answer = call( 'GET', '/history?minutes=1440&site=' . rawurlencode( own_host() ) );
-	$site   = own_site( $answer['body']['sites'] ?? null, own_host() );
-	if ( null === $site ) {
+function settings_why(): void {
+	// phpcs:ignore WordPress.Security -- own_address() cleans it, and it is only looked at.
+	$typed = isset( $_GET['galley_url'] ) ? trim( (string) wp_unslash( $_GET['galley_url'] ) ) : '';
+	$url   = '' !== $typed && '/' === $typed[0] ? own_address( site_origin() . $typed ) : own_address( $typed );
+	echo '<h2 id="galley-why">', esc_html__( 'Why is a page not cached?', 'galley' ), '</h2>';
+	printf( '<form method="get" action="%s#galley-why"><input type="hidden" name="page" value="galley">', esc_url( admin_url( 'options-general.php' ) ) );
+	printf(
+		'<p><label for="galley-url">%s</label><br><input type="text" id="galley-url" name="galley_url" class="galley-url-field" value="%s" placeholder="%s"> <button class="button" id="galley-explain">%s</button></p></form>',
+		esc_html__( 'Address of a page of this site', 'galley' ),
+		esc_attr( $typed ),
+		esc_attr( home_url( '/' ) ),
+		esc_html__( 'Explain', 'galley' )
+	);
+	if ( '' === $typed ) {
 		return;
 	}
-	$names = array(
-		'hits'   => __( 'from the cache', 'galley' ),
-		'stale'  => __( 'from the cache, refreshed in the background', 'galley' ),
-		'misses' => __( 'generated by PHP and stored', 'galley' ),
-		'passes' => __( 'generated by PHP for one visitor', 'galley' ),
-	);
-	$bars  = chart_bars( $site['minutes'] ?? null, time() );
-	$sums  = chart_sums( $bars );
-	echo '<h2>', esc_html__( 'The last day', 'galley' ), '</h2><div class="galley-day" style="max-width:960px">';
-	// phpcs:ignore WordPress.Security.EscapeOutput.OutputNotEscaped -- made of numbers; its title is escaped.
-	echo chart_svg( $bars );
-	echo '<table class="widefat striped" style="max-width:36em"><tbody>';
-	foreach ( $names as $part => $name ) {
-		printf(
-			'<tr><th scope="row"><span style="display:inline-block;width:10px;height:10px;background:%s"></span> %s</th><td>%s</td></tr>',
-			esc_attr( CHART_PARTS[ $part ] ),
-			esc_html( $name ),
-			esc_html( number_format_i18n( $sums[ $part ] ) )
-		);
+	if ( null === $url ) {
+		/* translators: %s: an address */
+		printf( '<p class="galley-answer">%s</p>', esc_html( sprintf( __( 'That address is not on this site. Addresses of this site begin with %s.', 'galley' ), home_url() ) ) );
+		return;
 	}
-	printf( '<tr><th scope="row">%s</th><td>%s</td></tr>', esc_html__( 'hit ratio of the last day', 'galley' ), esc_html( percent( ratio_of( $sums ) ) ) );
-	echo '</tbody></table></div>';
-}
-
-function settings_purge(): void {
-	echo '<h2>', esc_html__( 'Purge', 'galley' ), '</h2><p>';
-	esc_html_e( 'Edits purge the pages they change automatically. Purge all pages only after a change that WordPress does not notice: PHP then generates each page again at its next request.', 'galley' );
-	printf( '</p><form method="post" action="%s">', esc_url( admin_url( 'admin-post.php' ) ) );
-	echo '<input type="hidden" name="action" value="galley_purge_all">';
-	wp_nonce_field( 'galley_purge_all' );
-	submit_button( __( 'Purge all pages', 'galley' ), 'secondary', 'galley-purge-all', false );
-	echo '</form>';
+	$state = page_state( $url );
+	printf( '<div class="galley-answer"><p><span class="galley-dot is-%s"></span><strong>%s</strong></p>', esc_attr( $state['state'] ), esc_html( $state['label'] ) );
+	foreach ( array( 'why', 'what_to_do' ) as $part ) {
+		if ( '' !== $state[ $part ] ) {
+			printf( '<p class="galley-%s">%s</p>', esc_attr( $part ), esc_html( as_sentence( $state[ $part ] ) ) );
+		}
+	}
+	printf( '<p><a class="button" href="%s">%s</a></p></div>', esc_url( purge_page_link( $url ) ), esc_html__( 'Purge this page', 'galley' ) );
 }
 
 /**
- * The connection by hand, where nothing stronger says it.
+ * Scheme, host and port of the site, for addresses that begin with a path.
  */
-function settings_form(): void {
-	if ( ! may_connect() || in_array( connection_source(), array( 'constants', 'file' ), true ) ) {
+function site_origin(): string {
+	$at = wp_parse_url( home_url() );
+	return ( $at['scheme'] ?? 'http' ) . '://' . ( $at['host'] ?? '' ) . ( isset( $at['port'] ) ? ':' . $at['port'] : '' );
+}
+
+/**
+ * @param string[] $sentences From `defeats()`.
+ */
+function settings_conflicts( array $sentences ): void {
+	echo '<h2>', esc_html__( 'Conflicts', 'galley' ), '</h2>';
+	if ( ! $sentences ) {
+		echo '<p>', esc_html__( 'No other cache plugin and no visitor cookie works against the cache.', 'galley' ), '</p>';
 		return;
 	}
-	$connection = connection();
-	printf( '<h2>%s</h2><form method="post" action="%s">', esc_html__( 'Connect by hand', 'galley' ), esc_url( admin_url( 'admin-post.php' ) ) );
-	echo '<input type="hidden" name="action" value="galley_save">';
-	wp_nonce_field( 'galley_save' );
-	echo '<p>', esc_html__( 'If you can log in to the server, run `galley plugin install` there instead: it sets both values.', 'galley' ), '</p><table class="form-table" role="presentation"><tbody>';
-	printf(
-		'<tr><th scope="row"><label for="galley-address">%s</label></th><td><input id="galley-address" name="address" class="regular-text code" value="%s" placeholder="unix:/run/galley/admin.sock"></td></tr>',
-		esc_html__( 'Address', 'galley' ),
-		esc_attr( $connection['address'] ?? '' )
-	);
-	printf(
-		'<tr><th scope="row"><label for="galley-token">%s</label></th><td><input id="galley-token" name="token" type="password" autocomplete="off" class="regular-text code" placeholder="%s"></td></tr>',
-		esc_html__( 'Token', 'galley' ),
-		esc_attr( null === $connection ? '' : __( 'leave empty to keep the current token', 'galley' ) )
-	);
-	echo '</tbody></table>';
-	submit_button( __( 'Save', 'galley' ), 'primary', 'galley-save' );
-	echo '</form>';
+	echo '<ul class="ul-disc">';
+	foreach ( $sentences as $sentence ) {
+		printf( '<li>%s</li>', esc_html( $sentence ) );
+	}
+	echo '</ul>';
 }

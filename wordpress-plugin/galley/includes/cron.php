@@ -118,16 +118,11 @@ function announce_rest(): void {
 	if ( ! $due && ! $is_news ) {
 		return;
 	}
-	$body   = array(
-		'site'   => (string) wp_parse_url( home_url(), PHP_URL_HOST ),
+	$body = array(
+		'site'   => own_site_host(),
 		'due_ms' => $due,
 	);
-	$answer = call( 'POST', '/cron', $body, 1.0 );
-	if ( 404 === $answer['status'] ) {
-		// The address of this site is none that the server knows; the token says which site is meant.
-		unset( $body['site'] );
-		call( 'POST', '/cron', $body, 1.0 );
-	}
+	call_for_site( '/cron', $body, 1.0 );
 }
 
 /**

@@ -30,6 +30,7 @@ function carry_purges(): void {
 		return;
 	}
 	$id = $GLOBALS['galley_purge_id'];
+	log_purges( $purges );
 	write_pending( $id, $purges );
 	foreach ( purge_lines( array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() ), $purges ) as $line ) {
 		header( "Galley-Purge: $line", false );
@@ -60,6 +61,7 @@ function deliver_rest(): void {
 	$done = isset( $GLOBALS['galley_purge_id'] ) ? send_rest( $GLOBALS['galley_purge_id'] ) : array();
 	delete_pending( array_merge( $done, $GLOBALS['galley_acknowledged'] ) );
 	$GLOBALS['galley_acknowledged'] = array();
+	write_purge_log();
 }
 
 /**
@@ -70,6 +72,9 @@ function deliver_rest(): void {
 function send_rest( string $id ): array {
 	$purges  = take_purges();
 	$carried = $GLOBALS['galley_carried'] ?? null;
+	if ( $purges['hard'] || $purges['soft'] ) {
+		log_purges( $purges );
+	}
 	if ( $carried && ! runs_to_its_end() && connection() ) {
 		// Who asks with GET may be gone, and then nobody reads what the answer says.
 		$purges = merged_purges( $carried, $purges );
@@ -95,13 +100,8 @@ function deliver( array $purges ): bool {
 	if ( ! connection() ) {
 		return false;
 	}
-	foreach ( purge_bodies( $purges, (string) wp_parse_url( home_url(), PHP_URL_HOST ) ) as $body ) {
-		$answer = call( 'POST', '/purge', $body, 1.0 );
-		if ( 404 === $answer['status'] ) {
-			// The address of this site is none that the server knows; the token says which site is meant.
-			unset( $body['site'] );
-			$answer = call( 'POST', '/purge', $body, 1.0 );
-		}
+	foreach ( purge_bodies( $purges, own_site_host() ) as $body ) {
+		$answer = call_for_site( '/purge', $body, 1.0 );
 		if ( 200 !== $answer['status'] ) {
 			$GLOBALS['galley_delivery_error'] = $answer['error'];
 			return false;

@@ -44,7 +44,7 @@ function on_gone_option( $name ): void {
 
 function on_option( $name, $old = null, $new = null ): void {
 	$name = (string) $name;
-	if ( $old === $new || preg_match( '/^_?(site_)?transient_|^_transient|^galley_pending_|^_?site_transient/', $name ) ) {
+	if ( $old === $new || preg_match( '/^_?(site_)?transient_|^_transient|^galley_|^_?site_transient/', $name ) ) {
 		return;
 	}
 	if ( 'sidebars_widgets' === $name ) {

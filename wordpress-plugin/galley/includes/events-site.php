@@ -133,4 +133,8 @@ function on_activation(): void {
  */
 function on_deactivation(): void {
 	queue_purge_of_word( '*' );
+	delete_option( 'galley_development' );
+	foreach ( array( 'galley_development_end', 'galley_preload' ) as $task ) {
+		wp_clear_scheduled_hook( $task );
+	}
 }

@@ -54,6 +54,12 @@ function forbidden(): ?string {
 	if ( defined( 'DONOTCACHEPAGE' ) && DONOTCACHEPAGE && apply_filters( 'galley_obey_donotcachepage', true ) ) {
 		return 'donotcachepage';
 	}
+	if ( development_left() > 0 ) {
+		return 'development';
+	}
+	if ( is_excluded() ) {
+		return 'excluded';
+	}
 	if ( function_exists( 'is_user_logged_in' ) && is_user_logged_in() ) {
 		return 'logged-in';
 	}
@@ -112,11 +118,12 @@ function forbidden_by_shop(): ?string {
  * @return array{int, int}
  */
 function lifetime(): array {
-	$fresh = LIFETIME;
+	$chosen = choices()['lifetime'];
+	$fresh  = $chosen > 0 ? $chosen : LIFETIME;
 	if ( is_missing() ) {
-		$fresh = MISSING_LIFETIME;
+		$fresh = min( $fresh, MISSING_LIFETIME );
 	} elseif ( did_action( 'wp' ) && is_search() ) {
-		$fresh = SEARCH_LIFETIME;
+		$fresh = min( $fresh, SEARCH_LIFETIME );
 	}
 	$next = next_publication();
 	if ( null !== $next ) {

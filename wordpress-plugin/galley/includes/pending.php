@@ -187,6 +187,7 @@ function take_up_pending(): void {
 			// A new moment, so that requests beside this one leave it alone.
 			write_pending( $id, $row['purges'] );
 			$GLOBALS['galley_taken_up'][] = $id;
+			note_cause( 'resent' );
 			foreach ( $row['purges'] ?? array( 'hard' => array( is_multisite() ? '*' : 'b' ) ) as $strength => $words ) {
 				foreach ( array_filter( (array) $words, 'is_string' ) as $word ) {
 					queue_purge_of_word( $word, 'soft' === $strength ? 'soft' : 'hard' );

@@ -61,6 +61,18 @@ function queue_purge_of_all_blogs( string $strength = 'hard' ): void {
 }
 
 /**
+ * Orders that all pages of the blog are composed anew, and that the server forgets which of them it could not store. It notes the latter
+ * without tags, so only a purge of its whole site does that; in a network that would be all blogs, and there the notes end by themselves.
+ */
+function queue_purge_with_markers(): void {
+	if ( is_multisite() ) {
+		queue_purge( 'b' );
+	} else {
+		queue_purge_of_word( '*' );
+	}
+}
+
+/**
  * Orders that a path, or everything (`*`), is composed anew.
  */
 function queue_purge_of_word( string $word, string $strength = 'hard' ): void {

@@ -25,6 +25,7 @@ add_action( 'galley_purge_tags', __NAMESPACE__ . '\\purge_tags', 10, 2 );
  * @param mixed $strength `soft`, else hard.
  */
 function purge_all( $strength = 'hard' ): void {
+	note_cause( 'code' );
 	queue_purge( 'b', strength( $strength ) );
 }
 
@@ -33,10 +34,12 @@ function purge_all( $strength = 'hard' ): void {
  */
 function purge_post( $post_id, $strength = 'hard' ): void {
 	$id = (int) $post_id;
+	note_cause( 'code', (string) get_post_field( 'post_title', $id, 'raw' ) );
 	queue_purge( array( "p$id", "pl$id", "pe$id", "pt$id", "pm$id", "c$id", "cn$id" ), strength( $strength ) );
 }
 
 function purge_url( $url, $strength = 'hard' ): void {
+	note_cause( 'code', (string) $url );
 	$path  = (string) wp_parse_url( (string) $url, PHP_URL_PATH );
 	$query = (string) wp_parse_url( (string) $url, PHP_URL_QUERY );
 	$word  = ( '' === $path ? '/' : $path ) . ( '' === $query ? '' : "?$query" );
@@ -49,6 +52,7 @@ function purge_url( $url, $strength = 'hard' ): void {
 }
 
 function purge_tags( $tags, $strength = 'hard' ): void {
+	note_cause( 'code', implode( ', ', array_slice( array_map( 'strval', array_filter( (array) $tags, 'is_scalar' ) ), 0, 5 ) ) );
 	foreach ( (array) $tags as $tag ) {
 		// As the page's tags are: with the prefix of the blog where they have it already, else as they are.
 		queue_purge_of_word( own_tag( $tag ), strength( $strength ) );

@@ -66,8 +66,22 @@ if ( ! class_exists( 'WP_CLI' ) ) {
 	}
 }
 
+if ( ! function_exists( 'get_option' ) ) {
+	function get_option() {
+		return false;
+	}
+}
+if ( ! function_exists( 'get_userdata' ) ) {
+	function get_userdata( $id ) {
+		return 7 === $id ? (object) array( 'display_name' => 'Maria' ) : false;
+	}
+}
+
 require_once dirname( __DIR__ ) . '/includes/request.php';
 require_once dirname( __DIR__ ) . '/includes/nonces.php';
-foreach ( array( 'page', 'health', 'culprits', 'cookies', 'chart', 'cli' ) as $name ) {
+foreach ( array( 'questions', 'lifetime', 'choices', 'purge-log', 'preload' ) as $name ) {
+	require_once dirname( __DIR__ ) . "/includes/$name.php";
+}
+foreach ( array( 'page', 'health', 'culprits', 'cookies', 'state', 'costs', 'purge-words', 'forms', 'columns', 'editor', 'chart', 'cli' ) as $name ) {
 	require_once dirname( __DIR__ ) . "/admin/$name.php";
 }

@@ -123,9 +123,75 @@ fn the_admin_bar_and_the_settings_page_work() {
     );
     tab.picture(&picture("settings")).unwrap();
     assert!(stack.get(path).is_hit());
+    // Who does not confirm purges nothing.
+    tab.say(
+        "window.asked = ''; window.confirm = (words) => { window.asked = words; return false; }",
+    )
+    .unwrap();
+    tab.click("#galley-purge-all").unwrap();
+    tab.wait("window.asked.startsWith('Purge all pages?')")
+        .unwrap();
+    assert!(stack.get(path).is_hit());
+    tab.say("window.confirm = () => true").unwrap();
     tab.click("#galley-purge-all").unwrap();
     tab.wait("location.search.includes('galley=purged-all') && document.querySelector('.notice-success')")
         .unwrap();
     assert!(!stack.get(path).is_hit());
     tab.picture(&picture("purged")).unwrap();
+}
+
+#[test]
+fn the_block_editor_says_what_an_update_purges() {
+    let stack = &*shared();
+    let post = stack.publish("told-in-the-editor");
+    stack.warm("/told-in-the-editor/");
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    log_in(&mut tab, stack);
+    tab.go(&stack.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
+        .unwrap();
+    tab.wait("window.wp && wp.data && wp.data.select('core/editor').getCurrentPostId()")
+        .unwrap();
+    tab.say("wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)")
+        .unwrap();
+    tab.wait("document.querySelector('.galley-effect button')")
+        .unwrap();
+    tab.say("document.querySelector('.galley-effect button').click()")
+        .unwrap();
+    tab.wait("/change of the text purges [1-9]\\d* stored page/.test(document.querySelector('.galley-effect').innerText)")
+        .unwrap();
+    tab.say("document.querySelector('.galley-effect').scrollIntoView()")
+        .unwrap();
+    tab.picture(&picture("editor-panel")).unwrap();
+}
+
+#[test]
+fn the_state_is_in_the_admin_bar_and_the_page_fits_a_phone() {
+    let stack = &*shared();
+    stack.warm("/");
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    log_in(&mut tab, stack);
+    tab.wait("/Galley: \\S+/.test(document.querySelector('#wp-admin-bar-galley .galley-label').innerText)")
+        .unwrap();
+    tab.wait("document.querySelector('#galley_state .galley-state-line')")
+        .unwrap();
+    tab.picture(&picture("dashboard")).unwrap();
+    let page = stack.url("/wp-admin/options-general.php?page=galley&galley_url=/");
+    tab.go(&page).unwrap();
+    tab.picture(&picture("plugin-page")).unwrap();
+    let frame = format!(
+        "document.body.innerHTML = '<iframe style=\"width:360px;height:3000px;border:0\"></iframe>'; \
+         window.phone = document.querySelector('iframe'); window.phone.src = {}",
+        json!(page)
+    );
+    tab.say(&frame).unwrap();
+    tab.wait("window.phone.contentDocument.querySelector('.galley-end') && window.phone.contentDocument.readyState === 'complete'")
+        .unwrap();
+    let wide = "Array.from(window.phone.contentDocument.querySelectorAll('.galley-settings *')).filter(e => e.getBoundingClientRect().right > 361 \
+                && !e.closest('.galley-scroll') && !e.closest('.screen-reader-text')).map(e => e.outerHTML.slice(0, 120))";
+    assert_eq!(tab.say(wide).unwrap(), json!([]));
+    tab.picture(&picture("plugin-page-phone")).unwrap();
 }

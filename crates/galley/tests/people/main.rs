@@ -6,5 +6,6 @@
 mod browser;
 mod http2;
 mod install;
+mod owner;
 mod pages;
 mod stack;

@@ -29,6 +29,13 @@ fn state_of(stack: &Stack, browser: &mut Browser, page: &str, url: &str) -> Valu
         .unwrap_or_else(|_| panic!("{}\n{}", answer.beginning(), stack.galley.log()))
 }
 
+fn rest_nonce(browser: &mut Browser) -> String {
+    let page = browser
+        .get("/wp-admin/admin-ajax.php?action=rest-nonce")
+        .unwrap();
+    page.expect_status(200).text().trim().to_owned()
+}
+
 #[test]
 fn the_admin_bar_tells_how_a_page_is_cached_and_purges_it() {
     let stack = &*shared();
@@ -131,6 +138,11 @@ fn the_settings_page_shows_connection_ratio_and_chart() {
         "<rect ",
         "galley-ratio",
         "Purge all pages",
+        "galley-state-line is-",
+        "The chart as a table",
+        "What costs PHP time",
+        "Recent purges",
+        "Never store these paths",
     ] {
         assert!(
             page.contains(wanted),
@@ -138,6 +150,13 @@ fn the_settings_page_shows_connection_ratio_and_chart() {
             between(&page, "galley-settings", "wpfooter")
         );
     }
+    // The state of the site comes first, the connection last and closed.
+    let at = |text: &str| {
+        page.find(text)
+            .unwrap_or_else(|| panic!("no `{text}` in the page"))
+    };
+    assert!(at("galley-state-line") < at("galley-ratio") && at("galley-ratio") < at("admin.sock"));
+    assert!(page.contains("<details class=\"galley-end\">"));
     let token = stack.installed["token_file"].as_str().unwrap();
     let token = std::fs::read_to_string(token).unwrap();
     assert!(!page.contains(token.trim()), "a secret is not shown");
@@ -158,13 +177,30 @@ fn site_health_sees_the_page_cache_and_the_connection() {
     assert_eq!(result["status"], "good", "{answer}");
     let page = admin.get("/wp-admin/site-health.php").unwrap().text();
     let results = between(&page, "var SiteHealth = ", "</script>");
-    for (test, status) in [("galley_connection", "good"), ("galley_purges", "good")] {
-        let result = between(results, &format!("\"test\":\"{test}\""), "}");
-        assert!(
-            result.contains(&format!("\"status\":\"{status}\"")),
-            "{test}: {result}"
-        );
+    let result = between(results, "\"test\":\"galley_purges\"", "}");
+    assert!(result.contains("\"status\":\"good\""), "{result}");
+    // What asks the server comes after the page, over REST.
+    for test in ["connection", "defeats"] {
+        let path = format!("/wp-json/galley/v1/health/{test}");
+        assert!(results.contains(&path.replace('/', "\\/")), "{results}");
+        let anonymous = stack.get(&path);
+        assert_eq!(anonymous.status, 401, "{}", anonymous.beginning());
+        let ask = Request::get(&path).field("X-WP-Nonce", rest_nonce(&mut admin));
+        let result: Value =
+            serde_json::from_str(&admin.send(ask).unwrap().expect_status(200).text()).unwrap();
+        assert_eq!(result["test"], format!("galley_{test}"), "{result}");
+        if test == "connection" {
+            assert_eq!(result["status"], "good", "{result}");
+        }
     }
+    let info = admin.get("/wp-admin/site-health.php?tab=debug").unwrap();
+    let text = info.text();
+    let galley = between(
+        &text,
+        "id=\"health-check-accordion-block-galley\"",
+        "</table>",
+    );
+    assert!(galley.contains("Pending purges"), "{galley}");
 }
 
 #[test]

@@ -15,6 +15,9 @@ add_action( 'template_redirect', function () {
 	if ( is_single( 'with-rest' ) ) {
 		wp_enqueue_script( 'wp-api-fetch' );
 	}
+	if ( is_single( 'with-own-tag' ) ) {
+		galley_tag( 'people:list' );
+	}
 	if ( is_single( 'with-cookie' ) ) {
 		setcookie( 'visited_before', '1' );
 	}

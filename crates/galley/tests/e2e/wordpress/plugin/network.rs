@@ -456,3 +456,32 @@ fn the_command_installs_for_the_whole_network() {
     assert_eq!(left, "000");
     assert_eq!(stack.get("/second/note/").status, 200);
 }
+
+#[test]
+fn the_network_has_a_page_that_purges_all_its_sites() {
+    let (stack, _turn) = turn();
+    let page = "/wp-admin/network/settings.php?page=galley-network";
+    let mut admin = stack.admin();
+    let text = admin.get(page).unwrap().expect_status(200).text();
+    for wanted in ["galley-state-line is-", "/second/", "Purge all sites"] {
+        assert!(text.contains(wanted), "no `{wanted}` in {text}");
+    }
+    let around = Around {
+        changed: &["/", "/note/", "/second/", "/second/note/"],
+        kept: &[],
+    };
+    let nonce = nonce_in(&mut admin, page, "name=\"_wpnonce\" value=\"");
+    let target = "/wp-admin/network/edit.php?action=galley_purge_network";
+    let bare = admin.post(target, &[]).unwrap();
+    assert_eq!(bare.status, 403, "{}", bare.beginning());
+    around.edit(stack, || {
+        let answer = admin.post(target, &[("_wpnonce", &nonce)]).unwrap();
+        assert_eq!(answer.status, 302, "{}", answer.beginning());
+    });
+    let text = admin.get(page).unwrap().text();
+    assert!(text.contains("Purge all pages"), "{text}");
+    // Each site has its own page, for its own administration.
+    let own = admin.get("/second/wp-admin/options-general.php?page=galley");
+    let own = own.unwrap().expect_status(200).text();
+    assert!(own.contains("galley-state-line is-"), "{own}");
+}

@@ -1,0 +1,129 @@
+<?php
+/**
+ * What costs PHP time: why requests were not answered from the cache, in words.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Reasons that are shown; the others are rare. */
+const SHOWN_COSTS = 8;
+
+/**
+ * What the server's words for reasons mean to a site's owner, by the way that it counts them.
+ *
+ * @return array<string, array<string, string>>
+ */
+function cost_words(): array {
+	return array(
+		'pass'       => array(
+			'method'        => __( 'Forms, logins and other requests that may change something', 'galley' ),
+			'authorization' => __( 'Programs that log in (applications, API clients)', 'galley' ),
+			'cookie'        => __( 'Visitors with a personal cookie: logged in, with a cart, or who left a comment', 'galley' ),
+			'path'          => __( 'The administration, the login and scripts that are called directly', 'galley' ),
+			'query'         => __( 'Addresses with a parameter for a personal or unpublished view', 'galley' ),
+			'ajax'          => __( 'Requests by scripts of the theme or of plugins', 'galley' ),
+			'nonce'         => __( 'Requests of logged-in users to the REST API', 'galley' ),
+			'rule'          => __( 'Paths that the server’s configuration excludes', 'galley' ),
+			'remembered'    => __( 'Pages that WordPress or a plugin does not allow to be stored', 'galley' ),
+			'no-store'      => __( 'Visitors who ask for a page that is not stored', 'galley' ),
+		),
+		'miss'       => array(
+			'uri-miss' => __( 'Pages that nobody had requested before', 'galley' ),
+			'stale'    => __( 'Pages whose lifetime had ended', 'galley' ),
+			'purged'   => __( 'Pages that a change had purged', 'galley' ),
+		),
+		'not_stored' => array(
+			'set-cookie'  => __( 'Pages that set a cookie for visitors', 'galley' ),
+			'no-store'    => __( 'Pages that forbid storing (no-store)', 'galley' ),
+			'private'     => __( 'Pages that are for one visitor (private)', 'galley' ),
+			'no-cache'    => __( 'Pages that forbid reuse (no-cache)', 'galley' ),
+			'vary'        => __( 'Pages that differ by a header that Galley does not know', 'galley' ),
+			'error-page'  => __( 'Pages that show an error message', 'galley' ),
+			'empty'       => __( 'Pages without content', 'galley' ),
+			'maintenance' => __( 'Requests during maintenance', 'galley' ),
+			'status'      => __( 'Responses with an error status', 'galley' ),
+			'too-large'   => __( 'Pages that are larger than the server stores', 'galley' ),
+			'memory'      => __( 'Pages for which the cache had no memory', 'galley' ),
+		),
+	);
+}
+
+/**
+ * The reasons of a site, the most frequent first. Pure but for translations.
+ *
+ * @param array $site Of `GET /status`.
+ * @return array<int, array{words: string, requests: int, share: float}> `share` of all requests that PHP answered.
+ */
+function site_costs( array $site ): array {
+	$rows = array();
+	$all  = 0;
+	foreach ( cost_words() as $way => $known ) {
+		foreach ( (array) ( $site['reasons'][ $way ] ?? array() ) as $word => $count ) {
+			$count = is_int( $count ) ? max( 0, $count ) : 0;
+			// What was not stored is among the misses and passes already.
+			$all += 'not_stored' === $way ? 0 : $count;
+			if ( $count > 0 ) {
+				$rows[] = array(
+					'words'    => $known[ $word ] ?? (string) $word,
+					'requests' => $count,
+					'share'    => 0.0,
+				);
+			}
+		}
+	}
+	usort(
+		$rows,
+		static function ( array $a, array $b ): int {
+			return $b['requests'] - $a['requests'];
+		}
+	);
+	foreach ( $rows as $at => $row ) {
+		$rows[ $at ]['share'] = $all > 0 ? min( 1.0, $row['requests'] / $all ) : 0.0;
+	}
+	return array_slice( $rows, 0, SHOWN_COSTS );
+}
+
+/**
+ * The seconds that visitors' requests of a day spent waiting for PHP. Pure.
+ *
+ * @param mixed $minutes `minutes` of `GET /history`.
+ */
+function php_seconds( $minutes ): int {
+	$all = 0;
+	foreach ( is_array( $minutes ) ? $minutes : array() as $minute ) {
+		$all += is_array( $minute ) && is_int( $minute['upstream_ms'] ?? null ) ? max( 0, $minute['upstream_ms'] ) : 0;
+	}
+	return intdiv( $all, 1000 );
+}
+
+/**
+ * @param array    $site    Of `GET /status`.
+ * @param int|null $seconds Of PHP in the last day; null: not known.
+ */
+function print_costs( array $site, ?int $seconds ): void {
+	echo '<h2>', esc_html__( 'What costs PHP time', 'galley' ), '</h2>';
+	if ( null !== $seconds ) {
+		/* translators: %s: a time span such as "5 mins" */
+		printf( '<p>%s</p>', esc_html( sprintf( __( 'In the last day PHP worked on this site for %s.', 'galley' ), age_in_words( $seconds ) ) ) );
+	}
+	$rows = site_costs( $site );
+	if ( ! $rows ) {
+		echo '<p>', esc_html__( 'PHP has answered no request since Galley started.', 'galley' ), '</p>';
+		return;
+	}
+	printf(
+		'<table class="widefat striped galley-costs"><caption class="screen-reader-text">%s</caption><thead><tr><th scope="col">%s</th><th scope="col">%s</th><th scope="col">%s</th></tr></thead><tbody>',
+		esc_html__( 'Requests that PHP answered since Galley started, by reason', 'galley' ),
+		esc_html__( 'Why PHP answered', 'galley' ),
+		esc_html__( 'Requests', 'galley' ),
+		esc_html__( 'Share', 'galley' )
+	);
+	foreach ( $rows as $row ) {
+		printf( '<tr><td>%s</td><td>%s</td><td>%s</td></tr>', esc_html( $row['words'] ), esc_html( number_format_i18n( $row['requests'] ) ), esc_html( percent( $row['share'] ) ) );
+	}
+	echo '</tbody></table>';
+}

@@ -1,0 +1,160 @@
+<?php
+/**
+ * The purge log in words.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Rows on the plugin's page. */
+const SHOWN_PURGES = 15;
+
+/**
+ * A row of the log as a sentence.
+ *
+ * @param array $row  Of `purge_log()`.
+ * @param int   $self The user who reads it.
+ */
+function purge_sentence( array $row, int $self ): string {
+	$cause = cause_words( (string) $row['kind'], (string) $row['name'], who_words( (int) ( $row['user'] ?? 0 ), $self ) );
+	$pages = $row['pages'] ?? null;
+	if ( ! is_array( $pages ) || ! is_int( $pages[0] ?? null ) ) {
+		/* translators: %s: a cause such as "Your edit of “Hello”" */
+		return sprintf( __( '%s purged the pages that show it.', 'galley' ), $cause );
+	}
+	if ( 0 === $pages[0] && empty( $pages[1] ) ) {
+		/* translators: %s: a cause such as "Your edit of “Hello”" */
+		return sprintf( __( '%s purged no page: none of the pages it changes was stored.', 'galley' ), $cause );
+	}
+	$number = number_format_i18n( $pages[0] );
+	if ( ! empty( $pages[1] ) ) {
+		/* translators: 1: a cause such as "Your edit of “Hello”", 2: a number */
+		return sprintf( _n( '%1$s purged at least %2$s page.', '%1$s purged at least %2$s pages.', $pages[0], 'galley' ), $cause, $number );
+	}
+	/* translators: 1: a cause such as "Your edit of “Hello”", 2: a number */
+	return sprintf( _n( '%1$s purged %2$s page.', '%1$s purged %2$s pages.', $pages[0], 'galley' ), $cause, $number );
+}
+
+/**
+ * Whose doing it was: empty for the reader's own, and for nobody's.
+ */
+function who_words( int $user, int $self ): array {
+	$data = $user > 0 && $user !== $self ? get_userdata( $user ) : false;
+	return array(
+		'is_own' => $user > 0 && $user === $self,
+		'name'   => $data ? $data->display_name : '',
+	);
+}
+
+/**
+ * What purged, as the beginning of a sentence. Pure but for translations.
+ *
+ * @param string                            $kind As `note_cause()` got it.
+ * @param string                            $name What it is called.
+ * @param array{is_own: bool, name: string} $who  From `who_words()`.
+ */
+function cause_words( string $kind, string $name, array $who ): string {
+	if ( 'post' === $kind || 'published' === $kind || 'unpublished' === $kind ) {
+		return post_cause( $kind, $name, $who );
+	}
+	switch ( $kind ) {
+		case 'comment':
+			/* translators: %s: title of a post */
+			return sprintf( __( 'A comment on “%s”', 'galley' ), $name );
+		case 'term':
+			/* translators: %s: name of a category or tag */
+			return sprintf( __( 'A change of the term “%s”', 'galley' ), $name );
+		case 'menu':
+			return __( 'A change of a menu', 'galley' );
+		case 'design':
+			/* translators: %s: name of a template or pattern */
+			return sprintf( __( 'A change of the design (%s)', 'galley' ), $name );
+		case 'user':
+			/* translators: %s: name of a user */
+			return sprintf( __( 'A change of the profile of %s', 'galley' ), $name );
+		case 'option':
+			/* translators: %s: name of a setting */
+			return sprintf( __( 'A change of the setting “%s”', 'galley' ), $name );
+		case 'theme':
+			/* translators: %s: name of a theme */
+			return sprintf( __( 'The switch to the theme “%s”', 'galley' ), $name );
+		case 'plugin':
+			/* translators: %s: name of a plugin */
+			return sprintf( __( 'Activating or deactivating the plugin %s', 'galley' ), $name );
+		case 'update':
+			return __( 'An update', 'galley' );
+		case 'button-page':
+			/* translators: %s: an address */
+			return sprintf( __( 'The button “Purge this page” (%s)', 'galley' ), $name );
+		case 'button-all':
+			return __( 'The button “Purge all pages”', 'galley' );
+		case 'choices':
+			return __( 'A change of the cache settings', 'galley' );
+		case 'development':
+			return __( 'The start of development mode', 'galley' );
+		case 'development-end':
+			return __( 'The end of development mode', 'galley' );
+		case 'command':
+			return __( 'A command on the server', 'galley' );
+		case 'resent':
+			return __( 'A purge that had not arrived', 'galley' );
+		case 'code':
+			/* translators: %s: what it named: a title, an address or a tag */
+			return '' === $name ? __( 'A theme or plugin', 'galley' ) : sprintf( __( 'A theme or plugin (%s)', 'galley' ), $name );
+		default:
+			return __( 'A change', 'galley' );
+	}
+}
+
+/**
+ * What somebody did to a post. Pure but for translations.
+ *
+ * @param array{is_own: bool, name: string} $who From `who_words()`.
+ */
+function post_cause( string $kind, string $name, array $who ): string {
+	if ( 'published' === $kind ) {
+		/* translators: %s: title of a post */
+		$words = sprintf( __( 'Publishing “%s”', 'galley' ), $name );
+	} elseif ( 'unpublished' === $kind ) {
+		/* translators: %s: title of a post */
+		$words = sprintf( __( 'Taking “%s” off the site', 'galley' ), $name );
+	} elseif ( $who['is_own'] ) {
+		/* translators: %s: title of a post */
+		return sprintf( __( 'Your edit of “%s”', 'galley' ), $name );
+	} else {
+		/* translators: %s: title of a post */
+		$words = sprintf( __( 'An edit of “%s”', 'galley' ), $name );
+	}
+	/* translators: 1: what was done, 2: name of a user */
+	return '' === $who['name'] ? $words : sprintf( __( '%1$s by %2$s', 'galley' ), $words, $who['name'] );
+}
+
+/**
+ * The last purges, the newest first.
+ */
+function print_purge_log(): void {
+	echo '<h2>', esc_html__( 'Recent purges', 'galley' ), '</h2>';
+	$waiting = pending_purges();
+	/* translators: %s: a number */
+	$words = sprintf( _n( '%s purge waits for Galley to confirm it.', '%s purges wait for Galley to confirm them.', $waiting, 'galley' ), number_format_i18n( $waiting ) );
+	printf( '<p class="galley-pending">%s</p>', esc_html( $waiting > 0 ? $words : __( 'No purge is pending: Galley has confirmed all of them.', 'galley' ) ) );
+	$rows = array_slice( array_reverse( purge_log() ), 0, SHOWN_PURGES );
+	if ( ! $rows ) {
+		echo '<p>', esc_html__( 'Nothing has been purged since the log began.', 'galley' ), '</p>';
+		return;
+	}
+	printf( '<table class="widefat striped galley-log"><thead><tr><th scope="col">%s</th><th scope="col">%s</th></tr></thead><tbody>', esc_html__( 'When', 'galley' ), esc_html__( 'What happened', 'galley' ) );
+	foreach ( $rows as $row ) {
+		printf(
+			'<tr><td><time datetime="%s">%s</time></td><td>%s</td></tr>',
+			esc_attr( gmdate( 'c', $row['time'] ) ),
+			/* translators: %s: a time span such as "5 mins" */
+			esc_html( sprintf( __( '%s ago', 'galley' ), age_in_words( max( 0, time() - $row['time'] ) ) ) ),
+			esc_html( purge_sentence( $row, get_current_user_id() ) )
+		);
+	}
+	echo '</tbody></table>';
+}

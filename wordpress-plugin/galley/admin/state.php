@@ -1,0 +1,194 @@
+<?php
+/**
+ * The state of the site in one line: green, amber or red, with what to do.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Below this part of requests from the cache the state is amber, and from so many requests on. */
+const LOW_RATIO         = 0.5;
+const REQUESTS_TO_JUDGE = 200;
+
+/** Reasons for which no cache may answer. */
+const PERSONAL_PASSES = array( 'method', 'authorization', 'cookie', 'path', 'query', 'nonce', 'upgrade', 'body' );
+
+/** The state is kept for so many seconds for the admin bar, which asks with every page of the administration. */
+const STATE_SECONDS = 20;
+
+add_action( 'wp_ajax_galley_site_state', __NAMESPACE__ . '\\on_site_state' );
+
+/**
+ * Everything that the state is judged by.
+ *
+ * @param array $status The answer to `GET /status`.
+ * @return array As `judge_site()` wants it.
+ */
+function site_facts( array $status ): array {
+	$site = 200 === $status['status'] ? own_site( $status['body']['sites'] ?? null, own_site_host() ) : null;
+	return array(
+		'has_connection' => null !== connection(),
+		'trouble'        => 200 === $status['status'] ? '' : connection_trouble( $status ),
+		'site'           => $site,
+		'pending'        => pending_purges(),
+		'defeats'        => array_values( defeats() ),
+		'development'    => development_left(),
+	);
+}
+
+/**
+ * The state by its facts. Pure.
+ *
+ * @param array $facts From `site_facts()`.
+ * @return array{colour: string, label: string, why: string}
+ */
+function judge_site( array $facts ): array {
+	if ( '' !== $facts['trouble'] ) {
+		return state( 'red', $facts['has_connection'] ? __( 'Galley does not answer', 'galley' ) : __( 'Not connected to Galley', 'galley' ), $facts['trouble'] );
+	}
+	if ( null === $facts['site'] ) {
+		/* translators: %s: a host such as example.com */
+		return state( 'red', __( 'Galley does not serve this site', 'galley' ), sprintf( __( 'Galley answers, but its configuration has no site for %s.', 'galley' ), own_site_host() ) );
+	}
+	$paused = paused_servers( $facts['site'] );
+	if ( $paused ) {
+		/* translators: %s: addresses of PHP */
+		return state( 'red', __( 'PHP does not answer', 'galley' ), sprintf( __( 'Visitors get stored pages as long as there are any. Check %s.', 'galley' ), implode( ', ', $paused ) ) );
+	}
+	if ( $facts['development'] > 0 ) {
+		/* translators: %s: a time span such as "2 hours" */
+		return state( 'amber', __( 'Development mode is on', 'galley' ), sprintf( __( 'PHP generates every page for every visitor. Development mode ends by itself in %s.', 'galley' ), age_in_words( $facts['development'] ) ) );
+	}
+	if ( $facts['pending'] > 0 ) {
+		/* translators: %s: a number */
+		return state( 'amber', __( 'Some changes are not visible yet', 'galley' ), sprintf( _n( '%s purge has not reached Galley. It is sent again automatically.', '%s purges have not reached Galley. They are sent again automatically.', $facts['pending'], 'galley' ), number_format_i18n( $facts['pending'] ) ) );
+	}
+	if ( $facts['defeats'] ) {
+		return state( 'amber', __( 'Something works against the cache', 'galley' ), (string) $facts['defeats'][0] );
+	}
+	return judge_traffic( $facts['site'] );
+}
+
+/**
+ * The state of a site where nothing is wrong but, perhaps, what its visitors ask for. Pure.
+ *
+ * @param array $site Of `GET /status`.
+ */
+function judge_traffic( array $site ): array {
+	$waiting = array_sum( array_map( 'intval', array_column( array_filter( (array) ( $site['upstreams'] ?? array() ), 'is_array' ), 'waiting' ) ) );
+	if ( $waiting > 0 ) {
+		/* translators: %s: a number */
+		return state( 'amber', __( 'PHP is busy', 'galley' ), sprintf( _n( '%s request waits for PHP.', '%s requests wait for PHP.', $waiting, 'galley' ), number_format_i18n( $waiting ) ) );
+	}
+	list( $ratio, $requests ) = visitor_ratio( $site );
+	if ( null !== $ratio && $ratio < LOW_RATIO && $requests >= REQUESTS_TO_JUDGE ) {
+		/* translators: %s: a percentage */
+		return state( 'amber', __( 'Few pages come from the cache', 'galley' ), sprintf( __( 'Only %s of visitors’ requests are answered from the cache. See below what costs PHP time.', 'galley' ), percent( $ratio ) ) );
+	}
+	/* translators: %s: a percentage */
+	$words = null !== $ratio ? sprintf( __( '%s of visitors’ requests are answered from the cache.', 'galley' ), percent( $ratio ) ) : __( 'No visitor has requested a page since Galley started.', 'galley' );
+	return state( 'green', __( 'Everything works', 'galley' ), $words );
+}
+
+/**
+ * The hit ratio without requests that no cache answers: the administration, forms, people who are logged in. Otherwise an hour of writing
+ * would look like a fault of the cache. Pure.
+ *
+ * @param array $site Of `GET /status`.
+ * @return array{float|null, int} The ratio, null without such requests, and their number.
+ */
+function visitor_ratio( array $site ): array {
+	$all  = (int) ( $site['requests'] ?? 0 );
+	$hits = is_numeric( $site['hit_ratio'] ?? null ) ? $all * (float) $site['hit_ratio'] : 0.0;
+	foreach ( PERSONAL_PASSES as $word ) {
+		$all -= max( 0, (int) ( $site['reasons']['pass'][ $word ] ?? 0 ) );
+	}
+	return $all > 0 ? array( min( 1.0, $hits / $all ), $all ) : array( null, 0 );
+}
+
+/**
+ * @return array{colour: string, label: string, why: string}
+ */
+function state( string $colour, string $label, string $why ): array {
+	return compact( 'colour', 'label', 'why' );
+}
+
+/**
+ * The PHP servers of a site that failed several times, so that Galley leaves them alone for a moment. Pure.
+ *
+ * @return string[]
+ */
+function paused_servers( array $site ): array {
+	$paused = array();
+	foreach ( (array) ( $site['upstreams'] ?? array() ) as $upstream ) {
+		foreach ( (array) ( $upstream['servers'] ?? array() ) as $server ) {
+			if ( 'paused' === ( $server['state'] ?? '' ) ) {
+				$paused[] = (string) ( $server['address'] ?? '' );
+			}
+		}
+	}
+	return $paused;
+}
+
+/**
+ * The state, asked for at most every few seconds.
+ *
+ * @return array{colour: string, label: string, why: string}
+ */
+function recent_state(): array {
+	$kept = get_transient( 'galley_state' );
+	if ( is_array( $kept ) && is_string( $kept['colour'] ?? null ) && is_string( $kept['label'] ?? null ) && is_string( $kept['why'] ?? null ) ) {
+		return $kept;
+	}
+	$state = judge_site( site_facts( call( 'GET', '/status', null, 1.0 ) ) );
+	set_transient( 'galley_state', $state, STATE_SECONDS );
+	return $state;
+}
+
+/**
+ * The line itself. Colour is never the only sign: a mark and the words say the same.
+ *
+ * @param array{colour: string, label: string, why: string} $state From `judge_site()`.
+ */
+function print_state( array $state ): void {
+	$marks = array(
+		'green' => '✓',
+		'amber' => '!',
+		'red'   => '✗',
+	);
+	printf(
+		'<p class="galley-state-line is-%1$s" role="status"><span class="galley-mark" aria-hidden="true">%2$s</span> <strong>%3$s</strong> <span>%4$s</span></p>',
+		esc_attr( $state['colour'] ),
+		esc_html( $marks[ $state['colour'] ] ),
+		esc_html( $state['label'] ),
+		esc_html( $state['why'] )
+	);
+}
+
+/**
+ * The state for the admin bar's script, in wp-admin.
+ */
+function on_site_state(): void {
+	check_ajax_referer( 'galley_page_state' );
+	if ( ! may_manage() ) {
+		wp_send_json_error( null, 403 );
+	}
+	$state   = recent_state();
+	$classes = array(
+		'green' => 'hit',
+		'amber' => 'miss',
+		'red'   => 'pass',
+	);
+	wp_send_json_success(
+		array(
+			'state'      => $classes[ $state['colour'] ] ?? 'unknown',
+			/* translators: %s: a state such as "Everything works" */
+			'label'      => sprintf( __( 'Galley: %s', 'galley' ), $state['label'] ),
+			'why'        => $state['why'],
+			'what_to_do' => '',
+		)
+	);
+}

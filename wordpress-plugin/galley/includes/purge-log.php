@@ -1,0 +1,217 @@
+<?php
+/**
+ * The last purges, with what caused each: "your edit of 'Hello' purged 12 pages".
+ *
+ * Causes are noted by hooks while the request runs, the first that means something counts. How many pages a purge takes is asked before
+ * it is sent, and only for people who work on the site: a visitor's comment does not wait for it. The log is one option with a bounded
+ * number of rows. Requests that end at the same moment may lose a row of it; purges do not depend on the log.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+const MOST_LOGGED = 50;
+
+/** Seconds that an edit waits to hear how many pages it purges. */
+const COUNT_SECONDS = 0.5;
+
+/** Post types that are parts of the design, and not pages. */
+const DESIGN_TYPES = array( 'wp_template', 'wp_template_part', 'wp_global_styles', 'wp_navigation', 'wp_block', 'custom_css', 'customize_changeset' );
+
+$GLOBALS['galley_causes'] = array();
+$GLOBALS['galley_logged'] = array();
+
+add_action( 'transition_post_status', __NAMESPACE__ . '\\cause_of_post', 20, 3 );
+add_action( 'deleted_post', __NAMESPACE__ . '\\cause_of_deleted_post', 20, 2 );
+add_action( 'wp_insert_comment', __NAMESPACE__ . '\\cause_of_comment', 20, 2 );
+add_action( 'edit_comment', __NAMESPACE__ . '\\cause_of_comment', 20 );
+add_action( 'transition_comment_status', __NAMESPACE__ . '\\cause_of_comment_status', 20, 3 );
+add_action( 'edited_term', __NAMESPACE__ . '\\cause_of_term', 20, 3 );
+add_action( 'delete_term', __NAMESPACE__ . '\\cause_of_deleted_term', 20, 4 );
+add_action( 'wp_update_nav_menu', __NAMESPACE__ . '\\cause_of_menu', 20 );
+add_action( 'profile_update', __NAMESPACE__ . '\\cause_of_user', 20 );
+add_action( 'updated_option', __NAMESPACE__ . '\\cause_of_option', 20 );
+add_action( 'switch_theme', __NAMESPACE__ . '\\cause_of_theme', 20 );
+add_action( 'activated_plugin', __NAMESPACE__ . '\\cause_of_plugin', 20 );
+add_action( 'deactivated_plugin', __NAMESPACE__ . '\\cause_of_plugin', 20 );
+add_action( 'upgrader_process_complete', __NAMESPACE__ . '\\cause_of_update', 20 );
+
+/**
+ * Notes why this request purges.
+ *
+ * @param string $kind As `cause_words()` knows them.
+ * @param string $name What it is called; plain text.
+ */
+function note_cause( string $kind, string $name = '' ): void {
+	$name  = trim( wp_strip_all_tags( $name ) );
+	$short = function_exists( 'mb_substr' ) ? mb_substr( $name, 0, 80 ) : substr( $name, 0, 80 );
+	if ( count( $GLOBALS['galley_causes'] ) < 20 ) {
+		$GLOBALS['galley_causes'][] = array( $kind, $short );
+	}
+}
+
+function cause_of_post( $new, $old, $post ): void {
+	if ( ! $post instanceof \WP_Post || in_array( $post->post_type, array( 'revision', 'attachment', 'oembed_cache', 'user_request' ), true ) || 'auto-draft' === $new ) {
+		return;
+	}
+	if ( 'nav_menu_item' === $post->post_type ) {
+		note_cause( 'menu' );
+	} elseif ( in_array( $post->post_type, DESIGN_TYPES, true ) ) {
+		note_cause( 'design', $post->post_title );
+	} elseif ( 'publish' === $new || 'publish' === $old ) {
+		$kind = 'publish' === $old ? 'post' : 'published';
+		note_cause( 'publish' === $new ? $kind : 'unpublished', $post->post_title );
+	}
+}
+
+function cause_of_deleted_post( $id, $post = null ): void {
+	if ( $post instanceof \WP_Post && 'revision' !== $post->post_type ) {
+		note_cause( 'unpublished', $post->post_title );
+	}
+}
+
+function cause_of_comment( $id, $comment = null ): void {
+	$comment = $comment instanceof \WP_Comment ? $comment : get_comment( $id );
+	if ( $comment instanceof \WP_Comment ) {
+		note_cause( 'comment', (string) get_post_field( 'post_title', (int) $comment->comment_post_ID, 'raw' ) );
+	}
+}
+
+function cause_of_comment_status( $new, $old, $comment ): void {
+	if ( $new !== $old ) {
+		cause_of_comment( 0, $comment );
+	}
+}
+
+function cause_of_term( $id, $tt_id = 0, $taxonomy = '' ): void {
+	$term = get_term( (int) $id, (string) $taxonomy );
+	note_cause( 'term', $term instanceof \WP_Term ? $term->name : '' );
+}
+
+function cause_of_deleted_term( $id, $tt_id = 0, $taxonomy = '', $term = null ): void {
+	note_cause( 'term', $term instanceof \WP_Term ? $term->name : '' );
+}
+
+function cause_of_menu(): void {
+	note_cause( 'menu' );
+}
+
+function cause_of_user( $id ): void {
+	$user = get_userdata( (int) $id );
+	note_cause( 'user', $user ? $user->display_name : '' );
+}
+
+/**
+ * The weakest of causes: most edits write some option on the way.
+ */
+function cause_of_option( $name ): void {
+	if ( ! preg_match( '/^(galley_|_transient|_site_transient|cron$|rewrite_rules$)/', (string) $name ) ) {
+		note_cause( 'option', (string) $name );
+	}
+}
+
+function cause_of_theme( $name ): void {
+	note_cause( 'theme', (string) $name );
+}
+
+function cause_of_plugin( $file ): void {
+	note_cause( 'plugin', dirname( (string) $file ) );
+}
+
+function cause_of_update(): void {
+	note_cause( 'update' );
+}
+
+/**
+ * The cause that counts: the first that is not merely a setting, or what an earlier request left. Pure.
+ *
+ * @param array[] $causes Kind and name of each.
+ * @return array{string, string}
+ */
+function first_cause( array $causes ): array {
+	foreach ( $causes as $cause ) {
+		if ( ! in_array( $cause[0], array( 'option', 'resent' ), true ) ) {
+			return array( $cause[0], $cause[1] );
+		}
+	}
+	return $causes ? array( $causes[0][0], $causes[0][1] ) : array( 'other', '' );
+}
+
+/**
+ * Makes a row of purges that are about to be sent.
+ *
+ * @param array{hard: string[], soft: string[]} $purges What to say.
+ */
+function log_purges( array $purges ): void {
+	list( $kind, $name ) = first_cause( $GLOBALS['galley_causes'] );
+	if ( 'other' === $kind && defined( 'WP_CLI' ) && WP_CLI ) {
+		$kind = 'command';
+	}
+	$user = function_exists( 'wp_get_current_user' ) ? get_current_user_id() : 0;
+
+	$GLOBALS['galley_logged'][] = array(
+		'time'  => time(),
+		'kind'  => $kind,
+		'name'  => $name,
+		'user'  => $user,
+		'soft'  => ! $purges['hard'],
+		'pages' => $user && current_user_can( 'edit_posts' ) ? count_purged( $purges ) : null,
+	);
+}
+
+/**
+ * How many stored pages these purges would take now, as the server counts them.
+ *
+ * @param array{hard: string[], soft: string[]} $purges  What to say.
+ * @param float                                 $timeout Seconds for each of at most two questions.
+ * @return array{int, bool}|null The number, and whether it may be more; null: not known.
+ */
+function count_purged( array $purges, float $timeout = COUNT_SECONDS ): ?array {
+	if ( ! connection() ) {
+		return null;
+	}
+	$pages   = 0;
+	$is_more = false;
+	foreach ( array_slice( purge_bodies( $purges, own_site_host() ), 0, 2 ) as $body ) {
+		$answer = call_for_site( '/purge', $body + array( 'dry_run' => true ), $timeout );
+		// An older server does not know the question; it refuses the whole of it, and purges nothing.
+		if ( 200 !== $answer['status'] || ! is_int( $answer['body']['pages'] ?? null ) ) {
+			return null;
+		}
+		$pages  += $answer['body']['pages'];
+		$is_more = $is_more || empty( $answer['body']['complete'] );
+	}
+	return array( $pages, $is_more );
+}
+
+/**
+ * Adds the rows of this request to the log. Called when all of them were sent.
+ */
+function write_purge_log(): void {
+	$rows = $GLOBALS['galley_logged'];
+	if ( $rows ) {
+		$GLOBALS['galley_logged'] = array();
+		update_option( 'galley_log', array_slice( array_merge( purge_log(), $rows ), -MOST_LOGGED ), false );
+	}
+}
+
+/**
+ * The log, the oldest first.
+ *
+ * @return array[]
+ */
+function purge_log(): array {
+	return array_values( array_filter( (array) get_option( 'galley_log', array() ), __NAMESPACE__ . '\\is_log_row' ) );
+}
+
+/**
+ * Whether something is a row of the log. Pure.
+ *
+ * @param mixed $row As stored.
+ */
+function is_log_row( $row ): bool {
+	return is_array( $row ) && is_int( $row['time'] ?? null ) && is_string( $row['kind'] ?? null ) && is_string( $row['name'] ?? null );
+}

@@ -1,0 +1,126 @@
+<?php
+/**
+ * Pure functions of the plugin's page: the state, what costs PHP time, the log in words, choices, preloading.
+ */
+
+use PHPUnit\Framework\TestCase;
+
+require_once __DIR__ . '/admin-bootstrap.php';
+
+final class PageTest extends TestCase {
+
+	private function facts( array $other = array(), array $site = array() ): array {
+		$site = array_merge( array( 'requests' => 1000, 'hit_ratio' => 0.9, 'upstreams' => array() ), $site );
+		return array_merge( array( 'has_connection' => true, 'trouble' => '', 'site' => $site, 'pending' => 0, 'defeats' => array(), 'development' => 0 ), $other );
+	}
+
+	public function test_the_state_is_the_worst_of_what_there_is() {
+		$paused = array( array( 'servers' => array( array( 'state' => 'paused', 'address' => 'php.sock' ) ) ) );
+		$cases  = array(
+			array( 'green', 'Everything works', $this->facts() ),
+			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 0, 'hit_ratio' => null ) ) ),
+			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 10, 'hit_ratio' => 0.1 ) ) ),
+			array( 'amber', 'Few pages come from the cache', $this->facts( array(), array( 'hit_ratio' => 0.3 ) ) ),
+			array( 'amber', 'PHP is busy', $this->facts( array(), array( 'upstreams' => array( array( 'waiting' => 2 ), array( 'waiting' => 1 ) ) ) ) ),
+			array( 'amber', 'Something works against the cache', $this->facts( array( 'defeats' => array( 'A cookie.' ) ) ) ),
+			array( 'amber', 'Some changes are not visible yet', $this->facts( array( 'pending' => 1, 'defeats' => array( 'A cookie.' ) ) ) ),
+			array( 'amber', 'Development mode is on', $this->facts( array( 'development' => 60, 'pending' => 1 ) ) ),
+			array( 'red', 'PHP does not answer', $this->facts( array( 'development' => 60 ), array( 'upstreams' => $paused ) ) ),
+			array( 'red', 'Galley does not answer', $this->facts( array( 'trouble' => 'refused' ) ) ),
+			array( 'red', 'Not connected to Galley', $this->facts( array( 'trouble' => 'none', 'has_connection' => false, 'site' => null ) ) ),
+		);
+		foreach ( $cases as list( $colour, $label, $facts ) ) {
+			$state = Galley\judge_site( $facts );
+			$this->assertSame( array( $colour, $label ), array( $state['colour'], $state['label'] ) );
+			$this->assertNotSame( '', $state['why'] );
+		}
+	}
+
+	public function test_the_work_of_editors_is_no_fault_of_the_cache() {
+		$site = array( 'requests' => 1000, 'hit_ratio' => 0.09, 'reasons' => array( 'pass' => array( 'path' => 600, 'method' => 300, 'remembered' => 5 ) ) );
+		$this->assertSame( array( 0.9, 100 ), Galley\visitor_ratio( $site ) );
+		$this->assertSame( 'green', Galley\judge_site( $this->facts( array(), $site ) )['colour'] );
+		$this->assertSame( array( null, 0 ), Galley\visitor_ratio( array( 'requests' => 3, 'reasons' => array( 'pass' => array( 'path' => 5 ) ) ) ) );
+		$this->assertSame( array( null, 0 ), Galley\visitor_ratio( array() ) );
+	}
+
+	public function test_costs_are_sorted_and_shared_out() {
+		$site  = array(
+			'reasons' => array(
+				'pass'       => array( 'cookie' => 30, 'something-new' => 10, 'path' => 'x' ),
+				'miss'       => array( 'purged' => 60 ),
+				'not_stored' => array( 'set-cookie' => 5 ),
+			),
+		);
+		$costs = Galley\site_costs( $site );
+		$this->assertSame( array( 60, 30, 10, 5 ), array_column( $costs, 'requests' ) );
+		$this->assertSame( array( 0.6, 0.3, 0.1, 0.05 ), array_column( $costs, 'share' ) );
+		$this->assertSame( 'Pages that a change had purged', $costs[0]['words'] );
+		$this->assertSame( 'something-new', $costs[2]['words'] );
+		$this->assertSame( array(), Galley\site_costs( array( 'reasons' => 'none' ) ) );
+		$this->assertSame( 3, Galley\php_seconds( array( array( 'upstream_ms' => 1500 ), array( 'upstream_ms' => 2400 ), 'x', array( 'upstream_ms' => -9 ) ) ) );
+	}
+
+	public function test_purges_are_told_in_sentences() {
+		$row = array( 'time' => 1, 'kind' => 'post', 'name' => 'Hello', 'user' => 3, 'pages' => array( 12, false ) );
+		$this->assertSame( 'Your edit of “Hello” purged 12 pages.', Galley\purge_sentence( $row, 3 ) );
+		$this->assertSame( 'An edit of “Hello” purged 12 pages.', Galley\purge_sentence( $row, 4 ) );
+		$this->assertSame( 'An edit of “Hello” by Maria purged at least 1 page.', Galley\purge_sentence( array( 'user' => 7, 'pages' => array( 1, true ) ) + $row, 3 ) );
+		$this->assertSame( 'Your edit of “Hello” purged the pages that show it.', Galley\purge_sentence( array( 'pages' => null ) + $row, 3 ) );
+		$this->assertStringContainsString( 'purged no page', Galley\purge_sentence( array( 'pages' => array( 0, false ) ) + $row, 3 ) );
+		foreach ( array( 'comment', 'term', 'menu', 'design', 'user', 'option', 'theme', 'plugin', 'update', 'button-page', 'button-all', 'choices', 'development', 'development-end', 'command', 'resent', 'code', 'published', 'unpublished' ) as $kind ) {
+			$this->assertStringNotContainsString( 'A change purged', Galley\purge_sentence( array( 'kind' => $kind ) + $row, 3 ), $kind );
+		}
+		$this->assertSame( array( 'post', 'Hello' ), Galley\first_cause( array( array( 'option', 'x' ), array( 'resent', '' ), array( 'post', 'Hello' ), array( 'menu', '' ) ) ) );
+		$this->assertSame( array( 'option', 'x' ), Galley\first_cause( array( array( 'option', 'x' ) ) ) );
+		$this->assertSame( array( 'other', '' ), Galley\first_cause( array() ) );
+		foreach ( array( null, 'x', array(), array( 'time' => '1', 'kind' => 'post', 'name' => '' ) ) as $odd ) {
+			$this->assertFalse( Galley\is_log_row( $odd ) );
+		}
+	}
+
+	public function test_choices_are_bounded() {
+		$none = array( 'lifetime' => 0, 'paths' => array(), 'types' => array(), 'preload' => false );
+		foreach ( array( null, false, 'x', array(), array( 'lifetime' => 'x', 'paths' => 7, 'types' => 'page' ) ) as $odd ) {
+			$this->assertSame( $none, Galley\clean_choices( $odd ) );
+		}
+		$clean = Galley\clean_choices( array( 'lifetime' => '5', 'paths' => " /a/*\r\n\nnot-a-path\n/b c\n/a/*\n/d", 'types' => array( 'page', 'page', 'No Type', 5 ), 'preload' => '1' ) );
+		$this->assertSame( array( 'lifetime' => Galley\SHORTEST_LIFETIME, 'paths' => array( '/a/*', '/d' ), 'types' => array( 'page' ), 'preload' => true ), $clean );
+		$this->assertSame( $clean, Galley\clean_choices( $clean ) );
+		$many = Galley\clean_choices( array( 'lifetime' => PHP_INT_MAX, 'paths' => array_map( static function ( $n ) { return "/$n"; }, range( 1, 999 ) ) ) );
+		$this->assertSame( Galley\LIFETIME, $many['lifetime'] );
+		$this->assertCount( Galley\MOST_EXCLUDED_PATHS, $many['paths'] );
+	}
+
+	public function test_patterns_of_paths() {
+		foreach ( array( array( '/a/*', '/a/b/c', true ), array( '/a/*', '/a/', true ), array( '/a/*', '/a', false ), array( '/a', '/a/', false ), array( '*', '/a', true ), array( '/a.b', '/axb', false ), array( '/(a|b)', '/a', false ), array( '/*/x~', '/1/2/x~', true ) ) as list( $pattern, $path, $is_in ) ) {
+			$this->assertSame( $is_in, Galley\is_excluded_path( $path, array( '/nothing', $pattern ) ), "$pattern $path" );
+		}
+	}
+
+	public function test_preloading_waits_for_capacity() {
+		$free = array( 'in_flight' => 1, 'slots' => 2, 'waiting' => 0, 'servers' => array( array( 'state' => 'answers' ) ) );
+		$this->assertTrue( Galley\has_capacity( array( 'upstreams' => array( $free ) ) ) );
+		foreach ( array( array( 'in_flight' => 2 ), array( 'waiting' => 1 ), array( 'servers' => array( array( 'state' => 'paused' ) ) ), array( 'slots' => 0 ) ) as $busy ) {
+			$this->assertFalse( Galley\has_capacity( array( 'upstreams' => array( $free, $busy + $free ) ) ) );
+		}
+		foreach ( array( null, array(), array( 'upstreams' => array() ), array( 'upstreams' => 'x' ) ) as $odd ) {
+			$this->assertFalse( Galley\has_capacity( $odd ) );
+		}
+	}
+
+	public function test_the_axis_ends_at_a_round_number() {
+		foreach ( array( 1 => 1, 2 => 2, 3 => 5, 5 => 5, 6 => 10, 11 => 20, 21 => 50, 99 => 100, 101 => 200, 4999 => 5000, 5001 => 10000 ) as $most => $end ) {
+			$this->assertSame( $end, Galley\axis_end( $most ), (string) $most );
+		}
+		$bars = Galley\chart_bars( array( array( 'time' => 1760740680, 'hits' => 4 ), array( 'time' => 1760740680 - 3600, 'misses' => 3 ) ), 1760740680 );
+		$this->assertSame( 7, array_sum( array_map( 'array_sum', Galley\chart_hours( $bars, 1760740680 ) ) ) );
+	}
+
+	public function test_the_column_and_the_panel_say_what_is() {
+		$this->assertSame( array( 'hit', 'for 5 mins', '' ), Galley\column_words( array( 'what' => 'hit', 'age_s' => 300, 'why' => null ) ) );
+		$this->assertSame( array( 'pass', 'no', 'It sets a cookie.' ), Galley\column_words( array( 'what' => 'pass', 'why' => 'it sets a cookie' ) ) );
+		$this->assertSame( 'A new title purges 3+ stored pages.', Galley\effect_words( 'title', 3, true ) );
+		$this->assertSame( 'A change of the text purges 1 stored page.', Galley\effect_words( 'text', 1, false ) );
+	}
+}
