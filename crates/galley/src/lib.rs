@@ -8,6 +8,7 @@ pub mod access;
 pub mod acme;
 pub mod admin;
 pub mod app;
+mod binary_upgrade;
 pub mod body;
 pub mod cli;
 pub mod clock;

@@ -127,6 +127,15 @@ impl Index {
         }
     }
 
+    /// Nothing is there any more, and nothing more has room. What is reserved may still be given back.
+    pub(super) fn close(&mut self) {
+        let nothing = IndexLimits { total: 0, site: 0 };
+        *self = Self {
+            reserved: self.reserved,
+            ..Self::new(nothing, BUCKETS)
+        };
+    }
+
     pub(super) fn is_whole(&self) -> bool {
         self.counted >= BUCKETS
     }

@@ -13,6 +13,7 @@ mod files;
 mod format;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
+mod handover;
 mod health;
 mod index;
 mod layout;
@@ -28,6 +29,7 @@ mod tests;
 mod upkeep;
 pub(super) mod write;
 
+pub use self::handover::{PageReader, PageWriter};
 pub use self::health::{Health, PauseReason};
 pub use self::layout::BLOCK;
 pub use self::moment::DiskClock;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use galley_policy::time::Tick;
+use rustix::fs::FlockOperation;
 
 use super::files::DiskFiles;
 use super::health::{Health, WriteBreaker};
@@ -209,6 +210,14 @@ impl Disk {
             None if self.shared.index().is_whole() => Health::Storing,
             None => Health::Scanning,
         }
+    }
+
+    /// After [`Disk::close`]: lets another process open the directory. Nothing is found here any more, because the other's entries are
+    /// born by counters that are not this process's.
+    pub fn release(&self) -> io::Result<()> {
+        let shared = &self.shared;
+        shared.index().close();
+        Ok(rustix::fs::flock(&shared.lock, FlockOperation::Unlock)?)
     }
 
     /// Stores nothing any more and writes the snapshot that saves the next start its counting. Reading goes on. Without

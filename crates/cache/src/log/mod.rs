@@ -18,6 +18,7 @@ pub(crate) mod fuzzing;
 mod limits;
 mod purge_log;
 mod queue;
+mod record;
 mod scan;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -27,4 +28,5 @@ mod writer;
 pub use self::error::OpenError;
 pub use self::format::{Generation, Logged};
 pub use self::purge_log::{LogContents, OpenedLog, Published, PurgeLog};
+pub use self::record::PurgeRecord;
 pub use self::ticket::{Durability, DurableTicket, Loss, Restart};

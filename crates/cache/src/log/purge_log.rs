@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -75,7 +75,8 @@ pub enum LogContents {
 #[derive(Debug)]
 pub struct PurgeLog {
     shared: Arc<LogShared>,
-    writer: Option<JoinHandle<()>>,
+    /// Until it is closed.
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl PurgeLog {
@@ -118,6 +119,22 @@ impl PurgeLog {
         self.shared.status().durability
     }
 
+    /// Writes what is queued, ends the thread and lets go of the directory, so that another process may open the log. Purges that are
+    /// published later are in force and never on the disk. Blocks.
+    pub fn close(&self) {
+        self.shared.close();
+        let writer = self
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(writer) = writer {
+            // A panic of it has been reported to all waiters.
+            let _ = writer.join();
+            self.shared.bury(Restart::MayForget);
+        }
+    }
+
     pub(super) fn start(
         files: Box<dyn LogDirectory>,
         limits: LogLimits,
@@ -126,7 +143,11 @@ impl PurgeLog {
         let (mut opened, writer) = Self::begin(files, limits, now)?;
         let thread = std::thread::Builder::new().name("purge-log".to_owned());
         let thread = thread.spawn(|| writer.run()).map_err(OpenError::System)?;
-        opened.log.writer = Some(thread);
+        *opened
+            .log
+            .writer
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(opened)
     }
 
@@ -190,7 +211,7 @@ impl PurgeLog {
         };
         let log = Self {
             shared,
-            writer: None,
+            writer: Mutex::new(None),
         };
         let opened = OpenedLog {
             log,
@@ -205,11 +226,7 @@ impl PurgeLog {
 
 impl Drop for PurgeLog {
     fn drop(&mut self) {
-        self.shared.close();
-        if let Some(writer) = self.writer.take() {
-            // A panic of it has been reported to all waiters.
-            let _ = writer.join();
-        }
+        self.close();
     }
 }
 

@@ -204,7 +204,7 @@ impl Numbers {
     }
 }
 
-fn read_purge(record: &[u8]) -> Option<(String, Purge)> {
+pub(super) fn read_purge(record: &[u8]) -> Option<(String, Purge)> {
     let mut rest = record.get(TEXTS_AT..record.len() - size_of::<u64>())?;
     let mut text = |at: usize| {
         let (text, after) = rest.split_at_checked(length_at(record, at)?)?;

@@ -6,11 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use galley_config::{Config, Listen};
 use galley_policy::route::HostPattern;
+use serde::{Deserialize, Serialize};
 
 use super::ServerStartError;
 use crate::request::{Site, Sites};
@@ -35,6 +38,23 @@ pub(super) struct HeldListeners {
     held: BTreeMap<OpenListener, Held>,
     /// What systemd has handed over and nothing has taken.
     passed: Passed,
+    /// What the process before has handed over and nothing has taken.
+    inherited: BTreeMap<InheritedName, InheritedSockets>,
+}
+
+/// A listener of another process, in words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct InheritedName {
+    pub(super) speaks_tls: bool,
+    /// As the configuration has it.
+    pub(super) listen: String,
+}
+
+/// The sockets of one listener of another process.
+#[derive(Default)]
+pub(super) struct InheritedSockets {
+    pub(super) sockets: Vec<OwnedFd>,
+    pub(super) file: Option<PathBuf>,
 }
 
 struct Held {
@@ -57,7 +77,32 @@ impl HeldListeners {
             cores,
             held: BTreeMap::new(),
             passed: Passed::take(),
+            inherited: BTreeMap::new(),
         }
+    }
+
+    /// Has listeners take these sockets rather than bind their own.
+    pub(super) fn inherit(&mut self, sockets: BTreeMap<InheritedName, InheritedSockets>) {
+        self.inherited = sockets;
+    }
+
+    /// All sockets, for another process.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = HeldSocket<'_>> {
+        self.held.iter().flat_map(|(listener, held)| {
+            let file = held.file.as_ref().map(SocketFile::path);
+            let sockets = held.per_core.iter().flatten();
+            sockets.map(move |socket| HeldSocket {
+                name: listener.name(),
+                file,
+                socket: socket.as_fd(),
+            })
+        })
+    }
+
+    /// Leaves the files of sockets to another process.
+    pub(super) fn keep_files(&mut self) {
+        let files = self.held.values_mut().filter_map(|held| held.file.take());
+        files.for_each(SocketFile::keep);
     }
 
     /// Binds the listeners of a configuration that are not held, each once.
@@ -70,16 +115,21 @@ impl HeldListeners {
         for listener in &new {
             if let Listen::Tcp(address) = &listener.listen
                 && !self.has_port(address.port())
+                && !self.inherited.contains_key(&listener.name())
             {
                 sockets::is_free(*address).map_err(|cause| listener.failed(cause))?;
             }
         }
         let mut listeners = Vec::with_capacity(new.len());
         for listener in new {
-            let bound = match &listener.listen {
-                Listen::Tcp(address) => Bound::tcp(*address, self.cores),
-                Listen::Unix(path) => Bound::unix(path, config.server.socket_mode, self.cores),
-                Listen::Passed(name) => self.passed.bound(name, self.cores),
+            let inherited = self.inherited.remove(&listener.name());
+            let bound = match (&listener.listen, inherited) {
+                (_, Some(inherited)) => inherited.bound(self.cores),
+                (Listen::Tcp(address), None) => Bound::tcp(*address, self.cores),
+                (Listen::Unix(path), None) => {
+                    Bound::unix(path, config.server.socket_mode, self.cores)
+                }
+                (Listen::Passed(name), None) => self.passed.bound(name, self.cores),
             };
             let bound = bound.map_err(|cause| listener.failed(cause))?;
             listeners.push((listener.clone(), bound));
@@ -214,7 +264,29 @@ impl HeldListeners {
     }
 }
 
+/// A socket of a listener.
+pub(super) struct HeldSocket<'h> {
+    pub(super) name: InheritedName,
+    /// Where it is in the file system.
+    pub(super) file: Option<&'h Path>,
+    pub(super) socket: BorrowedFd<'h>,
+}
+
+impl InheritedSockets {
+    fn bound(self, cores: usize) -> io::Result<Bound> {
+        let file = self.file.as_deref().map(SocketFile::of).transpose()?;
+        Bound::inherited(self.sockets, file, cores)
+    }
+}
+
 impl OpenListener {
+    fn name(&self) -> InheritedName {
+        InheritedName {
+            speaks_tls: self.speaks_tls,
+            listen: self.listen.to_string(),
+        }
+    }
+
     fn failed(&self, cause: io::Error) -> ServerStartError {
         ServerStartError::Listen {
             listen: self.listen.clone(),

@@ -11,9 +11,11 @@ mod purges;
 mod queue;
 mod recent_purges;
 mod recorder;
+mod relay;
 
 pub use disk_cache::{DiskCache, DiskCacheTotals, SiteDiskCache};
 pub use open::{Durable, Settings, StorageOpenError};
 pub use purges::{PurgeReceipt, Receipt, SitePurges};
 pub use recent_purges::{PurgeSource, RecentPurge};
 pub use recorder::Recorder;
+pub use relay::{PurgeRelay, RelayedPurge, RelayedPurges};

@@ -20,6 +20,7 @@ use galley_policy::time::Tick;
 
 use super::disk_cache::{DiskCache, SiteDiskCache};
 use super::purges::{SitePurges, forgetful};
+use super::relay::PurgeRelay;
 use crate::clock::Clock;
 
 /// Where, and how much.
@@ -51,6 +52,8 @@ pub struct Durable {
     unusable: Option<Arc<str>>,
     /// The other nodes.
     cluster: Option<ClusterPublisher>,
+    /// The other process, during an upgrade.
+    relay: PurgeRelay,
 }
 
 struct OpenedStorage {
@@ -82,6 +85,7 @@ impl Durable {
             open: None,
             unusable: None,
             cluster: None,
+            relay: PurgeRelay::default(),
         }
     }
 
@@ -90,6 +94,30 @@ impl Durable {
     pub fn with_cluster(mut self, cluster: Option<ClusterPublisher>) -> Self {
         self.cluster = cluster;
         self
+    }
+
+    /// Where purges are sent to while two processes answer.
+    pub fn relay(&self) -> &PurgeRelay {
+        &self.relay
+    }
+
+    /// The number that the counters of all sites begin with in this run.
+    pub fn first_number(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.past.start)
+    }
+
+    /// Lets go of the folder, for another process: writes what is waiting, for `patience` at most. From here on purges are in force in
+    /// memory, and pages are stored there alone. Blocks.
+    pub fn release(&self, patience: Duration) {
+        self.close(patience);
+        if let Some(open) = &self.open {
+            open.past.log.close();
+            if let Some(stored) = &open.stored {
+                if let Err(error) = stored.disk.disk.release() {
+                    tracing::warn!(%error, "the disk cache cannot be unlocked");
+                }
+            }
+        }
     }
 
     /// Opens the folder; takes a few milliseconds.
@@ -107,6 +135,7 @@ impl Durable {
                     open: None,
                     unusable: Some(why),
                     cluster: None,
+            relay: PurgeRelay::default(),
                 });
             }
         };
@@ -124,6 +153,7 @@ impl Durable {
             open: Some(Arc::new(OpenedStorage { past, stored })),
             unusable,
             cluster: None,
+            relay: PurgeRelay::default(),
         })
     }
 
@@ -131,12 +161,12 @@ impl Durable {
     pub fn site_purges(&self, site: String) -> SitePurges {
         let Some(open) = &self.open else {
             return SitePurges::in_memory(site, self.clock, self.unusable.clone())
-                .with_cluster(self.cluster.clone());
+                .sent_to(self.cluster.clone(), self.relay.clone());
         };
         let table = PurgeTable::new();
         open.past.replay(&site, &table);
         SitePurges::logged(site, table, Arc::clone(&open.past), self.clock)
-            .with_cluster(self.cluster.clone())
+            .sent_to(self.cluster.clone(), self.relay.clone())
     }
 
     /// A site's part of the disk. `fingerprint` tells the rules that shape its keys: what was written under others is purged.

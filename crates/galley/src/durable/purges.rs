@@ -10,6 +10,7 @@ use galley_policy::purge::Purge;
 use tokio::sync::oneshot;
 
 use super::recent_purges::{PurgeSource, RecentPurge, RecentPurges};
+use super::relay::PurgeRelay;
 use crate::clock::Clock;
 
 /// Publishes a site's purges and proves its entries. Its table is read only here, so that no purge goes past the log.
@@ -23,6 +24,8 @@ pub struct SitePurges {
     /// The other nodes.
     cluster: Option<ClusterPublisher>,
     recent: RecentPurges,
+    /// The process that takes over, or that this one takes over from.
+    relay: PurgeRelay,
 }
 
 enum PurgeTarget {
@@ -41,6 +44,7 @@ impl SitePurges {
             first: 0,
             cluster: None,
             recent: RecentPurges::default(),
+            relay: PurgeRelay::default(),
         }
     }
 
@@ -59,12 +63,14 @@ impl SitePurges {
             first,
             cluster: None,
             recent: RecentPurges::default(),
+            relay: PurgeRelay::default(),
         }
     }
 
-    /// The same, with other nodes that get each purge.
-    pub(super) fn with_cluster(mut self, cluster: Option<ClusterPublisher>) -> Self {
+    /// The same, with other nodes that get each purge, and another process that may.
+    pub(super) fn sent_to(mut self, cluster: Option<ClusterPublisher>, relay: PurgeRelay) -> Self {
         self.cluster = cluster;
+        self.relay = relay;
         self
     }
 
@@ -82,6 +88,20 @@ impl SitePurges {
     /// Publishes a purge on this node alone.
     pub fn apply(&self, purge: &Purge, source: PurgeSource) -> Receipt {
         self.recent.note(purge, source, self.clock.tick());
+        let relay = self.relay.hold();
+        let here = self.apply_in_process(purge);
+        let elsewhere = relay.send(&self.site, purge);
+        if elsewhere.is_some() && relay.is_logged_there() {
+            return Receipt {
+                elsewhere,
+                ..Receipt::default()
+            };
+        }
+        Receipt { elsewhere, ..here }
+    }
+
+    /// Publishes a purge that the other process of this node has published.
+    pub fn apply_in_process(&self, purge: &Purge) -> Receipt {
         let here = match &self.table {
             PurgeTarget::Unlogged(table, unusable) => {
                 table.publish(purge);
@@ -98,7 +118,7 @@ impl SitePurges {
         };
         Receipt {
             here,
-            cluster: None,
+            ..Receipt::default()
         }
     }
 
@@ -156,6 +176,8 @@ impl SitePurges {
 #[derive(Debug, Default)]
 pub struct Receipt {
     here: PendingReceipt,
+    /// In the other process of this node.
+    elsewhere: Option<oneshot::Receiver<()>>,
     cluster: Option<oneshot::Receiver<PurgeReach>>,
 }
 
@@ -173,6 +195,10 @@ impl Receipt {
     /// Waits for the disk and the other nodes; returns at once where there are none.
     pub async fn acknowledged(self) -> PurgeReceipt {
         let receipt = self.here.acknowledged().await;
+        if let Some(elsewhere) = self.elsewhere {
+            // One that has ended sends no page any more.
+            let _ = elsewhere.await;
+        }
         let Some(cluster) = self.cluster else {
             return receipt;
         };

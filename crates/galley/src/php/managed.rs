@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
+use super::handover::{CurrentMaster, ManagedEnd, ManagedOffer, Ownership, PoolFolder};
 use super::master::{Master, MasterLauncher, MasterPlan};
 use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
@@ -28,8 +29,9 @@ pub struct Managed {
     most: usize,
     numbers: Arc<PoolNumbers>,
     life: watch::Receiver<MasterState>,
-    stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<ManagedEnd>,
     task: JoinHandle<()>,
+    current: Arc<CurrentMaster>,
 }
 
 impl Managed {
@@ -58,15 +60,32 @@ impl Managed {
         }
     }
 
+    /// Goes on with what another process has started with the same settings. Call within a tokio runtime that lives as long.
+    pub fn adopt(settings: PhpSettings, offer: ManagedOffer) -> Result<Managed, PhpStartError> {
+        let prepared = prepare::in_folder(settings, PoolFolder::new(offer.folder, offer.ownership))?;
+        let master = Master::adopt(&prepared.plan, offer.handles).map_err(|source| {
+            PhpStartError::Spawn {
+                program: prepared.plan.binary.clone(),
+                source,
+            }
+        })?;
+        Ok(Self::supervised(prepared, master))
+    }
+
     async fn run(prepared: Prepared) -> Result<Managed, PhpStartError> {
-        let Prepared { plan, post, most } = prepared;
+        let plan = &prepared.plan;
         let (master, lacks) =
-            tokio::join!(Master::start(&plan), modules::lacks(Some(&plan.binary)));
+            tokio::join!(Master::start(plan), modules::lacks(Some(&plan.binary)));
         let master = master?;
         // It runs, so what it does not tell cannot be serious.
         for lack in lacks.unwrap_or_default() {
             tracing::warn!(site = plan.site, "{lack}");
         }
+        Ok(Self::supervised(prepared, master))
+    }
+
+    fn supervised(prepared: Prepared, master: Master) -> Managed {
+        let Prepared { plan, post, most } = prepared;
         let numbers = Arc::clone(&plan.numbers);
         tracing::info!(
             site = plan.site,
@@ -88,15 +107,17 @@ impl Managed {
             MasterLauncher::Kept { line, pool, .. } => Some((line.clone(), *pool)),
         };
         let watch = PoolWatch::new(post, Arc::clone(&numbers), line);
+        let current = Arc::clone(&plan.current);
         let task = tokio::spawn(supervise(plan, master, watch, life_tx, stopped));
-        Ok(Managed {
+        Managed {
             socket,
             most,
             numbers,
             life,
             stop,
             task,
-        })
+            current,
+        }
     }
 
     fn of_program(running: program::RunningProgram) -> Self {
@@ -107,6 +128,7 @@ impl Managed {
             life: running.life,
             stop: running.stop,
             task: running.task,
+            current: Arc::default(),
         }
     }
 
@@ -133,8 +155,26 @@ impl Managed {
     /// Ends it and returns when all its processes and files are gone: at once when no request is running, after 12 s at
     /// most. Close kept connections first, since a worker does not leave one that is open. Dropped midway, the end goes on.
     pub async fn stop(self) {
+        self.end(ManagedEnd::Stop).await;
+    }
+
+    /// What another process needs to go on with it; `None`: it cannot be handed over, or does not run.
+    pub fn offer(&self) -> Option<ManagedOffer> {
+        Some(ManagedOffer {
+            folder: self.socket.parent()?.to_owned(),
+            handles: self.current.copy()?,
+            ownership: Ownership::ours(),
+        })
+    }
+
+    /// Leaves it to another process, which has an offer of it.
+    pub async fn leave(self) {
+        self.end(ManagedEnd::Leave).await;
+    }
+
+    async fn end(self, how: ManagedEnd) {
         // The task may have ended by itself only if it panicked; then the master has been killed.
-        let _ = self.stop.send(());
+        let _ = self.stop.send(how);
         if let Err(error) = self.task.await {
             tracing::error!("supervising php-fpm failed: {error}");
         }
@@ -147,9 +187,9 @@ async fn supervise(
     first: Master,
     mut watch: PoolWatch,
     life: watch::Sender<MasterState>,
-    mut stop: oneshot::Receiver<()>,
+    mut stop: oneshot::Receiver<ManagedEnd>,
 ) {
-    let site = plan.site.as_str();
+    let site = plan.site.clone();
     let mut backoff = Backoff::new();
     let mut master = first;
     loop {
@@ -158,11 +198,16 @@ async fn supervise(
         let status = tokio::select! {
             status = master.ended() => status,
             never = watch.run(pid) => match never {},
-            _ = &mut stop => {
+            how = &mut stop => {
+                if how == Ok(ManagedEnd::Leave) {
+                    master.leave();
+                    return;
+                }
                 master.end().await;
                 break;
             }
         };
+        plan.current.set(None);
         count(&plan.numbers.restarts);
         watch.forget();
         life.send_replace(MasterState::Restarting);
@@ -170,7 +215,7 @@ async fn supervise(
             Ok(status) => tracing::warn!(site, "php-fpm ended ({status}); it is started again"),
             Err(error) => tracing::warn!(
                 site,
-                "php-fpm cannot be waited for ({error}); it is started again"
+                "php-fpm ended, and how is not known ({error}); it is started again"
             ),
         }
         master.bury().await;

@@ -4,12 +4,13 @@
 //! also when the master is gone (its workers would wait for connections for ever), and an interrupt typed at the terminal
 //! does not reach it before Galley has drained.
 //!
-//! If Galley is killed, nobody can clean up in its place but another process: a shell waits on a pipe whose other end
+//! If Galley is killed, nobody can clean up in its place but another process, its `watcher`: a shell waits on a pipe whose other end
 //! only Galley holds. The kernel closes that end however Galley dies; the shell then ends the group and removes the files.
 //! A parent-death signal would need code between fork and exec, which is unsafe, and it would fire when the thread that
 //! started the master ends, not the process. What the process that keeps root has started needs no shell: see `privileged`.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -19,14 +20,17 @@ use galley_privileged::How;
 use rustix::process::Pid;
 use tokio::io::AsyncRead;
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::PhpStartError;
+use super::handover::{CurrentMaster, MasterHandles, Ownership, PoolFolder, copy};
 use super::log::{self, RecentLines, Speaker};
 use super::numbers::PoolNumbers;
 use super::privileged::{KeeperChannel, SocketPath};
-use super::process::MasterProcess;
+use super::process::{AdoptedProcess, MasterProcess};
+use super::watcher::{Watcher, pidfd};
 
 /// What it takes to start a master, again and again.
 #[derive(Debug)]
@@ -37,6 +41,17 @@ pub(super) struct MasterPlan {
     pub(super) socket: PathBuf,
     pub(super) site: String,
     pub(super) numbers: Arc<PoolNumbers>,
+    /// What another process needs to go on with it.
+    pub(super) current: Arc<CurrentMaster>,
+}
+
+impl MasterPlan {
+    fn ownership(&self) -> Ownership {
+        match &self.means {
+            MasterLauncher::Own(own) => own.directory.ownership.clone(),
+            MasterLauncher::Kept { .. } => Ownership::ours(),
+        }
+    }
 }
 
 /// Who starts it, and with what.
@@ -57,8 +72,8 @@ pub(super) enum MasterLauncher {
 pub(super) struct MasterCommand {
     /// Before those that name the configuration.
     pub(super) arguments: Vec<String>,
-    /// Holds the configuration and the socket and nothing else; removed with the plan.
-    pub(super) directory: tempfile::TempDir,
+    /// Removed with the plan.
+    pub(super) directory: PoolFolder,
     pub(super) config: PathBuf,
     pub(super) root: PathBuf,
 }
@@ -67,10 +82,11 @@ pub(super) struct MasterCommand {
 #[derive(Debug)]
 pub(super) struct Master {
     process: MasterProcess,
-    /// The shell that ends what Galley has started, when Galley is gone.
-    watcher: Option<Child>,
+    /// Of what Galley has started itself.
+    watcher: Option<Watcher>,
     log: JoinHandle<()>,
     output: RecentLines,
+    ownership: Ownership,
 }
 
 impl Master {
@@ -129,12 +145,39 @@ impl Master {
         self.bury().await;
     }
 
+    /// Goes on with one that another process has started.
+    pub(super) fn adopt(plan: &MasterPlan, handles: MasterHandles) -> io::Result<Master> {
+        plan.current.set(None);
+        let watched = MasterHandles {
+            master: handles.master,
+            process: copy(handles.process.as_fd())?,
+            watcher: copy(handles.watcher.as_fd())?,
+            pipe: copy(handles.pipe.as_fd())?,
+            output: copy(handles.output.as_fd())?,
+        };
+        let output = pipe::Receiver::from_owned_fd(handles.output)?;
+        let process = AdoptedProcess::new(handles.master, handles.process)?;
+        let watcher = Watcher::adopt(handles.watcher, handles.pipe, plan.ownership());
+        plan.current.set(Some(watched));
+        Ok(Master::new(
+            plan,
+            MasterProcess::Adopted(process),
+            Some(watcher),
+            Some(output),
+        ))
+    }
+
+    /// Leaves it to another process, which has its handles.
+    pub(super) fn leave(self) {
+        self.ownership.leave();
+    }
+
     /// Removes what a dead or dying master leaves: workers, process table entry, watcher.
     pub(super) async fn bury(mut self) {
         self.process.kill_group();
         let _ = self.process.wait().await;
-        if let Some(watcher) = &mut self.watcher {
-            let _ = watcher.kill().await;
+        if let Some(watcher) = self.watcher.take() {
+            watcher.end().await;
         }
         // What its last words were is worth a moment.
         let _ = tokio::time::timeout(LOG_PATIENCE, &mut self.log).await;
@@ -154,30 +197,43 @@ impl Master {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
+            .process_group(0);
         let mut child = command.spawn().map_err(failed(&plan.binary))?;
-        let missing = || io::Error::other("it ended before it was looked at");
-        let id = child
-            .id()
-            .ok_or_else(missing)
-            .map_err(failed(&plan.binary))?;
-        let group = i32::try_from(id)
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or_else(missing)
-            .map_err(failed(&plan.binary))?;
-        // From here on an early return must not leave a group: `kill_on_drop` ends a master that has no workers yet.
-        let watcher = watcher(id, own.directory.path()).map_err(failed(Path::new(SHELL)))?;
+        let handles = Self::handles(&child, own);
         let pipe = child.stderr.take();
-        let process = MasterProcess::Own(child, group);
+        let (process, (watcher, handles)) = match (leader(&child), handles) {
+            (Ok(group), Ok(handles)) => (MasterProcess::Own(child, group), handles),
+            (Err(error), _) | (_, Err(error)) => {
+                // It has no workers yet.
+                let _ = child.start_kill();
+                return Err(failed(&plan.binary)(error));
+            }
+        };
+        plan.current.set(Some(handles));
         Ok(Master::new(plan, process, Some(watcher), pipe))
+    }
+
+    /// The watcher of a new master, and what another process would need of both.
+    fn handles(child: &Child, own: &MasterCommand) -> io::Result<(Watcher, MasterHandles)> {
+        let missing = || io::Error::other("it ended before it was looked at");
+        let master = child.id().ok_or_else(missing)?;
+        let output = child.stderr.as_ref().ok_or_else(missing)?;
+        let process = pidfd(Some(master))?;
+        let watcher = Watcher::start(master, &own.directory)?;
+        let handles = MasterHandles {
+            master,
+            process,
+            watcher: copy(watcher.process())?,
+            pipe: copy(watcher.pipe())?,
+            output: copy(output.as_fd())?,
+        };
+        Ok((watcher, handles))
     }
 
     fn new(
         plan: &MasterPlan,
         process: MasterProcess,
-        watcher: Option<Child>,
+        watcher: Option<Watcher>,
         pipe: Option<impl AsyncRead + Unpin + Send + 'static>,
     ) -> Master {
         let said = RecentLines::default();
@@ -197,6 +253,7 @@ impl Master {
             watcher,
             log,
             output: said,
+            ownership: plan.ownership(),
         }
     }
 }
@@ -204,28 +261,18 @@ impl Master {
 impl Drop for Master {
     fn drop(&mut self) {
         // After `bury` nothing answers to the id of the master, and the group is empty.
-        if self.process.is_running() {
+        if self.process.is_running() && self.ownership.is_ours() {
             self.process.kill_group();
         }
         self.log.abort();
     }
 }
 
-/// Starts the shell that ends `group` when Galley is gone. Its own group, for the terminal's interrupt again.
-fn watcher(group: u32, directory: &Path) -> io::Result<Child> {
-    let mut command = Command::new(SHELL);
-    command
-        .args(["-c", WATCH, "galley-php-watcher"])
-        .arg(group.to_string())
-        .arg(directory)
-        .current_dir("/");
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .kill_on_drop(true);
-    command.spawn()
+/// The process group that a child leads.
+fn leader(child: &Child) -> io::Result<Pid> {
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    let group = id.and_then(Pid::from_raw);
+    group.ok_or_else(|| io::Error::other("it ended before it was looked at"))
 }
 
 fn failed(program: &Path) -> impl FnOnce(io::Error) -> PhpStartError + use<> {
@@ -247,23 +294,9 @@ async fn accepts(plan: &MasterPlan) {
     }
 }
 
-pub(super) const SHELL: &str = "/bin/sh";
-
-/// Nothing is ever written into the pipe, so `read` ends when Galley does. `$1`: the group, `$2`: the directory. SIGQUIT to
-/// the master alone: it lets its workers finish what they are writing to the database. Only commands that every POSIX
-/// shell has built in, and `sleep` and `rm`.
-const WATCH: &str = r#"
-read -r line
-kill -s QUIT "$1"
-left=15
-while [ "$left" -gt 0 ] && kill -s 0 -- "-$1"; do sleep 1; left=$((left - 1)); done
-kill -s KILL -- "-$1"
-rm -f -- "$2/fpm.sock" "$2/fpm.conf"
-rmdir -- "$2"
-"#;
-
 /// Galley's place with the service manager: PHP-FPM would report readiness in our name, or take our sockets for its own.
-pub(super) const NOT_FOR_PHP: [&str; 7] = [
+pub(super) const NOT_FOR_PHP: [&str; 8] = [
+    "GALLEY_UPGRADE_FROM",
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
     "WATCHDOG_PID",

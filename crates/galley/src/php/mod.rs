@@ -16,6 +16,7 @@ mod binary;
 mod budget;
 mod counted;
 mod estimate;
+mod handover;
 mod log;
 mod managed;
 mod master;
@@ -33,8 +34,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod watcher;
 
 pub use budget::{MachineMemory, MemoryDivision};
+pub use handover::{ManagedOffer, MasterHandles, Ownership};
 pub use managed::{Managed, socket_of};
 pub use master_state::MasterState;
 pub use modules::lacks;

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::handover::{Ownership, PoolFolder};
 use super::master::{MasterCommand, MasterLauncher, MasterPlan};
 use super::numbers::PoolNumbers;
 use super::pool::{self, PoolConfig, SocketAccess};
@@ -49,6 +50,14 @@ pub(super) struct Sockets<'a> {
 /// Makes the directory and writes the configuration. A few small files at start, so plain blocking calls.
 pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, PhpStartError> {
     let directory = directory(&settings)?;
+    in_folder(settings, PoolFolder::new(directory.keep(), Ownership::ours()))
+}
+
+/// The same in a folder that is there, whatever it holds.
+pub(super) fn in_folder(
+    settings: PhpSettings,
+    directory: PoolFolder,
+) -> Result<Prepared, PhpStartError> {
     let folder = directory.path();
     let (config, socket) = (folder.join("fpm.conf"), folder.join(SOCKET));
     let pieces = pieces(
@@ -98,6 +107,7 @@ fn prepared(pieces: PreparedPool, means: MasterLauncher) -> Prepared {
         socket: post.socket.clone(),
         site: post.site.clone(),
         numbers: Arc::new(PoolNumbers::new(places, post.budget.share)),
+        current: Arc::default(),
     };
     Prepared { plan, post, most }
 }

@@ -3,10 +3,12 @@
 //! It leads a process group. Dropped, it is killed, and with it the group where it is not Galley's child.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 
 use galley_privileged::How;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, pidfd_send_signal};
+use tokio::net::unix::pipe;
 use tokio::process::Child;
 
 use super::privileged;
@@ -17,6 +19,42 @@ pub(super) enum MasterProcess {
     Own(Child, Pid),
     /// A child of the process that keeps root.
     Kept(privileged::PrivilegedProcess),
+    /// A child of the Galley before this one.
+    Adopted(AdoptedProcess),
+}
+
+/// A process that another one has started, and that leads its group.
+#[derive(Debug)]
+pub(super) struct AdoptedProcess {
+    /// Becomes readable when it ends, as a pipe does; tokio has no type of its own for it.
+    descriptor: pipe::Receiver,
+    group: Pid,
+    has_ended: bool,
+}
+
+impl AdoptedProcess {
+    /// Call within a runtime.
+    pub(super) fn new(id: u32, descriptor: OwnedFd) -> io::Result<Self> {
+        let group = i32::try_from(id).ok().and_then(Pid::from_raw);
+        Ok(Self {
+            descriptor: pipe::Receiver::from_owned_fd_unchecked(descriptor)?,
+            group: group.ok_or_else(|| io::Error::other("it has no process id"))?,
+            has_ended: false,
+        })
+    }
+
+    /// Its status is its parent's to know.
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        if !self.has_ended {
+            self.descriptor.readable().await?;
+            self.has_ended = true;
+        }
+        Err(io::Error::other("the process before this one started it"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.descriptor, signal);
+    }
 }
 
 impl MasterProcess {
@@ -25,6 +63,7 @@ impl MasterProcess {
         match self {
             Self::Own(_, group) => group.as_raw_nonzero().get().unsigned_abs(),
             Self::Kept(process) => process.id(),
+            Self::Adopted(process) => process.group.as_raw_nonzero().get().unsigned_abs(),
         }
     }
 
@@ -33,6 +72,7 @@ impl MasterProcess {
         match self {
             Self::Own(child, _) => child.id().is_some(),
             Self::Kept(process) => process.is_running(),
+            Self::Adopted(process) => !process.has_ended,
         }
     }
 
@@ -41,23 +81,25 @@ impl MasterProcess {
         match self {
             Self::Own(child, _) => child.wait().await,
             Self::Kept(process) => process.wait().await,
+            Self::Adopted(process) => process.wait().await,
         }
     }
 
     /// Tells it, and nobody else of its group, to end. An error would say that it has just ended.
     pub(super) fn signal(&self, how: How) {
+        let signal = match how {
+            How::Quit => Signal::QUIT,
+            How::Terminate => Signal::TERM,
+            How::Kill => return self.kill_group(),
+        };
         match self {
             Self::Own(child, group) => {
-                let signal = match how {
-                    How::Quit => Signal::QUIT,
-                    How::Terminate => Signal::TERM,
-                    How::Kill => return self.kill_group(),
-                };
                 if child.id().is_some() {
                     let _ = kill_process(*group, signal);
                 }
             }
             Self::Kept(process) => process.signal(how),
+            Self::Adopted(process) => process.signal(signal),
         }
     }
 
@@ -66,7 +108,7 @@ impl MasterProcess {
     /// that keeps root has told the end of has no group any more.
     pub(super) fn kill_group(&self) {
         match self {
-            Self::Own(_, group) => {
+            Self::Own(_, group) | Self::Adopted(AdoptedProcess { group, .. }) => {
                 let _ = kill_process_group(*group, Signal::KILL);
             }
             Self::Kept(process) => process.signal(How::Kill),

@@ -24,14 +24,16 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::backoff::Backoff;
+use super::handover::ManagedEnd;
 use super::log::{self, RecentLines, Speaker};
-use super::master::{END_TIMEOUT, SHELL};
+use super::master::END_TIMEOUT;
 use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
 use super::outlook::{Outlook, SEARCH_PATH, requests};
 use super::prepare;
 use super::privileged::KeeperChannel;
 use super::process::MasterProcess;
+use super::watcher::SHELL;
 use super::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 
@@ -41,7 +43,7 @@ pub(super) struct RunningProgram {
     pub(super) workers: usize,
     pub(super) numbers: Arc<PoolNumbers>,
     pub(super) life: watch::Receiver<MasterState>,
-    pub(super) stop: oneshot::Sender<()>,
+    pub(super) stop: oneshot::Sender<ManagedEnd>,
     pub(super) task: JoinHandle<()>,
 }
 
@@ -97,7 +99,7 @@ async fn keep(
     first: MasterProcess,
     workers: usize,
     life: watch::Sender<MasterState>,
-    stopped: oneshot::Receiver<()>,
+    stopped: oneshot::Receiver<ManagedEnd>,
 ) {
     let (end, ending) = watch::channel(false);
     let mut slots = JoinSet::new();

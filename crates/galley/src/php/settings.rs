@@ -47,6 +47,31 @@ impl PhpSettings {
         };
         *self == other
     }
+
+    /// The same as a text that another process may compare: its version may know other settings.
+    pub fn likeness(&self) -> String {
+        let Self {
+            binary,
+            command,
+            workers,
+            budget: _,
+            first_byte_timeout,
+            timeout,
+            memory_limit,
+            user,
+            runtime_dir: _,
+            site_name,
+            request_body,
+            root,
+        } = self;
+        format!(
+            "{:?}",
+            (
+                (binary, command, workers, first_byte_timeout, timeout),
+                (memory_limit, user, site_name, request_body, root)
+            )
+        )
+    }
 }
 
 /// Why PHP-FPM is not running.

@@ -1,4 +1,4 @@
-//! Packets between two processes of one machine, which may carry a descriptor (`SOCK_SEQPACKET`, unix(7)).
+//! Packets between two processes of one machine, which may carry descriptors (`SOCK_SEQPACKET`, unix(7)).
 //!
 //! Each arrives whole or not at all. The other end's death is the end of what comes.
 
@@ -33,11 +33,15 @@ pub fn waited_for(socket: OwnedFd) -> io::Result<UnixDatagram> {
 
 /// Sends one packet, with a descriptor or without. `WouldBlock`: a socket that does not block is full.
 pub fn send(socket: impl AsFd, packet: &[u8], carried: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    send_all(socket, packet, carried.as_slice())
+}
+
+/// The same with several descriptors, [`MOST_CARRIED`] at most.
+pub fn send_all(socket: impl AsFd, packet: &[u8], carried: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CARRIED))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let carried: Vec<_> = carried.into_iter().collect();
-    if !carried.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&carried)) {
-        return Err(io::Error::other("there is no room for the descriptor"));
+    if !carried.is_empty() && !control.push(SendAncillaryMessage::ScmRights(carried)) {
+        return Err(io::Error::other("there is no room for the descriptors"));
     }
     let pieces = [IoSlice::new(packet)];
     rustix::net::sendmsg(socket, &pieces, &mut control, SendFlags::NOSIGNAL)?;
@@ -47,19 +51,28 @@ pub fn send(socket: impl AsFd, packet: &[u8], carried: Option<BorrowedFd<'_>>) -
 /// Takes one packet: its length and the descriptor that it carries. Of a longer one than `buffer` the rest is lost, so give one byte
 /// more than a packet may have. Length 0 is the end.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let (length, mut carried) = receive_all(socket, buffer)?;
+    Ok((length, carried.pop()))
+}
+
+/// The same with all descriptors that it carries, [`MOST_CARRIED`] at most.
+pub fn receive_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CARRIED))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut pieces = [IoSliceMut::new(buffer)];
     let flags = RecvFlags::CMSG_CLOEXEC;
     let taken = rustix::net::recvmsg(socket, &mut pieces, &mut control, flags)?;
-    let mut carried = None;
+    let mut carried = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            carried = descriptors.fold(carried, |_, last| Some(last));
+            carried.extend(descriptors);
         }
     }
     Ok((taken.bytes, carried))
 }
+
+/// Descriptors of one packet.
+pub const MOST_CARRIED: usize = 4;
 
 /// The same from whom no descriptor is wanted: the kernel closes what comes along.
 pub fn receive_plain(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {

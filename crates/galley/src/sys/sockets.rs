@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,30 @@ impl Bound {
         })
     }
 
+    /// Sockets of another process that listens already, with the file that it had for them.
+    pub fn inherited(
+        sockets: Vec<OwnedFd>,
+        file: Option<SocketFile>,
+        cores: usize,
+    ) -> io::Result<Self> {
+        let all: Vec<Socket> = sockets.into_iter().map(Socket::from).collect();
+        // Each is a queue of its own, so that none may be left out; with fewer than cores some take from the same.
+        let missing = cores.saturating_sub(all.len());
+        let more = all.iter().cycle().take(missing).map(Socket::try_clone);
+        let more = more.collect::<io::Result<Vec<_>>>()?;
+        let mut rows: Vec<Vec<Socket>> = Vec::new();
+        for socket in all.into_iter().chain(more) {
+            match rows.last_mut().filter(|row| row.len() < cores) {
+                Some(row) => row.push(socket),
+                None => rows.push(vec![socket]),
+            }
+        }
+        Ok(Self {
+            sockets: rows,
+            file,
+        })
+    }
+
     /// The file of a unix socket.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|file| file.path.as_path())
@@ -83,6 +108,15 @@ impl Bound {
             }
         }
         Ok((per_core, self.file))
+    }
+}
+
+impl AsFd for Listening {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
     }
 }
 
@@ -167,7 +201,18 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    fn of(path: &Path) -> io::Result<Self> {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves it to another process.
+    pub fn keep(mut self) {
+        self.inode = NO_INODE;
+    }
+
+    /// The file of a socket that is there.
+    pub fn of(path: &Path) -> io::Result<Self> {
         let found = fs::symlink_metadata(path)?;
         Ok(Self {
             path: path.to_owned(),
@@ -257,6 +302,9 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     socket.bind(&address.into())?;
     Ok(socket)
 }
+
+/// No file has it.
+const NO_INODE: (u64, u64) = (u64::MAX, 0);
 
 /// Connections that the kernel keeps for us while all cores are busy; it cuts this to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;

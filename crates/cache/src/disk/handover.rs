@@ -1,0 +1,223 @@
+//! Pages on their way from one process to another, each in the format of the disk's files, one behind the other.
+//!
+//! The process that writes has compared every page with the purges that it knows; the process that reads takes them as born at the
+//! number that its own counters begin with. So only purges that come later touch them, as in the first process. Other codings of a
+//! page are not written: they are made again.
+//!
+//! Checksums find a file that was cut short or damaged; they are no defence against somebody else's file.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use super::format::{self, StoredOrigin};
+use super::layout::{self, Bad, FIXED, Layout};
+use super::moment::{Boot, DiskClock};
+use super::seal::{DirectoryKey, FileName};
+use crate::body::StoredBody;
+use crate::budget::MemoryBudget;
+use crate::entry::{Entry, EntryParts};
+
+/// Writes pages for another process of this machine.
+pub struct PageWriter<W> {
+    out: W,
+    key: DirectoryKey,
+    boot: Boot,
+    now: DiskClock,
+}
+
+impl<W: Write> PageWriter<W> {
+    /// Pages as they are `now`.
+    pub fn new(out: W, now: DiskClock) -> Self {
+        Self {
+            out,
+            key: key(),
+            boot: Boot::here(now),
+            now,
+        }
+    }
+
+    /// Writes one page and returns its bytes; 0 for one that does not fit the format, or whose body is on the disk.
+    pub fn write(&mut self, entry: &Entry) -> io::Result<u64> {
+        let origin = StoredOrigin {
+            generation: GENERATION,
+            name: NAME,
+            fingerprint: 0,
+            stamp: self.boot.stamp(self.now),
+            age: entry.age(self.now.tick),
+        };
+        let header = format::header(entry, &origin).filter(|_| entry.pieces().is_none());
+        let Some(mut header) = header else {
+            return Ok(0);
+        };
+        let layout = Layout {
+            header: header.len(),
+            body: entry.body.len() as u64,
+        };
+        let table = layout::table(&entry.body, &self.key);
+        layout::seal_header(&mut header, layout.body, &table, &self.key);
+        for part in [&header[..], &entry.body, &table] {
+            self.out.write_all(part)?;
+        }
+        Ok(layout.total())
+    }
+
+    /// Gives back what it has written to.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+}
+
+/// Reads what a [`PageWriter`] has written.
+pub struct PageReader<R> {
+    from: R,
+    key: DirectoryKey,
+    boot: Boot,
+    now: DiskClock,
+    born: u64,
+}
+
+impl<R: Read> PageReader<R> {
+    /// `born`: the number that the counters of this process begin with.
+    pub fn new(from: R, born: u64, now: DiskClock) -> Self {
+        Self {
+            from,
+            key: key(),
+            boot: Boot::here(now),
+            now,
+            born,
+        }
+    }
+
+    /// The next page, its body paid for by `budget`. `None`: there is none, what follows is damaged, or the memory is full.
+    pub fn next(&mut self, budget: &MemoryBudget) -> Option<Arc<Entry>> {
+        self.read(budget).ok()
+    }
+
+    fn read(&mut self, budget: &MemoryBudget) -> Result<Arc<Entry>, Bad> {
+        let mut header = vec![0; FIXED];
+        self.from.read_exact(&mut header).map_err(|_| Bad)?;
+        let fixed = layout::fixed(&header)?;
+        if fixed.generation != GENERATION || fixed.name != NAME {
+            return Err(Bad);
+        }
+        header.resize(fixed.layout.header, 0);
+        let rest = header.get_mut(FIXED..).ok_or(Bad)?;
+        self.from.read_exact(rest).map_err(|_| Bad)?;
+        let stored = format::stored(&header, &self.key)?;
+        let reservation = budget.try_reserve(fixed.layout.body).ok_or(Bad)?;
+        let body = self.bytes(fixed.layout.body)?;
+        let table = self.bytes(fixed.layout.blocks() * 8)?;
+        layout::check(&body, &layout::sums(&table, &fixed, &self.key)?, &self.key)?;
+        let mut parts = stored.parts;
+        parts.life.initial_age = self.boot.age(
+            &stored.stamp,
+            parts.life.initial_age,
+            &parts.life,
+            self.now,
+        );
+        let parts = EntryParts {
+            body: StoredBody::reserved(body, reservation),
+            stored_at: self.now.tick,
+            born: self.born,
+            ..parts
+        };
+        let mut fragments = stored.fragments;
+        for fragment in &mut fragments {
+            fragment.born = self.born;
+        }
+        Ok(Arc::new(Entry::new(parts).with_fragments(fragments)))
+    }
+
+    /// Grows with what is there: the length was not proved by bytes yet.
+    fn bytes(&mut self, length: u64) -> Result<Vec<u8>, Bad> {
+        let mut bytes = Vec::new();
+        let read = self.from.by_ref().take(length).read_to_end(&mut bytes);
+        match read {
+            Ok(read) if read as u64 == length => Ok(bytes),
+            _ => Err(Bad),
+        }
+    }
+}
+
+/// Between two processes that trust each other nothing has to be unguessable.
+fn key() -> DirectoryKey {
+    DirectoryKey::new(GENERATION)
+}
+
+/// In place of the generation of a log, and of a file's name, which pages have only on the disk.
+const GENERATION: [u8; 16] = *b"galley handover\0";
+const NAME: FileName = FileName([0; 16]);
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use galley_policy::time::Tick;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing;
+
+    fn at(tick: u64) -> DiskClock {
+        DiskClock {
+            tick: Tick(tick),
+            wall: SystemTime::now(),
+        }
+    }
+
+    fn written(bodies: &[&[u8]], now: DiskClock) -> Vec<u8> {
+        let mut writer = PageWriter::new(Vec::new(), now);
+        for (number, body) in bodies.iter().enumerate() {
+            let parts = EntryParts {
+                body: bytes::Bytes::copy_from_slice(body).into(),
+                ..testing::parts(&format!("/{number}"), 7)
+            };
+            let bytes = writer.write(&Entry::new(parts)).unwrap();
+            assert!(bytes > body.len() as u64);
+        }
+        writer.into_inner()
+    }
+
+    #[test]
+    fn pages_arrive_as_they_were_and_are_born_anew() {
+        let bodies: [&[u8]; 3] = [b"", b"one", &[7; 200_000]];
+        let file = written(&bodies, at(5000));
+        let budget = MemoryBudget::new(1 << 20);
+        let mut reader = PageReader::new(&file[..], 40, at(5000));
+        let read: Vec<_> = std::iter::from_fn(|| reader.next(&budget)).collect();
+        assert_eq!(read.len(), 3);
+        for (number, (entry, body)) in read.iter().zip(bodies).enumerate() {
+            assert_eq!(entry.key.bytes(), format!("/{number}").as_bytes());
+            assert_eq!((&entry.body[..], entry.born), (body, 40));
+            assert!(entry.age(Tick(5000)) < Duration::from_secs(60));
+        }
+    }
+
+    #[test]
+    fn a_full_memory_ends_the_reading() {
+        let file = written(&[&[1; 1000], &[2; 1000]], at(0));
+        let budget = MemoryBudget::new(1500);
+        let mut reader = PageReader::new(&file[..], 0, at(0));
+        let first = reader.next(&budget);
+        assert!(first.is_some() && reader.next(&budget).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_page_is_none(at_byte in 0_usize..4000, bit in 0_u8..8) {
+            let mut file = written(&[&[3; 3000]], at(0));
+            let at_byte = at_byte % file.len();
+            file[at_byte] ^= 1 << bit;
+            let budget = MemoryBudget::new(1 << 20);
+            let read = PageReader::new(&file[..], 0, at(0)).next(&budget);
+            prop_assert!(read.is_none());
+            prop_assert_eq!(budget.used(), 0);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let budget = MemoryBudget::new(1 << 20);
+            prop_assert!(PageReader::new(&bytes[..], 0, at(0)).next(&budget).is_none());
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The channel between the two processes: messages in both directions, until one of them ends.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+
+use super::ENVIRONMENT;
+use super::packet::{MOST_BYTES, Packet, UpgradeMessage};
+use crate::sys::packets;
+
+/// One end.
+#[derive(Debug)]
+pub struct UpgradeChannel(UnixDatagram);
+
+/// A message, with what came along.
+#[derive(Debug)]
+pub struct Received {
+    /// The message.
+    pub message: UpgradeMessage,
+    /// Its descriptors.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// The end that the process before has left as standard input, which is nothing from then on; `None`: this one was not started by
+/// another. To be called once, before there are other threads.
+pub fn inherited() -> io::Result<Option<OwnedFd>> {
+    if std::env::var_os(ENVIRONMENT).is_none() {
+        return Ok(None);
+    }
+    let channel = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    Ok(Some(channel))
+}
+
+impl UpgradeChannel {
+    /// Call within a runtime.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        packets::waited_for(socket).map(Self)
+    }
+
+    /// Sends a message, with at most four descriptors.
+    pub async fn send(
+        &self,
+        message: UpgradeMessage,
+        carried: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        self.send_packet(&Packet::Message(message), carried).await
+    }
+
+    /// The next message; purges must not have begun to come.
+    ///
+    /// Errors: the other process has ended (`UnexpectedEof`), or says what is not known here.
+    pub async fn receive(&self) -> io::Result<Received> {
+        let mut descriptors = Vec::new();
+        match self.receive_packet(&mut descriptors).await? {
+            Some(Packet::Message(message)) => Ok(Received {
+                message,
+                descriptors,
+            }),
+            Some(Packet::Purge(..) | Packet::Done(_)) => Err(unknown()),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    pub(super) async fn send_packet(
+        &self,
+        packet: &Packet,
+        carried: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let bytes = packet.bytes();
+        let send = || packets::send_all(self.0.as_fd(), &bytes, carried);
+        self.0.async_io(Interest::WRITABLE, send).await
+    }
+
+    /// The next packet; `None`: the other process has ended.
+    pub(super) async fn receive_packet(
+        &self,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> io::Result<Option<Packet>> {
+        let mut buffer = vec![0; MOST_BYTES];
+        let receive = || packets::receive_all(self.0.as_fd(), &mut buffer);
+        let (length, carried) = match self.0.async_io(Interest::READABLE, receive).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+            received => received?,
+        };
+        if length == 0 {
+            return Ok(None);
+        }
+        *descriptors = carried;
+        let packet = Packet::read(buffer.get(..length).unwrap_or_default());
+        packet.map(Some).ok_or_else(unknown)
+    }
+}
+
+fn unknown() -> io::Error {
+    let why = "the other process speaks another version of the upgrade";
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}

@@ -1,0 +1,55 @@
+//! The pages of the memory, in a file that is in memory too and that nobody can change any more (memfd_create(2), sealed).
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Seek};
+use std::sync::Arc;
+
+use galley_cache::disk::{DiskClock, PageReader, PageWriter};
+use galley_cache::entry::Entry;
+use galley_cache::memory::Memory;
+use rustix::fs::{MemfdFlags, SealFlags};
+
+/// What is to be written, and how much.
+pub struct PageSource<'p> {
+    /// The pages.
+    pub memory: &'p Memory,
+    /// Bytes of the file at most.
+    pub most_bytes: u64,
+    /// Which of them may be handed over: those that are valid after all purges so far.
+    pub is_valid: &'p dyn Fn(&Entry) -> bool,
+}
+
+/// Writes pages, those that were requested most often first. Blocks.
+pub fn write_pages(source: &PageSource<'_>, now: DiskClock) -> io::Result<File> {
+    let mut pages: Vec<Arc<Entry>> = source.memory.entries().collect();
+    pages.sort_by_key(|page| std::cmp::Reverse(page.hits()));
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(rustix::fs::memfd_create("galley-pages", flags)?);
+    let mut writer = PageWriter::new(BufWriter::new(file), now);
+    let mut bytes = 0;
+    for page in pages {
+        if bytes >= source.most_bytes {
+            break;
+        }
+        if (source.is_valid)(&page) {
+            bytes += writer.write(&page)?;
+        }
+    }
+    let mut file = writer.into_inner().into_inner()?;
+    file.rewind()?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+/// Reads pages into the memory, born at `born`, until it is full; returns how many. Blocks.
+pub fn read_pages(file: File, memory: &Memory, born: u64, now: DiskClock) -> u64 {
+    let mut reader = PageReader::new(BufReader::new(file), born, now);
+    let mut pages = 0;
+    while let Some(page) = reader.next(memory.budget()) {
+        if memory.put(page).is_ok() {
+            pages += 1;
+        }
+    }
+    pages
+}

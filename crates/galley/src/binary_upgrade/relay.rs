@@ -1,0 +1,119 @@
+//! The purges of two processes that both answer: each is in force in both before it is acknowledged.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use galley_cache::log::PurgeRecord;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::channel::UpgradeChannel;
+use super::packet::Packet;
+use crate::durable::{RelayedPurge, RelayedPurges, SitePurges};
+
+/// The purges of a site, by its name.
+pub trait PurgeTables {
+    /// `None`: there is no such site here.
+    fn find(&self, site: &str) -> Option<Arc<SitePurges>>;
+}
+
+/// Sends `ours` to the other process, and obeys what it sends, until it ends. Returns the purges that it has not said to be in force;
+/// who waits for them is told when those are dropped.
+pub async fn exchange_purges(
+    channel: &UpgradeChannel,
+    ours: &mut RelayedPurges,
+    tables: &impl PurgeTables,
+) -> Vec<RelayedPurge> {
+    let mut waiting = WaitingPurges::default();
+    let mut acknowledged = JoinSet::new();
+    let mut descriptors = Vec::new();
+    loop {
+        let result = tokio::select! {
+            Some(purge) = ours.recv() => waiting.send(channel, purge).await,
+            packet = channel.receive_packet(&mut descriptors) => match packet {
+                Ok(Some(Packet::Purge(number, record))) => {
+                    obey(&mut acknowledged, tables, number, &record);
+                    Ok(())
+                }
+                Ok(Some(Packet::Done(number))) => {
+                    waiting.done(number);
+                    Ok(())
+                }
+                Ok(Some(Packet::Message(_))) => Ok(()),
+                Ok(None) => break,
+                Err(error) => Err(error),
+            },
+            Some(Ok(number)) = acknowledged.join_next() => {
+                channel.send_packet(&Packet::Done(number), &[]).await
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!(%error, "the other process of the upgrade cannot be reached");
+            break;
+        }
+    }
+    waiting.left()
+}
+
+/// Puts a purge of the other process into force; `acknowledged` says when that is on the disk.
+fn obey(
+    acknowledged: &mut JoinSet<u64>,
+    tables: &impl PurgeTables,
+    number: u64,
+    record: &PurgeRecord,
+) {
+    let receipt = tables
+        .find(&record.site)
+        .map(|purges| purges.apply_in_process(&record.purge));
+    acknowledged.spawn(async move {
+        if let Some(receipt) = receipt {
+            receipt.acknowledged().await;
+        }
+        number
+    });
+}
+
+/// Purges that the other process has got, by their numbers.
+#[derive(Default)]
+struct WaitingPurges {
+    next: u64,
+    sent: HashMap<u64, SentPurge>,
+}
+
+struct SentPurge {
+    record: PurgeRecord,
+    done: oneshot::Sender<()>,
+}
+
+impl WaitingPurges {
+    async fn send(&mut self, channel: &UpgradeChannel, purge: RelayedPurge) -> io::Result<()> {
+        let number = self.next;
+        self.next += 1;
+        let packet = Packet::Purge(number, purge.record.clone());
+        let sent = SentPurge {
+            record: purge.record,
+            done: purge.done,
+        };
+        self.sent.insert(number, sent);
+        channel.send_packet(&packet, &[]).await
+    }
+
+    fn done(&mut self, number: u64) {
+        if let Some(sent) = self.sent.remove(&number) {
+            // Who published it may have gone.
+            let _ = sent.done.send(());
+        }
+    }
+
+    /// In the order in which they were published.
+    fn left(self) -> Vec<RelayedPurge> {
+        let mut left: Vec<(u64, SentPurge)> = self.sent.into_iter().collect();
+        left.sort_unstable_by_key(|(number, _)| *number);
+        let all = left.into_iter().map(|(_, sent)| RelayedPurge {
+            record: sent.record,
+            done: sent.done,
+        });
+        all.collect()
+    }
+}

@@ -1,0 +1,80 @@
+//! Purges that two processes share while one takes over from the other.
+//!
+//! Both answer visitors for a while, from memories of their own. So each sends its purges to the other, and acknowledges a purge when
+//! both have it in force: nobody gets the old page from either. Outside of an upgrade there is nobody to send to.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use galley_cache::log::PurgeRecord;
+use galley_policy::purge::Purge;
+use tokio::sync::{mpsc, oneshot};
+
+/// Where purges are sent to beside the log. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct PurgeRelay(Arc<RwLock<RelayState>>);
+
+#[derive(Debug, Default)]
+struct RelayState {
+    other: Option<mpsc::UnboundedSender<RelayedPurge>>,
+    /// Whether the other process has the log.
+    is_logged_there: bool,
+}
+
+/// A purge for the other process.
+#[derive(Debug)]
+pub struct RelayedPurge {
+    /// What is purged.
+    pub record: PurgeRecord,
+    /// To be told when it is in force there. Dropped: there is no other process any more.
+    pub done: oneshot::Sender<()>,
+}
+
+/// Purges for the other process, in the order in which they were published. Each is waited for by who published it, so there are no
+/// more than requests that may be open.
+pub type RelayedPurges = mpsc::UnboundedReceiver<RelayedPurge>;
+
+/// Held while a purge is published: nothing begins or ends meanwhile.
+pub(super) struct RelayGuard<'r>(RwLockReadGuard<'r, RelayState>);
+
+impl PurgeRelay {
+    /// From here on purges are sent to the other process: every purge for which this does not happen has been published, and is on
+    /// its way into the log, when this returns. `is_logged_there`: whether the other process writes the log, and this one no longer.
+    pub fn begin(&self, is_logged_there: bool) -> RelayedPurges {
+        let (sender, purges) = mpsc::unbounded_channel();
+        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *state = RelayState {
+            other: Some(sender),
+            is_logged_there,
+        };
+        purges
+    }
+
+    /// The other process is gone.
+    pub fn end(&self) {
+        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *state = RelayState::default();
+    }
+
+    pub(super) fn hold(&self) -> RelayGuard<'_> {
+        RelayGuard(self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl RelayGuard<'_> {
+    /// Sends a purge to the other process, if there is one; what is returned is told when it is in force there.
+    pub(super) fn send(&self, site: &str, purge: &Purge) -> Option<oneshot::Receiver<()>> {
+        let other = self.0.other.as_ref()?;
+        let (done, told) = oneshot::channel();
+        let record = PurgeRecord {
+            site: site.to_owned(),
+            purge: purge.clone(),
+        };
+        other.send(RelayedPurge { record, done }).ok()?;
+        Some(told)
+    }
+
+    /// Whether what this process says of the disk means nothing.
+    pub(super) fn is_logged_there(&self) -> bool {
+        self.0.is_logged_there
+    }
+}
