@@ -109,12 +109,9 @@ impl<R: Read> PageReader<R> {
         let table = self.bytes(fixed.layout.blocks() * 8)?;
         layout::check(&body, &layout::sums(&table, &fixed, &self.key)?, &self.key)?;
         let mut parts = stored.parts;
-        parts.life.initial_age = self.boot.age(
-            &stored.stamp,
-            parts.life.initial_age,
-            &parts.life,
-            self.now,
-        );
+        parts.life.initial_age =
+            self.boot
+                .age(&stored.stamp, parts.life.initial_age, &parts.life, self.now);
         let parts = EntryParts {
             body: StoredBody::reserved(body, reservation),
             stored_at: self.now.tick,

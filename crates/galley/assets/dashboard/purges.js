@@ -6,7 +6,7 @@ import { count, duration } from './figures.js';
 
 const SOURCES = {
   admin: 'galley purge, dashboard or program', request: 'purge request', upstream: 'WordPress', repair: 'Galley: a file is gone',
-  folder: 'purge folder', cluster: 'another node',
+  folder: 'purge folder', cluster: 'another node', upgrade: 'an upgrade that failed',
 };
 
 function pending({ disk, cluster }) {

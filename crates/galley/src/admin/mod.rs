@@ -36,12 +36,14 @@ mod target;
 mod text;
 mod thread;
 mod tls;
+mod upgrade;
 mod why;
 
 pub use self::reload_result::{
-    LastReload, ReloadAction, ReloadError, ReloadReport, ReloadRequest, ReloadResult,
+    ControlRequest, LastReload, ReloadAction, ReloadError, ReloadReport, ReloadRequest,
+    ReloadResult, UpgradeReport, UpgradeResult,
 };
 pub use self::socket::is_free;
 pub use self::spec::AdminSpec;
 use self::state::{AdminShared, AdminState};
-pub use self::thread::{AdminThread, start};
+pub use self::thread::{AdminThread, InheritedAdmin, start};

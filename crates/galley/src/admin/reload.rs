@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::AdminState;
 use super::auth::{Asker, TokenReach, reach};
-use super::reload_result::{ReloadAction, ReloadError, ReloadRequest, value};
+use super::reload_result::{ControlRequest, ReloadAction, ReloadError, ReloadRequest, value};
 use super::target::{JsonReply, refuse, unknown};
 
 /// The body of an order.
@@ -59,7 +59,10 @@ pub(super) async fn reload(
             "the server is busy with another reload, or is ending: try again",
         )
     };
-    if control.try_send(ReloadRequest { action, reply }).is_err() {
+    if control
+        .try_send(ControlRequest::Reload(ReloadRequest { action, reply }))
+        .is_err()
+    {
         return busy();
     }
     let Ok(result) = result.await else {

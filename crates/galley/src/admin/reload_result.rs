@@ -1,4 +1,4 @@
-//! What the admin interface and the control thread say to each other about reloads.
+//! What the admin interface and the control thread say to each other about reloads and upgrades.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,12 +6,36 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// What is ordered of the control thread.
+/// A configuration that is to be read.
 pub struct ReloadRequest {
     /// What it does.
     pub action: ReloadAction,
     /// Gets the result.
     pub reply: oneshot::Sender<ReloadResult>,
+}
+
+/// What is ordered of the control thread.
+pub enum ControlRequest {
+    /// Another configuration.
+    Reload(ReloadRequest),
+    /// Another program. Gets what came of it.
+    Upgrade(oneshot::Sender<UpgradeResult>),
+}
+
+/// What became of an upgrade; else why the old process goes on.
+pub type UpgradeResult = Result<UpgradeReport, String>;
+
+/// What the new process has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpgradeReport {
+    /// Its process id.
+    pub pid: u32,
+    /// Pages of the memory that it goes on with.
+    pub pages: u64,
+    /// PHP-FPMs that it goes on with.
+    pub pools: usize,
+    /// From the order until it answered visitors, in milliseconds.
+    pub milliseconds: u64,
 }
 
 /// What to do with the configuration that was read.

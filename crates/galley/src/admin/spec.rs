@@ -5,7 +5,7 @@ use std::sync::Arc;
 use galley_config::AdminListen;
 use tokio::sync::mpsc;
 
-use super::reload_result::{LastReload, ReloadRequest};
+use super::reload_result::{ControlRequest, LastReload};
 use crate::fetch::Handle;
 use crate::request::{Services, Site, Sites};
 use crate::telemetry::access::AccessLog;
@@ -27,8 +27,8 @@ pub struct AdminSpec {
     pub fetch_threads: Vec<Handle>,
     /// The access logs.
     pub logs: Vec<AccessLog>,
-    /// Where reloads are ordered.
-    pub control: mpsc::Sender<ReloadRequest>,
+    /// Where reloads and upgrades are ordered.
+    pub control: mpsc::Sender<ControlRequest>,
     /// What became of the last.
     pub last_reload: Arc<LastReload>,
     /// The URL of each listener, and the sites that are reached there.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::listener::ListenerSites;
 use super::listings::Listings;
-use super::reload_result::{LastReload, ReloadRequest};
+use super::reload_result::{ControlRequest, LastReload};
 use crate::doctor::RecentCounters;
 use crate::fetch::Handle;
 use crate::request::{Services, Site, Sites};
@@ -41,8 +41,8 @@ pub(super) struct AdminLasting {
     pub(super) listings: Listings,
     /// Sites whose upstream has sent a response, by their rows in the counters. Locked while the others are asked.
     pub(super) ready_sites: tokio::sync::Mutex<HashSet<u32>>,
-    /// Where reloads are ordered.
-    pub(super) control: mpsc::Sender<ReloadRequest>,
+    /// Where reloads and upgrades are ordered.
+    pub(super) control: mpsc::Sender<ControlRequest>,
     /// Written by the control thread.
     pub(super) last_reload: Arc<LastReload>,
 }

@@ -1,6 +1,7 @@
 //! The admin thread: its listener, its routes, its start and its end.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -19,7 +20,8 @@ use super::socket::{Openness, bind_unix, set_openness};
 use super::spec::AdminSpec;
 use super::state::{AdminLasting, AdminShared, AdminState};
 use super::{
-    cache, cron, health, history, metrics, not_cached, purge_list, purges, reload, status, why,
+    cache, cron, health, history, metrics, not_cached, purge_list, purges, reload, status, upgrade,
+    why,
 };
 use crate::doctor::RecentCounters;
 use crate::request::{Site, Sites};
@@ -29,9 +31,22 @@ pub struct AdminThread {
     /// `None` where it is off.
     shared: Option<AdminShared>,
     address: Option<String>,
+    /// Told: accept no more. Dropped: end.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     socket: Option<PathBuf>,
+    /// The listener once more, for another process.
+    listener: Option<AdminListener>,
+    listen: AdminListen,
+}
+
+/// The listener of the process before.
+#[derive(Debug)]
+pub struct InheritedAdmin {
+    /// What it is called in the configuration.
+    pub listen: String,
+    /// The socket.
+    pub socket: OwnedFd,
 }
 
 impl AdminThread {
@@ -53,6 +68,27 @@ impl AdminThread {
         history::begin(&shared.now());
     }
 
+    /// The listener, for another process, and what it is called in the configuration.
+    pub fn handed_over(&self) -> Option<HandedAdmin<'_>> {
+        let socket = match self.listener.as_ref()? {
+            AdminListener::Tcp(listener) => listener.as_fd(),
+            AdminListener::Unix(listener) => listener.as_fd(),
+        };
+        Some(HandedAdmin {
+            listen: self.listen.to_string(),
+            socket,
+        })
+    }
+
+    /// Accepts no more, and leaves the socket to another process; ends by itself after the requests under way.
+    pub fn retire(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // It may have ended.
+            let _ = stop.send(());
+        }
+        self.socket = None;
+    }
+
     /// Ends the thread and removes the socket.
     pub fn end(mut self) {
         drop(self.stop.take());
@@ -65,38 +101,67 @@ impl AdminThread {
     }
 }
 
+/// The listener of the admin interface, for another process.
+pub struct HandedAdmin<'a> {
+    /// What it is called in the configuration.
+    pub listen: String,
+    /// The socket.
+    pub socket: BorrowedFd<'a>,
+}
+
 enum AdminListener {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener),
 }
 
-/// Opens the listener and starts the thread.
-pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
-    let (door, address, socket) = match &spec.listen {
-        AdminListen::Off => {
-            return Ok(AdminThread {
-                shared: None,
-                address: None,
-                stop: None,
-                thread: None,
-                socket: None,
-            });
+impl AdminListener {
+    /// The one that the process before had under the same name, or a new one.
+    fn open(spec: &AdminSpec, inherited: Option<InheritedAdmin>) -> io::Result<Option<Self>> {
+        let inherited = inherited.filter(|before| before.listen == spec.listen.to_string());
+        let inherited = inherited.map(|before| before.socket);
+        let listener = match (&spec.listen, inherited) {
+            (AdminListen::Off, _) => return Ok(None),
+            (AdminListen::Tcp(_), Some(socket)) => Self::Tcp(socket.into()),
+            (AdminListen::Tcp(address), None) => Self::Tcp(std::net::TcpListener::bind(address)?),
+            (AdminListen::Unix(path), Some(socket)) => {
+                set_openness(path, openness(spec))?;
+                Self::Unix(socket.into())
+            }
+            (AdminListen::Unix(path), None) => Self::Unix(bind_unix(path, openness(spec))?),
+        };
+        Ok(Some(listener))
+    }
+
+    fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
+            Self::Unix(listener) => listener.try_clone().map(Self::Unix),
         }
-        AdminListen::Tcp(address) => {
-            let listener = std::net::TcpListener::bind(address)?;
-            let bound = listener.local_addr()?;
-            (
-                AdminListener::Tcp(listener),
-                format!("http://{bound}"),
-                None,
-            )
-        }
-        AdminListen::Unix(path) => (
-            AdminListener::Unix(bind_unix(path, openness(&spec))?),
-            format!("unix:{}", path.display()),
-            Some(path.clone()),
-        ),
+    }
+}
+
+/// Opens the listener, unless it was inherited, and starts the thread.
+pub fn start(spec: AdminSpec, inherited: Option<InheritedAdmin>) -> io::Result<AdminThread> {
+    let listen = spec.listen.clone();
+    let Some(door) = AdminListener::open(&spec, inherited)? else {
+        return Ok(AdminThread {
+            shared: None,
+            address: None,
+            stop: None,
+            thread: None,
+            socket: None,
+            listener: None,
+            listen,
+        });
     };
+    let (address, socket) = match (&door, &listen) {
+        (AdminListener::Tcp(listener), _) => (format!("http://{}", listener.local_addr()?), None),
+        (AdminListener::Unix(_), AdminListen::Unix(path)) => {
+            (format!("unix:{}", path.display()), Some(path.clone()))
+        }
+        (AdminListener::Unix(_), _) => (listen.to_string(), None),
+    };
+    let listener = door.try_clone()?;
     let lasting = Arc::new(AdminLasting {
         history: Mutex::default(),
         last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
@@ -119,6 +184,7 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
         .route("/why", post(why::why))
         .route("/why/batch", post(why::batch))
         .route("/reload", post(reload::reload))
+        .route("/upgrade", post(upgrade::upgrade))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .layer(DefaultBodyLimit::max(MOST_BODY))
@@ -139,6 +205,8 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
         stop: Some(stop),
         thread: Some(thread),
         socket,
+        listener: Some(listener),
+        listen,
     })
 }
 
@@ -173,27 +241,51 @@ async fn serve(
     shared: AdminShared,
     stopped: oneshot::Receiver<()>,
 ) {
+    let (retire, retired) = oneshot::channel();
+    let ends = async {
+        if stopped.await.is_err() {
+            return;
+        }
+        let _ = retire.send(());
+        // The listener is done first, when the requests under way are.
+        std::future::pending().await
+    };
     let result = tokio::select! {
-        result = listen(listener, router) => result,
+        result = listen(listener, router, retired) => result,
         () = history::keep(&shared) => Ok(()),
-        _ = stopped => Ok(()),
+        () = ends => Ok(()),
     };
     if let Err(error) = result {
         tracing::error!(%error, "the admin interface ended");
     }
 }
 
-async fn listen(door: AdminListener, router: Router) -> io::Result<()> {
+/// Answers until `retired`, then to the end of the requests under way.
+async fn listen(
+    door: AdminListener,
+    router: Router,
+    retired: oneshot::Receiver<()>,
+) -> io::Result<()> {
+    let retired = async {
+        if retired.await.is_err() {
+            std::future::pending().await
+        }
+    };
+    let router = router.into_make_service_with_connect_info::<AdminPeer>();
     match door {
         AdminListener::Tcp(listener) => {
             listener.set_nonblocking(true)?;
-            let router = router.into_make_service_with_connect_info::<AdminPeer>();
-            axum::serve(TcpListener::from_std(listener)?, router).await
+            let listener = TcpListener::from_std(listener)?;
+            axum::serve(listener, router)
+                .with_graceful_shutdown(retired)
+                .await
         }
         AdminListener::Unix(listener) => {
             listener.set_nonblocking(true)?;
-            let router = router.into_make_service_with_connect_info::<AdminPeer>();
-            axum::serve(UnixListener::from_std(listener)?, router).await
+            let listener = UnixListener::from_std(listener)?;
+            axum::serve(listener, router)
+                .with_graceful_shutdown(retired)
+                .await
         }
     }
 }

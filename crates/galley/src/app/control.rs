@@ -3,12 +3,14 @@
 //! A reload has two steps. [`Control::prepare`] reads the configuration and makes all that may fail; given up there, nothing has
 //! changed. [`Control::switch`] starts the next generation on the same sockets and retires the one in force.
 
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use galley_cluster::RunningCluster;
 use galley_config::{Config, ConfigSource};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::connections::ConnectionShare;
@@ -17,20 +19,22 @@ use super::generation::{Generation, GenerationParts, Retired};
 use super::lasting::Lasting;
 use super::listeners::{HeldListeners, NewListeners};
 use super::logs::{LogChange, Logs};
-use super::php::{Php, PhpChange};
+use super::php::{Php, PhpChange, RunningPool};
 use super::preflight::{RunningGalley, preflight};
 use super::signals::{SignalEvent, Signals};
+use super::successor::{HandoverError, Program, Successor};
 use super::tls::{self, Tls};
 use super::upkeep::Upkeep;
 use super::watch::ConfigWatch;
 use super::{ServerStartError, build, differences, php, sweep};
 use crate::admin::{
-    self, AdminSpec, AdminThread, LastReload, ReloadAction, ReloadError, ReloadReport,
-    ReloadRequest, ReloadResult,
+    self, AdminSpec, AdminThread, ControlRequest, LastReload, ReloadAction, ReloadError,
+    ReloadReport, ReloadResult, UpgradeReport, UpgradeResult,
 };
 use crate::durable::Durable;
 use crate::server::Phase;
 use crate::sys;
+use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::errors::{ErrorLog, ErrorTargets, OpenTargets};
 
@@ -45,13 +49,25 @@ pub(super) struct Control {
     pub(super) generation: Generation,
     pub(super) current: Arc<Current>,
     pub(super) admin: AdminThread,
-    pub(super) requests: (mpsc::Sender<ReloadRequest>, mpsc::Receiver<ReloadRequest>),
+    pub(super) requests: (mpsc::Sender<ControlRequest>, mpsc::Receiver<ControlRequest>),
     pub(super) last_reload: Arc<LastReload>,
     pub(super) retired: RetiredGenerations,
     pub(super) upkeep: Upkeep,
     /// The threads that read the purges of other nodes; they end when it is dropped.
     pub(super) node: Option<RunningCluster>,
     pub(super) watch: Option<ConfigWatch>,
+    /// What an upgrade starts.
+    pub(super) program: Program,
+    /// Folders of the PHP-FPMs that another process goes on with.
+    pub(super) left_pools: Vec<PathBuf>,
+}
+
+/// Why [`Control::run`] has returned.
+pub(super) enum RunEnd {
+    /// The server is to end.
+    Stopped,
+    /// Another process serves.
+    Replaced(Successor),
 }
 
 /// Generations that drain.
@@ -71,6 +87,12 @@ struct Draining {
     counters: Vec<CounterReader>,
 }
 
+enum ControlEvent {
+    Signal(SignalEvent),
+    Request(ControlRequest),
+    ConfigChanged,
+}
+
 /// All that another configuration needs and that may fail to be had.
 struct Prepared {
     config: Config,
@@ -85,45 +107,101 @@ struct Prepared {
 }
 
 impl Control {
-    /// Returns when the server is to end.
-    pub(super) async fn run(&mut self, signals: &mut Signals) {
+    /// Returns when the server is to end, or another process has taken over.
+    pub(super) async fn run(&mut self, signals: &mut Signals) -> RunEnd {
         let sweeping = sweep::run(Arc::clone(&self.current));
         tokio::pin!(sweeping);
         loop {
-            tokio::select! {
-                event = signals.next() => match event {
-                    SignalEvent::Stop => return,
-                    SignalEvent::ReopenLogs => self.reopen_logs(),
-                    SignalEvent::Reload => {
-                        let reload = self.reload(ReloadAction::Apply, signals).await;
-                        if reload.is_none() {
-                            return;
-                        }
-                    }
-                },
-                Some(order) = self.requests.1.recv() => {
-                    let Some(result) = self.reload(order.action, signals).await else {
-                        return;
-                    };
-                    // Who has asked may be gone.
-                    let _ = order.reply.send(result);
-                }
-                () = changed(&mut self.watch) => {
-                    tracing::info!("reload: a file of the configuration has changed");
-                    let reload = self.reload(ReloadAction::Apply, signals).await;
-                    if reload.is_none() {
-                        return;
-                    }
-                }
+            let event = tokio::select! {
+                event = signals.next() => ControlEvent::Signal(event),
+                Some(request) = self.requests.1.recv() => ControlEvent::Request(request),
+                () = changed(&mut self.watch) => ControlEvent::ConfigChanged,
                 Some(ended) = self.retired.ending.join_next() => {
                     if let Ok(number) = ended {
                         self.retired.forget(number);
                         self.show();
                     }
+                    continue;
                 }
-                () = &mut sweeping => return,
+                () = &mut sweeping => return RunEnd::Stopped,
+            };
+            if let ControlFlow::Break(end) = self.handle(event, signals).await {
+                return end;
             }
         }
+    }
+
+    async fn handle(&mut self, event: ControlEvent, signals: &mut Signals) -> ControlFlow<RunEnd> {
+        let request = match event {
+            ControlEvent::Signal(SignalEvent::Stop) => return ControlFlow::Break(RunEnd::Stopped),
+            ControlEvent::Signal(SignalEvent::ReopenLogs) => {
+                self.reopen_logs();
+                return ControlFlow::Continue(());
+            }
+            ControlEvent::Signal(SignalEvent::Upgrade) => return self.upgrade(None, signals).await,
+            ControlEvent::Signal(SignalEvent::Reload) => None,
+            ControlEvent::ConfigChanged => {
+                tracing::info!("reload: a file of the configuration has changed");
+                None
+            }
+            ControlEvent::Request(ControlRequest::Upgrade(reply)) => {
+                return self.upgrade(Some(reply), signals).await;
+            }
+            ControlEvent::Request(ControlRequest::Reload(request)) => Some(request),
+        };
+        let action = request
+            .as_ref()
+            .map_or(ReloadAction::Apply, |request| request.action);
+        let Some(result) = self.reload(action, signals).await else {
+            return ControlFlow::Break(RunEnd::Stopped);
+        };
+        if let Some(request) = request {
+            // Who has asked may be gone.
+            let _ = request.reply.send(result);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Hands over to the program as it is now.
+    async fn upgrade(
+        &mut self,
+        reply: Option<oneshot::Sender<UpgradeResult>>,
+        signals: &mut Signals,
+    ) -> ControlFlow<RunEnd> {
+        let began = Instant::now();
+        tracing::info!("upgrade: another process is started");
+        let (result, end) = match self.hand_over(signals).await {
+            Ok(successor) => {
+                let report = Self::report(&successor, began);
+                let UpgradeReport {
+                    pid,
+                    pages,
+                    pools,
+                    milliseconds,
+                } = report;
+                tracing::info!(
+                    pid,
+                    pages,
+                    pools,
+                    milliseconds,
+                    "upgrade: another process serves"
+                );
+                (Ok(report), ControlFlow::Break(RunEnd::Replaced(successor)))
+            }
+            Err(HandoverError::Stopped) => return ControlFlow::Break(RunEnd::Stopped),
+            Err(HandoverError::Refused(why)) => {
+                tracing::error!("upgrade: this process goes on");
+                for line in why.lines().filter(|line| !line.is_empty()) {
+                    tracing::error!("upgrade: {line}");
+                }
+                (Err(why), ControlFlow::Continue(()))
+            }
+        };
+        if let Some(reply) = reply {
+            // Who has asked may be gone.
+            let _ = reply.send(result);
+        }
+        end
     }
 
     fn reopen_logs(&self) {
@@ -247,13 +325,24 @@ impl Control {
                 return Err(failed(&shown, &error));
             }
         };
-        let mut before = std::mem::replace(&mut self.generation, next);
         let pools = self.php.replace(php);
         let logs = self.logs.replace(logs);
-        let now = &mut self.generation;
         self.watch = watch;
-        self.error_log.replace(errors, now.config.log.level);
-        self.held.keep(&now.config, &before.removals);
+        self.error_log.replace(errors, next.config.log.level);
+        self.held.keep(&next.config, &self.generation.removals);
+        self.replace_generation(next, pools, logs).await;
+        Ok(report)
+    }
+
+    /// Puts a generation into force, and retires the one before with what is to end after it.
+    pub(super) async fn replace_generation(
+        &mut self,
+        next: Generation,
+        pools: Vec<RunningPool>,
+        logs: Vec<AccessLog>,
+    ) {
+        let mut before = std::mem::replace(&mut self.generation, next);
+        let now = &mut self.generation;
         self.current.replace(&now.services, &now.sites);
         before.hand_over();
         now.take_over(&self.lasting);
@@ -271,7 +360,6 @@ impl Control {
             counters,
         );
         self.show();
-        Ok(report)
     }
 
     fn next_generation(
@@ -314,6 +402,13 @@ impl Control {
             &self.last_reload,
         );
         self.admin.replace(spec);
+    }
+
+    /// Ends what another process does not go on with.
+    pub(super) async fn end_replaced(mut self) {
+        self.held.keep_files();
+        self.php.leave(&self.left_pools).await;
+        self.end().await;
     }
 
     /// Ends everything, after the exchanges under way.
@@ -381,7 +476,7 @@ impl RetiredGenerations {
         all.cloned().collect()
     }
 
-    fn stop(&self) {
+    pub(super) fn stop(&self) {
         for one in &self.all {
             one.phase.send_replace(Phase::Stopping);
         }
@@ -393,7 +488,7 @@ pub(super) fn admin_spec(
     generation: &Generation,
     logs: &Logs,
     counters: Vec<CounterReader>,
-    control: &mpsc::Sender<ReloadRequest>,
+    control: &mpsc::Sender<ControlRequest>,
     last_reload: &Arc<LastReload>,
 ) -> AdminSpec {
     admin::AdminSpec {

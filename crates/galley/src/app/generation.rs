@@ -16,6 +16,7 @@ use super::build::{self, Built};
 use super::lasting::Lasting;
 use super::listeners::{HeldListeners, Removals};
 use super::php::{RunningPool, SitePhp, stop_pools};
+use super::signals::Signals;
 use super::tls::{self, Looking, TlsBefore};
 use super::{acme, canary, cron};
 use crate::acme::{Acme, AcmeReady};
@@ -165,6 +166,22 @@ impl Generation {
         &self.threads.counters
     }
 
+    /// Accepts no more, and returns when the last exchange has ended, or the time for that is over. Another process accepts. Told to
+    /// stop meanwhile, it is over sooner.
+    pub(super) async fn drained(&mut self, signals: &mut Signals) {
+        self.threads.retire().await;
+        let drain = tokio::time::sleep(self.threads.drain);
+        let threads = &self.threads;
+        tokio::select! {
+            () = threads.all_ended() => return,
+            () = drain => {}
+            () = signals.stop() => {}
+        }
+        threads.phase.send_replace(Phase::Stopping);
+        // As long as it takes to end what did not: `Threads::ended` waits for no more.
+        let _ = tokio::time::timeout(DRAIN_SLACK, threads.all_ended()).await;
+    }
+
     /// Drops all but its threads, which end by themselves as soon as nobody else uses what they have.
     pub(super) fn into_threads(self) -> Threads {
         self.threads
@@ -211,6 +228,13 @@ impl Threads {
         };
         if tokio::time::timeout(LONGEST_ACCEPT, ends).await.is_err() {
             tracing::warn!("a front thread of the configuration before is slow to retire");
+        }
+    }
+
+    /// Returns when no front thread runs.
+    async fn all_ended(&self) {
+        while !self.fronts.iter().all(JoinHandle::is_finished) {
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
@@ -276,6 +300,9 @@ async fn join(threads: Vec<JoinHandle<()>>) {
         }
     }
 }
+
+/// Between two looks at threads that end.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What ending may take beyond the drain itself.
 const DRAIN_SLACK: Duration = Duration::from_secs(2);

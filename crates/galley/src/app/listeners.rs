@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use galley_config::{Config, Listen};
 use galley_policy::route::HostPattern;
-use serde::{Deserialize, Serialize};
 
 use super::ServerStartError;
+use crate::binary_upgrade::ListenerName;
 use crate::request::{Site, Sites};
 use crate::server::{BoundListener, Listeners};
 use crate::sys::sockets::{self, Bound, Listening, Passed, SocketFile};
@@ -39,15 +40,7 @@ pub(super) struct HeldListeners {
     /// What systemd has handed over and nothing has taken.
     passed: Passed,
     /// What the process before has handed over and nothing has taken.
-    inherited: BTreeMap<InheritedName, InheritedSockets>,
-}
-
-/// A listener of another process, in words.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct InheritedName {
-    pub(super) speaks_tls: bool,
-    /// As the configuration has it.
-    pub(super) listen: String,
+    inherited: BTreeMap<ListenerName, InheritedSockets>,
 }
 
 /// The sockets of one listener of another process.
@@ -82,7 +75,7 @@ impl HeldListeners {
     }
 
     /// Has listeners take these sockets rather than bind their own.
-    pub(super) fn inherit(&mut self, sockets: BTreeMap<InheritedName, InheritedSockets>) {
+    pub(super) fn inherit(&mut self, sockets: BTreeMap<ListenerName, InheritedSockets>) {
         self.inherited = sockets;
     }
 
@@ -258,15 +251,24 @@ impl HeldListeners {
 
     /// Whether a socket of ours has this port, on whatever address: then others share it with us alone.
     fn has_port(&self, port: u16) -> bool {
-        self.held.keys().any(
-            |listener| matches!(&listener.listen, Listen::Tcp(address) if address.port() == port),
-        )
+        let inherited = self.inherited.keys().filter_map(|name| {
+            let address: Option<SocketAddr> = name.listen.parse().ok();
+            address
+        });
+        let held = self
+            .held
+            .keys()
+            .filter_map(|listener| match &listener.listen {
+                Listen::Tcp(address) => Some(*address),
+                Listen::Unix(_) | Listen::Passed(_) => None,
+            });
+        held.chain(inherited).any(|address| address.port() == port)
     }
 }
 
 /// A socket of a listener.
 pub(super) struct HeldSocket<'h> {
-    pub(super) name: InheritedName,
+    pub(super) name: ListenerName,
     /// Where it is in the file system.
     pub(super) file: Option<&'h Path>,
     pub(super) socket: BorrowedFd<'h>,
@@ -280,8 +282,8 @@ impl InheritedSockets {
 }
 
 impl OpenListener {
-    fn name(&self) -> InheritedName {
-        InheritedName {
+    fn name(&self) -> ListenerName {
+        ListenerName {
             speaks_tls: self.speaks_tls,
             listen: self.listen.to_string(),
         }

@@ -21,11 +21,14 @@ mod listeners;
 mod logs;
 mod php;
 mod pools;
+mod predecessor;
 mod preflight;
 mod refusal;
+mod service_manager;
 mod signals;
 mod site_states;
 mod spools;
+mod successor;
 mod sweep;
 mod tls;
 mod upkeep;
@@ -42,25 +45,30 @@ pub use self::php::sites_apart;
 pub use self::preflight::{Preflight, RunningGalley, preflight};
 pub use self::refusal::{ServerStartError, of_php};
 use crate::admin;
+use crate::binary_upgrade::Predecessor;
 use crate::clock::Clock;
 use crate::sys;
 use crate::telemetry::errors::{self, ErrorLog, ErrorTargets};
 use cluster::Node;
 use connections::ConnectionShare;
-use control::Control;
+use control::{Control, RunEnd};
 use current::Current;
 use generation::{Generation, GenerationParts};
 use lasting::Lasting;
 use listeners::{HeldListeners, NewListeners};
 use logs::Logs;
 use php::Apart;
+use predecessor::{Handover, Inheritance, TakenOver};
 use tls::{Tls, TlsBefore};
 
 /// Runs the server until it is told to end. `source`: where `config` is read again. `tell` gets one line per listener, for people
 /// and scripts.
+///
+/// `before`: the process that has started this one, to take over from it.
 pub fn run(
     config: &Config,
     source: ConfigSource,
+    before: Option<&Predecessor>,
     tell: &dyn Fn(&str),
 ) -> Result<(), ServerStartError> {
     if galley_config::memory(Path::new("/")).is_some_and(|bytes| bytes <= SMALL_MACHINE) {
@@ -69,6 +77,11 @@ pub fn run(
     let clock = Clock::start();
     let share = ConnectionShare::new(config, sys::raise_descriptor_limit());
     let mut held = HeldListeners::new(share.cores);
+    let mut inheritance = before
+        .map(Inheritance::receive)
+        .transpose()?
+        .unwrap_or_default();
+    held.inherit(std::mem::take(&mut inheritance.sockets));
     let listeners = held.bind(config)?;
     // Their keys are root's alone, as a rule.
     let tls = tls::open(config, &TlsBefore::default())?;
@@ -89,6 +102,8 @@ pub fn run(
             apart,
             error_log,
             connections: share.connections,
+            before,
+            inheritance,
         };
         let mut control = start(config.clone(), first, clock).await?;
         for (url, _) in &control.generation.reached {
@@ -99,7 +114,17 @@ pub fn run(
         }
         control.generation.take_over(&control.lasting);
         tell("ready");
-        control.run(&mut signals).await;
+        service_manager::ready();
+        while let RunEnd::Replaced(successor) = control.run(&mut signals).await {
+            if control
+                .drain_beside(successor, &mut signals)
+                .await
+                .is_break()
+            {
+                control.end_replaced().await;
+                return Ok(());
+            }
+        }
         tracing::info!("draining");
         control.end().await;
         Ok(())
@@ -110,7 +135,7 @@ pub fn run(
 }
 
 /// What is had before there is a runtime, while there are the rights for it.
-struct FirstParts {
+struct FirstParts<'b> {
     source: ConfigSource,
     held: HeldListeners,
     listeners: NewListeners,
@@ -119,24 +144,34 @@ struct FirstParts {
     error_log: ErrorLog,
     /// Connections per core.
     connections: usize,
+    before: Option<&'b Predecessor>,
+    inheritance: Inheritance,
 }
 
 /// Starts the first generation, and what outlives it.
 async fn start(
     config: Config,
-    first: FirstParts,
+    first: FirstParts<'_>,
     clock: Clock,
 ) -> Result<Control, ServerStartError> {
     let mut held = first.held;
     let logs = Logs::open(&config)?;
-    let (php, pools) = php::start(&config, first.apart).await?;
+    let inheritance = first.inheritance;
+    let (php, pools) = php::start(&config, first.apart, inheritance.pools).await?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     first.tls.warn_of_unreadable();
     let node = Node::prepare(&config)?;
-    let mut lasting = Lasting::open(&config, php.keeper(), node.publisher(), clock)?;
     held.add(first.listeners)?;
+    let mut handover = match first.before {
+        Some(before) => Some(Handover::begin(before, php.inherited()).await?),
+        None => None,
+    };
+    let mut lasting = Lasting::open(&config, php.keeper(), node.publisher(), clock)?;
+    let inherited_pages = handover
+        .as_mut()
+        .map(|handover| handover.take_pages(&lasting));
     let parts = GenerationParts {
         token: build::token(config.admin.token_file.as_ref())?,
         config,
@@ -154,10 +189,18 @@ async fn start(
     let last_reload = Arc::default();
     let counters = generation.counters().to_vec();
     let spec = control::admin_spec(&generation, &logs, counters, &orders.0, &last_reload);
-    let admin = admin::start(spec).map_err(|cause| ServerStartError::Admin {
+    let admin = admin::start(spec, inheritance.admin).map_err(|cause| ServerStartError::Admin {
         address: generation.config.admin.listen.to_string(),
         cause,
     })?;
+    if let Some((handover, pages)) = handover.zip(inherited_pages) {
+        let taken = TakenOver {
+            folders: php.inherited_folders(),
+            relay: lasting.durable.relay().clone(),
+            purges: lasting.states.purges(),
+        };
+        tokio::spawn(handover.serve(pages, taken));
+    }
     Ok(Control {
         watch: watch::ConfigWatch::new(&generation.config),
         source: first.source,
@@ -171,6 +214,8 @@ async fn start(
         admin,
         requests: orders,
         last_reload,
+        program: successor::Program::this(),
+        left_pools: Vec::new(),
         retired: control::RetiredGenerations::default(),
         upkeep,
         node,

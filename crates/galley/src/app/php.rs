@@ -12,11 +12,14 @@ use std::time::Duration;
 use galley_config::{Config, Program, SiteConfig, UpstreamConfig};
 use galley_policy::site::Rule;
 
+use super::predecessor::InheritedPool;
 use super::{ServerStartError, site_states};
 use crate::php::privileged::{
     KeeperChannel, KeeperShutdown, KeeperState, PrivilegeSplit, Privileged, PrivilegedPool,
 };
-use crate::php::{self, MachineMemory, Managed, MemoryDivision, PhpSettings, PoolNumbers};
+use crate::php::{
+    self, MachineMemory, Managed, MemoryDivision, Ownership, PhpSettings, PoolNumbers,
+};
 use crate::sys;
 
 /// All of it.
@@ -34,6 +37,8 @@ pub(super) struct RunningPool {
     /// Whether the process that keeps root has started it.
     is_apart: bool,
     managed: Managed,
+    /// Of one that the process before has started.
+    inherited: Option<Ownership>,
 }
 
 /// A pool, as the sites of a configuration use it.
@@ -134,6 +139,7 @@ pub fn sites_apart(config: &Config) -> usize {
 pub(super) async fn start(
     config: &Config,
     apart: Option<Apart>,
+    mut inherited: Vec<InheritedPool>,
 ) -> Result<(Php, Vec<SitePhp>), ServerStartError> {
     let (mut pools, line, ending) = match apart {
         Some(Apart { privileged, pools }) => {
@@ -162,9 +168,20 @@ pub(super) async fn start(
             };
             let kept = pools.remove(&(number, index)).zip(php.line.as_ref());
             let is_apart = kept.is_some();
-            let managed = match kept {
-                Some((kept, line)) => Managed::start_privileged(kept, line).await,
-                None => Managed::start(settings.clone()).await,
+            let before = inherited.iter().position(|before| {
+                before.site == wanted.name
+                    && settings.command.is_empty()
+                    && before.settings == settings.likeness()
+            });
+            let before = before.map(|at| inherited.swap_remove(at));
+            let mut ownership = None;
+            let managed = match (kept, before) {
+                (Some((kept, line)), _) => Managed::start_privileged(kept, line).await,
+                (None, Some(before)) => {
+                    ownership = Some(before.offer.ownership.clone());
+                    Managed::adopt(settings.clone(), before.offer)
+                }
+                (None, None) => Managed::start(settings.clone()).await,
             };
             let managed = managed.map_err(|cause| at(wanted.site, cause))?;
             let site = wanted.name.clone();
@@ -173,6 +190,7 @@ pub(super) async fn start(
                 settings,
                 is_apart,
                 managed,
+                inherited: ownership,
             })));
         }
         change.sites.push(SitePhp::of(all));
@@ -186,6 +204,45 @@ impl Php {
     /// Whether a process keeps root for some of it.
     pub(super) fn keeper(&self) -> KeeperState {
         KeeperState::of(self.line.as_ref())
+    }
+
+    /// What another process may go on with.
+    pub(super) fn offers(&self) -> Vec<InheritedPool> {
+        let own = self.running.iter().filter(|pool| !pool.is_apart);
+        let offers = own.filter_map(|pool| {
+            Some(InheritedPool {
+                site: pool.site.clone(),
+                settings: pool.settings.likeness(),
+                offer: pool.managed.offer()?,
+            })
+        });
+        offers.collect()
+    }
+
+    /// Of what the process before has started.
+    pub(super) fn inherited(&self) -> Vec<Ownership> {
+        let inherited = self
+            .running
+            .iter()
+            .filter_map(|pool| pool.inherited.clone());
+        inherited.collect()
+    }
+
+    /// The folders of those.
+    pub(super) fn inherited_folders(&self) -> Vec<PathBuf> {
+        let inherited = self.running.iter().filter(|pool| pool.inherited.is_some());
+        inherited.filter_map(RunningPool::folder).collect()
+    }
+
+    /// Leaves to another process what is in these folders.
+    pub(super) async fn leave(&mut self, folders: &[PathBuf]) {
+        for pool in std::mem::take(&mut self.running) {
+            if pool.folder().is_some_and(|own| folders.contains(&own)) {
+                pool.managed.leave().await;
+            } else {
+                self.running.push(pool);
+            }
+        }
     }
 
     /// Starts what another configuration needs and does not run yet. What runs is not touched.
@@ -246,6 +303,7 @@ impl Php {
             settings: settings.clone(),
             is_apart: false,
             managed,
+            inherited: None,
         })))
     }
 
@@ -285,6 +343,10 @@ impl PhpChange {
 }
 
 impl RunningPool {
+    fn folder(&self) -> Option<PathBuf> {
+        self.managed.socket().parent().map(Path::to_owned)
+    }
+
     fn shown(&self) -> PhpPool {
         PhpPool {
             socket: self.managed.socket().to_path_buf(),

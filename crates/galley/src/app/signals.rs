@@ -1,5 +1,5 @@
-//! Signals: SIGTERM, SIGINT and SIGQUIT drain and end, SIGHUP reads the configuration again, SIGUSR1 opens the logs anew. SIGUSR2, by
-//! which nginx upgrades itself, and SIGWINCH, by which it ends its workers, change nothing; the first gets a line in the log.
+//! Signals: SIGTERM, SIGINT and SIGQUIT drain and end, SIGHUP reads the configuration again, SIGUSR1 opens the logs anew, SIGUSR2
+//! starts the program anew and hands over to it. SIGWINCH, by which nginx ends its workers, changes nothing.
 
 use std::io::{self, IsTerminal};
 
@@ -21,6 +21,7 @@ pub(super) enum SignalEvent {
     Stop,
     ReopenLogs,
     Reload,
+    Upgrade,
 }
 
 impl Signals {
@@ -43,9 +44,7 @@ impl Signals {
                 biased;
                 () = stop(&mut self.terminate, &mut self.interrupt, &mut self.quit) => return SignalEvent::Stop,
                 _ = self.reopen.recv() => return SignalEvent::ReopenLogs,
-                _ = self.upgrade.recv() => {
-                    tracing::warn!("SIGUSR2 changes nothing: there is no upgrade of the running program, restart to run a new one");
-                }
+                _ = self.upgrade.recv() => return SignalEvent::Upgrade,
                 // On a terminal the signal says that it has been closed; elsewhere it is an operator who wants a reload.
                 _ = self.hangup.recv() => {
                     return if io::stderr().is_terminal() {

@@ -25,6 +25,11 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
+    /// There is nothing to look after.
+    pub(super) fn none() -> Self {
+        Self { thread: None }
+    }
+
     /// Ends it after the step it is at.
     pub(super) fn stop(self) {
         if let Some((stop, thread)) = self.thread {
@@ -37,7 +42,7 @@ impl Upkeep {
 /// Starts looking after the disk.
 pub(super) fn start(durable: Durable, current: Arc<Current>) -> Result<Upkeep, ServerStartError> {
     let Some(shelf) = durable.shelf().map(Arc::clone) else {
-        return Ok(Upkeep { thread: None });
+        return Ok(Upkeep::none());
     };
     let (stop, stopped) = sync_channel(0);
     let round = UpkeepRound {

@@ -24,20 +24,54 @@ pub struct Received {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// The end that the process before has left as standard input, which is nothing from then on; `None`: this one was not started by
-/// another. To be called once, before there are other threads.
-pub fn inherited() -> io::Result<Option<OwnedFd>> {
-    if std::env::var_os(ENVIRONMENT).is_none() {
-        return Ok(None);
+/// The end of a process that another one has started, before it has a runtime.
+#[derive(Debug)]
+pub struct Predecessor(OwnedFd);
+
+impl Predecessor {
+    /// What the process before has left as standard input, which is nothing from then on; `None`: this one was not started by
+    /// another. To be called once, before there are other threads.
+    pub fn inherited() -> io::Result<Option<Self>> {
+        if std::env::var_os(ENVIRONMENT).is_none() {
+            return Ok(None);
+        }
+        let channel = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let nothing = rustix::fs::open("/dev/null", flags, Mode::empty())?;
+        rustix::stdio::dup2_stdin(&nothing)?;
+        Ok(Some(Self(channel)))
     }
-    let channel = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&nothing)?;
-    Ok(Some(channel))
+
+    /// Waits for the next message. Errors: as [`UpgradeChannel::receive`].
+    pub fn receive(&self) -> io::Result<Received> {
+        let mut buffer = vec![0; MOST_BYTES];
+        let (length, descriptors) = packets::receive_all(&self.0, &mut buffer)?;
+        match Packet::read(buffer.get(..length).unwrap_or_default()) {
+            Some(Packet::Message(message)) => Ok(Received {
+                message,
+                descriptors,
+            }),
+            _ if length == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Tells the process before why this one does not start.
+    pub fn refuse(&self, why: &str) {
+        let why = why.chars().take(MOST_OF_A_REASON).collect();
+        let packet = Packet::Message(UpgradeMessage::Failed { why });
+        // It may have ended.
+        let _ = packets::send_all(&self.0, &packet.bytes(), &[]);
+    }
+
+    /// The same channel for tasks. Call within a runtime.
+    pub fn channel(&self) -> io::Result<UpgradeChannel> {
+        UpgradeChannel::new(self.0.try_clone()?)
+    }
 }
 
 impl UpgradeChannel {
-    /// Call within a runtime.
+    /// Over one end of a pair of sockets. Call within a runtime.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         packets::waited_for(socket).map(Self)
     }
@@ -100,3 +134,6 @@ fn unknown() -> io::Error {
     let why = "the other process speaks another version of the upgrade";
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
+
+/// Characters of what a process says when it does not start.
+const MOST_OF_A_REASON: usize = 8192;

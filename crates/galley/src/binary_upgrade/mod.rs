@@ -10,7 +10,7 @@ mod packet;
 mod pages;
 mod relay;
 
-pub use channel::{Received, UpgradeChannel, inherited};
+pub use channel::{Predecessor, Received, UpgradeChannel};
 pub use packet::{ListenerName, PoolOffer, UpgradeMessage};
 pub use pages::{PageSource, read_pages, write_pages};
 pub use relay::{PurgeTables, exchange_purges};

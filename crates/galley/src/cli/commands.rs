@@ -10,7 +10,8 @@ use serde_json::json;
 use super::ask::response;
 use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
 use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, talk};
-use super::{ask, check, dashboard, doctor, plugin, reload, setup, show, why};
+use super::{ask, check, dashboard, doctor, plugin, reload, setup, show, upgrade, why};
+use crate::binary_upgrade::Predecessor;
 use crate::{app, php};
 
 /// Runs the command that the arguments name.
@@ -19,6 +20,7 @@ pub fn main() -> ExitCode {
         Command::Run(options) => run(&options),
         Command::Check(options) => check::check(&options),
         Command::Reload(options) => reload::reload(&options),
+        Command::Upgrade(options) => upgrade::upgrade(&options),
         Command::Purge(options) => purge(&options),
         Command::Status(options) => status(&options),
         Command::Dashboard(options) => dashboard::dashboard(&options),
@@ -36,6 +38,19 @@ pub fn command() -> clap::Command {
 }
 
 fn run(options: &RunOptions) -> ExitCode {
+    let before = match Predecessor::inherited() {
+        Ok(before) => before,
+        Err(error) => {
+            return fail(&format!(
+                "cannot take over from the process before: {error}"
+            ));
+        }
+    };
+    let refuse = |why: &str| {
+        if let Some(before) = &before {
+            before.refuse(why);
+        }
+    };
     let source = match (&options.config, &options.root) {
         (_, Some(root)) => ConfigSource::root(root),
         (config, None) => {
@@ -44,15 +59,21 @@ fn run(options: &RunOptions) -> ExitCode {
     };
     let config = match source.load(&[]) {
         Ok(config) => config,
-        Err(complaints) => return complain(&complaints),
+        Err(complaints) => {
+            refuse(&complaints.to_string());
+            return complain(&complaints);
+        }
     };
-    let Err(error) = app::run(&config, source, &talk) else {
+    let Err(error) = app::run(&config, source, before.as_ref(), &talk) else {
         return ExitCode::SUCCESS;
     };
     let Some(finding) = error.finding(&config) else {
+        refuse(&error.to_string());
         return fail(&error.to_string());
     };
-    show::talk_lines(&config.complaints(&[finding]).to_string());
+    let complaints = config.complaints(&[finding]).to_string();
+    refuse(&complaints);
+    show::talk_lines(&complaints);
     if error.is_configuration() {
         ExitCode::from(EXIT_USAGE)
     } else {

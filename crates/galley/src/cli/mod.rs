@@ -1,4 +1,4 @@
-//! The command line: `run`, `check`, `reload`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `plugin`.
+//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `plugin`.
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
@@ -13,6 +13,7 @@ mod plugin;
 mod reload;
 mod setup;
 mod show;
+mod upgrade;
 mod why;
 
 pub use commands::{command, main};

@@ -20,6 +20,8 @@ pub(super) enum Command {
     Check(CheckOptions),
     /// Have a running server read its configuration again
     Reload(ReloadOptions),
+    /// Have a running server go on as the program that is installed now, without a pause
+    Upgrade(UpgradeOptions),
     /// Purge pages from the cache of a running server
     Purge(PurgeOptions),
     /// Show the state of a running server
@@ -122,6 +124,15 @@ pub(super) struct AdminOptions {
 
 #[derive(Args, Debug)]
 pub(super) struct ReloadOptions {
+    #[command(flatten)]
+    pub(super) admin: AdminOptions,
+    /// Print the result as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct UpgradeOptions {
     #[command(flatten)]
     pub(super) admin: AdminOptions,
     /// Print the result as JSON on stdout

@@ -135,7 +135,7 @@ impl Durable {
                     open: None,
                     unusable: Some(why),
                     cluster: None,
-            relay: PurgeRelay::default(),
+                    relay: PurgeRelay::default(),
                 });
             }
         };

@@ -21,6 +21,8 @@ pub enum PurgeSource {
     Folder,
     /// Another node of the cluster, or a gap in what it said.
     Cluster,
+    /// A process that was to take over and has ended: what it did not acknowledge is published again.
+    Upgrade,
 }
 
 impl PurgeSource {
@@ -33,6 +35,7 @@ impl PurgeSource {
             Self::Repair => "repair",
             Self::Folder => "folder",
             Self::Cluster => "cluster",
+            Self::Upgrade => "upgrade",
         }
     }
 }

@@ -62,7 +62,8 @@ impl Managed {
 
     /// Goes on with what another process has started with the same settings. Call within a tokio runtime that lives as long.
     pub fn adopt(settings: PhpSettings, offer: ManagedOffer) -> Result<Managed, PhpStartError> {
-        let prepared = prepare::in_folder(settings, PoolFolder::new(offer.folder, offer.ownership))?;
+        let prepared =
+            prepare::in_folder(settings, PoolFolder::new(offer.folder, offer.ownership))?;
         let master = Master::adopt(&prepared.plan, offer.handles).map_err(|source| {
             PhpStartError::Spawn {
                 program: prepared.plan.binary.clone(),
@@ -74,8 +75,7 @@ impl Managed {
 
     async fn run(prepared: Prepared) -> Result<Managed, PhpStartError> {
         let plan = &prepared.plan;
-        let (master, lacks) =
-            tokio::join!(Master::start(plan), modules::lacks(Some(&plan.binary)));
+        let (master, lacks) = tokio::join!(Master::start(plan), modules::lacks(Some(&plan.binary)));
         let master = master?;
         // It runs, so what it does not tell cannot be serious.
         for lack in lacks.unwrap_or_default() {

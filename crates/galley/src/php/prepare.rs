@@ -50,7 +50,10 @@ pub(super) struct Sockets<'a> {
 /// Makes the directory and writes the configuration. A few small files at start, so plain blocking calls.
 pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, PhpStartError> {
     let directory = directory(&settings)?;
-    in_folder(settings, PoolFolder::new(directory.keep(), Ownership::ours()))
+    in_folder(
+        settings,
+        PoolFolder::new(directory.keep(), Ownership::ours()),
+    )
 }
 
 /// The same in a folder that is there, whatever it holds.

@@ -1,0 +1,61 @@
+//! `POST /upgrade`: the control thread starts the program anew and hands over to it, and the response says what became of it.
+//!
+//! For the server's token only. Which program that is cannot be said here: it is the one that was started.
+//!
+//! ```json
+//! { "ok": true, "pid": 4711, "pages": 812, "pools": 1, "milliseconds": 240 }
+//! { "ok": false, "error": "..." }
+//! ```
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State as Extract;
+use axum::http::StatusCode;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::AdminState;
+use super::auth::{Asker, TokenReach, reach};
+use super::reload_result::ControlRequest;
+use super::target::{JsonReply, refuse, unknown};
+
+/// Handles `POST /upgrade`.
+pub(super) async fn upgrade(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
+    match reach(&state, &asker) {
+        TokenReach::All => {}
+        TokenReach::Site(_) => {
+            return refuse(
+                StatusCode::FORBIDDEN,
+                "an upgrade takes the server's token: this one reaches a single site",
+            );
+        }
+        TokenReach::None => return unknown(),
+    }
+    let (reply, result) = oneshot::channel();
+    let control = state.lasting.control.clone();
+    drop(state);
+    let busy = || {
+        refuse(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server is busy with a reload or another upgrade, or is ending: try again",
+        )
+    };
+    if control.try_send(ControlRequest::Upgrade(reply)).is_err() {
+        return busy();
+    }
+    match result.await {
+        Ok(Ok(report)) => (
+            StatusCode::OK,
+            Json(json!({
+                "ok": true, "pid": report.pid, "pages": report.pages, "pools": report.pools,
+                "milliseconds": report.milliseconds,
+            })),
+        ),
+        Ok(Err(error)) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Json(json!({ "ok": false, "error": error })),
+        ),
+        Err(_) => busy(),
+    }
+}

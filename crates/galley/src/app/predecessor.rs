@@ -1,0 +1,195 @@
+//! A process that takes over from the one that has started it: what it gets, and when it says what.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use galley_cache::disk::DiskClock;
+
+use super::lasting::Lasting;
+use super::listeners::InheritedSockets;
+use super::site_states::PurgesByName;
+use crate::admin::InheritedAdmin;
+use crate::binary_upgrade::{
+    ListenerName, PoolOffer, Predecessor, PurgeTables, Received, UpgradeChannel, UpgradeMessage,
+    exchange_purges, read_pages,
+};
+use crate::durable::{PurgeRelay, RelayedPurges, SitePurges};
+use crate::php::{ManagedOffer, MasterHandles, Ownership};
+
+/// What the process before hands over at once.
+#[derive(Default)]
+pub(super) struct Inheritance {
+    pub(super) sockets: BTreeMap<ListenerName, InheritedSockets>,
+    pub(super) admin: Option<InheritedAdmin>,
+    pub(super) pools: Vec<InheritedPool>,
+}
+
+/// A PHP-FPM of the process before.
+pub(super) struct InheritedPool {
+    /// As [`super::site_states::names`] calls it.
+    pub(super) site: String,
+    /// As [`crate::php::PhpSettings::likeness`] gives them.
+    pub(super) settings: String,
+    pub(super) offer: ManagedOffer,
+}
+
+impl Inheritance {
+    /// Waits for all of it.
+    pub(super) fn receive(before: &Predecessor) -> io::Result<Self> {
+        let mut all = Self::default();
+        loop {
+            let Received {
+                message,
+                descriptors,
+            } = before.receive()?;
+            match message {
+                UpgradeMessage::Listener { name, file } => {
+                    let inherited = all.sockets.entry(name).or_default();
+                    inherited.file = file;
+                    inherited.sockets.extend(descriptors);
+                }
+                UpgradeMessage::Admin { listen } => {
+                    let socket = descriptors.into_iter().next();
+                    all.admin = socket.map(|socket| InheritedAdmin { listen, socket });
+                }
+                UpgradeMessage::Pool(offer) => {
+                    all.pools.extend(InheritedPool::new(offer, descriptors));
+                }
+                UpgradeMessage::Start => return Ok(all),
+                UpgradeMessage::Prepared
+                | UpgradeMessage::Failed { .. }
+                | UpgradeMessage::Released
+                | UpgradeMessage::Serving { .. } => return Err(out_of_turn()),
+            }
+        }
+    }
+}
+
+impl InheritedPool {
+    fn new(offer: PoolOffer, descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let handles = MasterHandles {
+            master: offer.master,
+            process: descriptors.next()?,
+            watcher: descriptors.next()?,
+            pipe: descriptors.next()?,
+            output: descriptors.next()?,
+        };
+        Some(Self {
+            site: offer.site,
+            settings: offer.settings,
+            offer: ManagedOffer {
+                folder: offer.folder,
+                handles,
+                ownership: Ownership::not_yet(),
+            },
+        })
+    }
+}
+
+/// The process before, until it has ended.
+pub(super) struct Handover {
+    channel: UpgradeChannel,
+    /// Of its pages.
+    file: Option<File>,
+    /// Of the PHP-FPMs that this process goes on with.
+    pools: Vec<Ownership>,
+}
+
+impl Handover {
+    /// Says that everything is there that may fail, and waits until the disk is free. A process before that has ended, ended in any
+    /// case: then this one starts as if it were the first.
+    pub(super) async fn begin(before: &Predecessor, pools: Vec<Ownership>) -> io::Result<Self> {
+        let channel = before.channel()?;
+        let mut file = None;
+        if channel.send(UpgradeMessage::Prepared, &[]).await.is_ok() {
+            match channel.receive().await {
+                Ok(Received {
+                    message: UpgradeMessage::Released,
+                    descriptors,
+                }) => file = descriptors.into_iter().next().map(File::from),
+                Ok(_) => return Err(out_of_turn()),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    tracing::warn!("the process before has ended early: its pages are lost");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self {
+            channel,
+            file,
+            pools,
+        })
+    }
+
+    /// Reads the pages that were handed over, and has every purge sent to the process before as well. Before anything is answered.
+    pub(super) fn take_pages(&mut self, lasting: &Lasting) -> InheritedPages {
+        let purges = lasting.durable.relay().begin(false);
+        let now = DiskClock {
+            tick: lasting.clock.tick(),
+            wall: lasting.clock.wall(),
+        };
+        let born = lasting.durable.first_number();
+        let pages = self
+            .file
+            .take()
+            .map_or(0, |file| read_pages(file, &lasting.memory, born, now));
+        InheritedPages { pages, purges }
+    }
+
+    /// Says that visitors are answered, and shares purges with the process before until it has ended. What it has left is this
+    /// process's then.
+    pub(super) async fn serve(self, inherited: InheritedPages, taken: TakenOver) {
+        let TakenOver {
+            folders,
+            relay,
+            purges,
+        } = taken;
+        let InheritedPages {
+            pages,
+            purges: mut ours,
+        } = inherited;
+        let serving = UpgradeMessage::Serving {
+            pools: folders,
+            pages,
+        };
+        if self.channel.send(serving, &[]).await.is_ok() {
+            // Purges that it did not confirm: it sends no page any more.
+            drop(exchange_purges(&self.channel, &mut ours, &purges).await);
+        }
+        relay.end();
+        drop(ours);
+        self.pools.iter().for_each(Ownership::take);
+        tracing::info!("the process before has ended");
+    }
+}
+
+/// The pages that a process goes on with.
+pub(super) struct InheritedPages {
+    pages: u64,
+    purges: RelayedPurges,
+}
+
+/// What this process shares with the one before for a while.
+pub(super) struct TakenOver {
+    /// Of the PHP-FPMs that it goes on with.
+    pub(super) folders: Vec<std::path::PathBuf>,
+    pub(super) relay: PurgeRelay,
+    pub(super) purges: PurgesByName,
+}
+
+impl PurgeTables for PurgesByName {
+    fn find(&self, site: &str) -> Option<Arc<SitePurges>> {
+        self.find(site)
+    }
+}
+
+fn out_of_turn() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the process before said something out of turn",
+    )
+}

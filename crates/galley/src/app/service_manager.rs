@@ -1,0 +1,19 @@
+//! What systemd is told, where it has started Galley (`sd_notify(3)`). Elsewhere nobody listens.
+
+use sd_notify::NotifyState;
+
+/// Visitors are answered.
+pub(super) fn ready() {
+    tell(&[NotifyState::Ready]);
+}
+
+/// Another process is the service from now on.
+pub(super) fn replaced_by(pid: u32) {
+    tell(&[NotifyState::MainPid(pid), NotifyState::Ready]);
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager cannot be told");
+    }
+}

@@ -1,0 +1,46 @@
+//! `galley upgrade`: has the running server hand over to the program that is installed now, and says what became of it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::ask::{self, AdminError};
+use super::options::UpgradeOptions;
+use super::outcome::{complain, fail, talk};
+use super::show;
+
+/// Runs `galley upgrade`.
+pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
+    let admin = match ask::admin(&options.admin) {
+        Ok(admin) => admin,
+        Err(AdminError::Config(complaints)) => return complain(&complaints),
+        Err(trouble) => return fail(&trouble.to_string()),
+    };
+    match admin.post_within(PATIENCE, "/upgrade", &json!({})) {
+        Ok(report) => {
+            if options.json {
+                show::data(&report);
+            } else {
+                tell(&report);
+            }
+            ExitCode::SUCCESS
+        }
+        Err(AdminError::Refused { error, .. }) => {
+            talk("upgrade: the running process goes on, because the new one does not start");
+            show::talk_lines(&error);
+            ExitCode::FAILURE
+        }
+        Err(trouble) => fail(&trouble.to_string()),
+    }
+}
+
+fn tell(report: &Value) {
+    talk(&format!(
+        "upgrade: process {} serves, with {} page(s) of the memory and {} PHP-FPM, after {} ms",
+        report["pid"], report["pages"], report["pools"], report["milliseconds"]
+    ));
+}
+
+/// The new process may have to start PHP of its own.
+const PATIENCE: Duration = Duration::from_secs(300);
