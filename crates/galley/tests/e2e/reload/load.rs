@@ -78,7 +78,11 @@ fn exchange(stream: &mut (impl Read + Write)) -> Exchanged {
 }
 
 /// Runs `work` while five kinds of clients ask for `/kept/`; none of their requests may fail.
-fn under_load(stage: &Stage, authority: &Authority, work: impl FnOnce()) -> (usize, usize) {
+pub(super) fn under_load(
+    stage: &Stage,
+    authority: &Authority,
+    work: impl FnOnce(),
+) -> (usize, usize) {
     let clients = Clients::default();
     let (plain, secure) = (stage.addr(), tls_addr(stage));
     let trusted = authority.client();
@@ -132,7 +136,7 @@ fn under_load(stage: &Stage, authority: &Authority, work: impl FnOnce()) -> (usi
     (answered, clients.reconnected.load(Ordering::Relaxed))
 }
 
-fn page() -> Plan {
+pub(super) fn page() -> Plan {
     let head = "Content-Type: text/html\nCache-Control: max-age=3600";
     let plan = Plan::php().server("h2c = true");
     plan.scratch.write("notes/head_kept_", head).unwrap();

@@ -4,6 +4,7 @@ mod changes;
 mod load;
 mod php;
 mod refused;
+mod upgrades;
 
 use std::fs;
 use std::process::Output;

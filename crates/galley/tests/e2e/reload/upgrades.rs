@@ -1,0 +1,293 @@
+//! `galley upgrade`: another process goes on with the sockets, the pages, the purges and the PHP of this one.
+
+use std::cell::Cell;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use galley_testkit::client::Request;
+use galley_testkit::wait_for;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+
+use super::config;
+use super::load::{page, under_load};
+use crate::managed::children;
+use crate::support::{Is, LAB, PATIENCE, Plan, Stage, hosted, words};
+use crate::tls_support::{Authority, over_tls};
+
+/// The process that serves, after upgrades; it ends with this.
+struct Serving<'s> {
+    stage: &'s Stage,
+    pid: Cell<u32>,
+}
+
+impl<'s> Serving<'s> {
+    fn new(stage: &'s Stage) -> Self {
+        Self {
+            stage,
+            pid: Cell::new(stage.galley.pid()),
+        }
+    }
+
+    /// Upgrades; what the command says.
+    #[track_caller]
+    fn upgrade(&self) -> Value {
+        let output = self.stage.galley.cli(&["upgrade", "--json"]).unwrap();
+        let log = self.stage.galley.log();
+        assert_eq!(output.status.code(), Some(0), "{}\n{log}", words(&output));
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let pid = said["pid"].as_u64().unwrap();
+        self.pid.set(u32::try_from(pid).unwrap());
+        said
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process(pid(self.pid.get()), signal);
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let own = self.stage.galley.pid();
+        if self.pid.get() == own {
+            return;
+        }
+        self.signal(Signal::TERM);
+        let limit = Instant::now() + PATIENCE;
+        while is_alive(self.pid.get()) && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.signal(Signal::KILL);
+    }
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
+}
+
+/// Whether a process runs; one that nobody has waited for does not.
+fn is_alive(number: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next());
+    test_kill_process(pid(number)).is_ok() && state.is_some_and(|state| state != "Z")
+}
+
+fn run_of(text: &str) -> usize {
+    let number = text.split("run=").nth(1).unwrap().lines().next().unwrap();
+    number.parse().unwrap()
+}
+
+#[test]
+fn upgrades_under_load_fail_no_request_and_keep_the_pages() {
+    upgrades_under_load(5);
+}
+
+/// The long form, for the weekly run: `cargo test -p galley --test e2e -- --ignored fifty_upgrades`.
+#[test]
+#[ignore = "takes minutes: the short form runs each time"]
+fn fifty_upgrades_under_load_fail_no_request() {
+    upgrades_under_load(50);
+}
+
+fn upgrades_under_load(upgrades: usize) {
+    let authority = Authority::new();
+    let stage = over_tls(page().disk(), &authority).start();
+    stage.get("/kept/").is(200);
+    let serving = Serving::new(&stage);
+    let (answered, reconnected) = under_load(&stage, &authority, || {
+        for number in 0..upgrades {
+            let before = serving.pid.get();
+            let said = serving.upgrade();
+            assert_ne!(serving.pid.get(), before);
+            assert!(said["pages"].as_u64().unwrap() >= 1, "{number}: {said}");
+            wait_for("the process before to end", PATIENCE, || !is_alive(before));
+        }
+    });
+    assert!(
+        answered > upgrades && reconnected > upgrades,
+        "{answered} {reconnected}"
+    );
+    assert!(stage.get("/kept/").is_hit());
+    // Once for each scheme, in the first process.
+    assert_eq!(stage.runs("/kept/"), 2);
+}
+
+#[test]
+fn pages_of_a_server_without_a_disk_go_on_and_so_do_its_purges() {
+    let stage = page().start();
+    let serving = Serving::new(&stage);
+    stage.get("/kept/").is(200);
+    stage.get("/gone/").is(200);
+    stage.head(
+        "/gone/",
+        &["Content-Type: text/html", "Cache-Control: max-age=3600"],
+    );
+    stage.purge(&["--prefix", "/kept"]);
+    assert_eq!(serving.upgrade()["pages"].as_u64(), Some(0));
+    assert!(!stage.get("/kept/").is_hit());
+    assert!(stage.get("/kept/").is_hit());
+    assert!(serving.upgrade()["pages"].as_u64().unwrap() >= 1);
+    let kept = stage.get("/kept/");
+    assert!(kept.is_hit(), "{}", kept.beginning());
+    stage.purge(&["--all"]);
+    assert!(!stage.get("/kept/").is_hit());
+}
+
+#[test]
+fn pages_after_purges_are_new_while_upgrades_go_on() {
+    for plan in [page(), page().disk()] {
+        let stage = plan.workers(4).start();
+        let serving = Serving::new(&stage);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            // Both a connection that outlives processes and new ones.
+            let purges = scope.spawn(|| {
+                let mut kept = stage.connect();
+                let mut count = 0;
+                while !is_over.load(order) {
+                    let purge = hosted(Request::new("PURGE", "/kept/"));
+                    let purged = kept.exchange(&purge).unwrap().expect_status(200);
+                    let before = stage.runs("/kept/");
+                    let new = run_of(&stage.get("/kept/").expect_status(200).text());
+                    assert!(new > before, "run {new} after {before} were purged");
+                    if purged.field("connection") == Some("close") {
+                        kept = stage.connect();
+                    }
+                    count += 1;
+                }
+                count
+            });
+            for _ in 0..6 {
+                if purges.is_finished() {
+                    break;
+                }
+                serving.upgrade();
+            }
+            is_over.store(true, order);
+            assert!(purges.join().unwrap() > 6);
+        });
+    }
+}
+
+#[test]
+fn managed_php_goes_on_with_its_processes_and_ends_with_the_last_galley() {
+    let stage = Plan::behind("php = \"managed\"\nphp_workers = 2")
+        .file("index.php", LAB)
+        .start();
+    let serving = Serving::new(&stage);
+    stage.get("/one").is(200);
+    let of_php = |(_, line): &(u32, String)| line.contains("php-fpm");
+    let masters = children(stage.galley.pid()).into_iter().filter(of_php);
+    let masters: Vec<u32> = masters.map(|(pid, _)| pid).collect();
+    assert_eq!(masters.len(), 1);
+    let before = children(masters[0]);
+    for _ in 0..2 {
+        let old = serving.pid.get();
+        assert_eq!(serving.upgrade()["pools"].as_u64(), Some(1));
+        wait_for("the process before to end", PATIENCE, || !is_alive(old));
+        let form = Request::form("/page", &[("a", "b")]);
+        assert_eq!(stage.ask(form).status, 200);
+        assert_eq!(children(masters[0]), before);
+    }
+    // One that dies is started again, by a process that did not start it.
+    kill_process(pid(masters[0]), Signal::KILL).unwrap();
+    wait_for("PHP to be started again", PATIENCE, || {
+        stage.ask(Request::form("/page", &[("a", "b")])).status == 200
+    });
+    let last = serving.pid.get();
+    let new = children(last).into_iter().find(of_php).unwrap().0;
+    drop(serving);
+    assert!(!is_alive(last));
+    wait_for("PHP to end", PATIENCE, || !is_alive(new));
+}
+
+#[test]
+fn a_new_process_that_does_not_start_changes_nothing() {
+    let stage = page().disk().start();
+    let serving = Serving::new(&stage);
+    stage.get("/kept/").is(200);
+    let before = config(&stage);
+    let wrong = before.replace("[[site]]", "[[site]]\ncolour = 1");
+    fs::write(stage.galley.config(), wrong).unwrap();
+    let output = stage.galley.cli(&["upgrade"]).unwrap();
+    // The command reads the file, too.
+    assert_ne!(output.status.code(), Some(0));
+    stage.galley.signal(galley_testkit::Signal::USR2);
+    stage
+        .galley
+        .wait_for_log("upgrade: this process goes on", PATIENCE);
+    stage.galley.wait_for_log("colour", PATIENCE);
+    fs::write(stage.galley.config(), before).unwrap();
+    assert!(stage.get("/kept/").is_hit());
+    stage.purge(&["--all"]);
+    assert!(!stage.get("/kept/").is_hit());
+    // And the next one starts.
+    serving.upgrade();
+    assert!(stage.get("/kept/").is_hit());
+}
+
+#[test]
+fn a_process_that_is_killed_at_any_moment_of_an_upgrade_leaves_one_that_serves() {
+    killed_while_upgrading(8);
+}
+
+/// The long form, for the weekly run: `cargo test -p galley --test e2e -- --ignored a_hundred_kills`.
+#[test]
+#[ignore = "takes minutes: the short form runs each time"]
+fn a_hundred_kills_while_upgrading() {
+    killed_while_upgrading(100);
+}
+
+fn killed_while_upgrading(rounds: u64) {
+    let mut longest = Duration::ZERO;
+    for round in 0..rounds {
+        let stage = page().disk().start();
+        let serving = Serving::new(&stage);
+        stage.get("/kept/").is(200);
+        let old = stage.galley.pid();
+        stage.galley.signal(galley_testkit::Signal::USR2);
+        // Spread over the moments of an upgrade, in an order without a pattern.
+        std::thread::sleep(Duration::from_millis(round * 37 % 90));
+        let new = successor(&stage, old);
+        let kills_old = round % 2 == 0;
+        // Before there is another process there is nothing to be killed.
+        let (killed, other) = match new {
+            Some(new) if kills_old => (old, new),
+            Some(new) => (new, old),
+            None => continue,
+        };
+        serving.pid.set(other);
+        let at = Instant::now();
+        let _ = kill_process(pid(killed), Signal::KILL);
+        wait_for("one process to serve", PATIENCE, || {
+            let asked = hosted(Request::get("/kept/")).send(stage.addr());
+            asked.is_ok_and(|response| response.status == 200)
+        });
+        longest = longest.max(at.elapsed());
+        // The admin interface may need a moment longer.
+        wait_for("a purge to be acknowledged", PATIENCE, || {
+            let purged = stage.galley.cli(&["purge", "--all"]).unwrap();
+            purged.status.code() == Some(0)
+        });
+        let before = stage.runs("/kept/");
+        let run = run_of(&stage.get("/kept/").expect_status(200).text());
+        assert!(
+            run > before,
+            "round {round}: run {run} after {before} were purged"
+        );
+    }
+    eprintln!("a process served at most {longest:?} after the other was killed");
+}
+
+/// The process that `old` has started, if there is one by now.
+fn successor(stage: &Stage, old: u32) -> Option<u32> {
+    let config = stage.galley.config().display().to_string();
+    let mut found = children(old).into_iter();
+    found
+        .find(|(_, line)| line.contains(&config) && line.contains("run"))
+        .map(|(pid, _)| pid)
+}
