@@ -89,6 +89,21 @@ impl AdminThread {
         self.socket = None;
     }
 
+    /// Answers again after [`AdminThread::retire`], on the same socket. Nothing, where it has not retired.
+    pub fn resume(&mut self, spec: AdminSpec) -> io::Result<()> {
+        let Some(listener) = self.listener.as_ref().filter(|_| self.stop.is_none()) else {
+            return Ok(());
+        };
+        let socket = match listener.try_clone()? {
+            AdminListener::Tcp(listener) => listener.into(),
+            AdminListener::Unix(listener) => listener.into(),
+        };
+        let listen = self.listen.to_string();
+        let before = InheritedAdmin { listen, socket };
+        *self = start(spec, Some(before))?;
+        Ok(())
+    }
+
     /// Ends the thread and removes the socket.
     pub fn end(mut self) {
         drop(self.stop.take());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use galley_cluster::RunningCluster;
 use galley_config::{Config, ConfigSource};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::connections::ConnectionShare;
 use super::current::Current;
@@ -60,6 +60,8 @@ pub(super) struct Control {
     pub(super) program: Program,
     /// Folders of the PHP-FPMs that another process goes on with.
     pub(super) left_pools: Vec<PathBuf>,
+    /// Ends when the process has that this one takes over from.
+    pub(super) predecessor: Option<JoinHandle<()>>,
 }
 
 /// Why [`Control::run`] has returned.
@@ -470,7 +472,7 @@ impl RetiredGenerations {
         self.past = Some(CounterReader::sum(&counters));
     }
 
-    fn counters(&self, now: &Generation) -> Vec<CounterReader> {
+    pub(super) fn counters(&self, now: &Generation) -> Vec<CounterReader> {
         let draining = self.all.iter().flat_map(|one| &one.counters);
         let all = self.past.iter().chain(draining).chain(now.counters());
         all.cloned().collect()

@@ -221,7 +221,7 @@ impl Threads {
     pub(super) async fn retire(&mut self) {
         self.phase.send_replace(Phase::Retiring);
         let ends = async {
-            for accepting in &mut self.accepting {
+            for accepting in self.accepting.drain(..) {
                 // It is never sent.
                 let _ = accepting.await;
             }

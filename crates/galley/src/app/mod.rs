@@ -193,14 +193,14 @@ async fn start(
         address: generation.config.admin.listen.to_string(),
         cause,
     })?;
-    if let Some((handover, pages)) = handover.zip(inherited_pages) {
+    let predecessor = handover.zip(inherited_pages).map(|(handover, pages)| {
         let taken = TakenOver {
             folders: php.inherited_folders(),
             relay: lasting.durable.relay().clone(),
             purges: lasting.states.purges(),
         };
-        tokio::spawn(handover.serve(pages, taken));
-    }
+        tokio::spawn(handover.serve(pages, taken))
+    });
     Ok(Control {
         watch: watch::ConfigWatch::new(&generation.config),
         source: first.source,
@@ -216,6 +216,7 @@ async fn start(
         last_reload,
         program: successor::Program::this(),
         left_pools: Vec::new(),
+        predecessor,
         retired: control::RetiredGenerations::default(),
         upkeep,
         node,

@@ -37,14 +37,17 @@ pub(super) struct InheritedPool {
 }
 
 impl Inheritance {
-    /// Waits for all of it.
+    /// Waits for all of it. Of a process that ends meanwhile, what there is: nobody else serves then.
     pub(super) fn receive(before: &Predecessor) -> io::Result<Self> {
         let mut all = Self::default();
         loop {
             let Received {
                 message,
                 descriptors,
-            } = before.receive()?;
+            } = match before.receive() {
+                Err(error) if is_end(&error) => return Ok(all),
+                received => received?,
+            };
             match message {
                 UpgradeMessage::Listener { name, file } => {
                     let inherited = all.sockets.entry(name).or_default();
@@ -112,7 +115,7 @@ impl Handover {
                     descriptors,
                 }) => file = descriptors.into_iter().next().map(File::from),
                 Ok(_) => return Err(out_of_turn()),
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(error) if is_end(&error) => {
                     tracing::warn!("the process before has ended early: its pages are lost");
                 }
                 Err(error) => return Err(error),
@@ -185,6 +188,14 @@ impl PurgeTables for PurgesByName {
     fn find(&self, site: &str) -> Option<Arc<SitePurges>> {
         self.find(site)
     }
+}
+
+/// Whether the other process has ended.
+fn is_end(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+    )
 }
 
 fn out_of_turn() -> io::Error {

@@ -15,7 +15,7 @@ use galley_cache::purge_table::Validity;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::control::Control;
+use super::control::{Control, admin_spec};
 use super::generation::{Generation, GenerationParts};
 use super::lasting::Lasting;
 use super::predecessor::InheritedPool;
@@ -148,6 +148,10 @@ impl Control {
     ) -> Result<Successor, HandoverError> {
         let refused = |why: String| HandoverError::Refused(why);
         self.can_be_replaced().map_err(refused)?;
+        tokio::select! {
+            alone = self.is_alone() => alone.map_err(refused)?,
+            () = signals.stop() => return Err(HandoverError::Stopped),
+        }
         let mut starting = self.program.start().map_err(refused)?;
         let prepared = tokio::select! {
             prepared = self.prepare_successor(&mut starting) => prepared,
@@ -176,6 +180,21 @@ impl Control {
                 self.restore(left(purges)).await;
                 Err(HandoverError::Refused(why))
             }
+        }
+    }
+
+    /// Waits for the end of the process before: three would not tell each other of all purges.
+    async fn is_alone(&mut self) -> Result<(), String> {
+        let Some(predecessor) = &mut self.predecessor else {
+            return Ok(());
+        };
+        let drain = self.generation.config.server.drain_timeout;
+        match timeout(drain + END_PATIENCE, predecessor).await {
+            Ok(_) => {
+                self.predecessor = None;
+                Ok(())
+            }
+            Err(_) => Err("the process of before the last upgrade still answers".to_owned()),
         }
     }
 
@@ -324,6 +343,17 @@ impl Control {
         if let Err(error) = self.serve_again().await {
             // Purges and pages are in memory, which is as good as before but for a restart.
             tracing::error!(%error, "the disk cannot be used again until a restart");
+        }
+        let counters = self.retired.counters(&self.generation);
+        let spec = admin_spec(
+            &self.generation,
+            &self.logs,
+            counters,
+            &self.requests.0,
+            &self.last_reload,
+        );
+        if let Err(error) = self.admin.resume(spec) {
+            tracing::error!(%error, "the admin interface cannot be had again until a restart");
         }
         let purges = self.lasting.states.purges();
         for RelayedPurge { record, done } in left {
