@@ -107,20 +107,21 @@ impl Handover {
     /// case: then this one starts as if it were the first.
     pub(super) async fn begin(before: &Predecessor, pools: Vec<Ownership>) -> io::Result<Self> {
         let channel = before.channel()?;
-        let mut file = None;
-        if channel.send(UpgradeMessage::Prepared, &[]).await.is_ok() {
-            match channel.receive().await {
-                Ok(Received {
-                    message: UpgradeMessage::Released,
-                    descriptors,
-                }) => file = descriptors.into_iter().next().map(File::from),
-                Ok(_) => return Err(out_of_turn()),
-                Err(error) if is_end(&error) => {
-                    tracing::warn!("the process before has ended early: its pages are lost");
-                }
-                Err(error) => return Err(error),
+        // What it cannot be told any more, it does not wait for.
+        let _ = channel.send(UpgradeMessage::Prepared, &[]).await;
+        let file = match channel.receive().await {
+            Ok(Received {
+                message: UpgradeMessage::Released,
+                descriptors,
+            }) => descriptors.into_iter().next().map(File::from),
+            Ok(_) => return Err(out_of_turn()),
+            Err(error) if is_end(&error) => {
+                tracing::warn!("the process before has ended early: its pages are lost");
+                before.wait_for_end().await;
+                None
             }
-        }
+            Err(error) => return Err(error),
+        };
         Ok(Self {
             channel,
             file,

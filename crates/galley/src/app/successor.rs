@@ -74,7 +74,8 @@ impl Program {
         let failed = |error: io::Error| format!("`{}` cannot be started: {error}", path.display());
         let (ours, theirs) = packets::pair().map_err(failed)?;
         let mut command = Command::new(path);
-        command.args(&self.arguments).env(ENVIRONMENT, "stdin");
+        let pid = std::process::id().to_string();
+        command.args(&self.arguments).env(ENVIRONMENT, pid);
         for name in OF_SOCKETS {
             command.env_remove(name);
         }

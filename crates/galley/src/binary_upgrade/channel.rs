@@ -2,8 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::getppid;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
@@ -26,26 +28,34 @@ pub struct Received {
 
 /// The end of a process that another one has started, before it has a runtime.
 #[derive(Debug)]
-pub struct Predecessor(OwnedFd);
+pub struct Predecessor {
+    socket: OwnedFd,
+    /// Its process id.
+    pid: i32,
+}
 
 impl Predecessor {
     /// What the process before has left as standard input, which is nothing from then on; `None`: this one was not started by
     /// another. To be called once, before there are other threads.
     pub fn inherited() -> io::Result<Option<Self>> {
-        if std::env::var_os(ENVIRONMENT).is_none() {
+        let Ok(pid) = std::env::var(ENVIRONMENT) else {
             return Ok(None);
-        }
+        };
+        let pid = pid.parse().map_err(io::Error::other)?;
         let channel = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let nothing = rustix::fs::open("/dev/null", flags, Mode::empty())?;
         rustix::stdio::dup2_stdin(&nothing)?;
-        Ok(Some(Self(channel)))
+        Ok(Some(Self {
+            socket: channel,
+            pid,
+        }))
     }
 
     /// Waits for the next message. Errors: as [`UpgradeChannel::receive`].
     pub fn receive(&self) -> io::Result<Received> {
         let mut buffer = vec![0; MOST_BYTES];
-        let (length, descriptors) = packets::receive_all(&self.0, &mut buffer)?;
+        let (length, descriptors) = packets::receive_all(&self.socket, &mut buffer)?;
         match Packet::read(buffer.get(..length).unwrap_or_default()) {
             Some(Packet::Message(message)) => Ok(Received {
                 message,
@@ -61,12 +71,21 @@ impl Predecessor {
         let why = why.chars().take(MOST_OF_A_REASON).collect();
         let packet = Packet::Message(UpgradeMessage::Failed { why });
         // It may have ended.
-        let _ = packets::send_all(&self.0, &packet.bytes(), &[]);
+        let _ = packets::send_all(&self.socket, &packet.bytes(), &[]);
     }
 
     /// The same channel for tasks. Call within a runtime.
     pub fn channel(&self) -> io::Result<UpgradeChannel> {
-        UpgradeChannel::new(self.0.try_clone()?)
+        UpgradeChannel::new(self.socket.try_clone()?)
+    }
+
+    /// Waits until the process before is gone, whose channel has ended: only then is all closed that it had locked. A moment.
+    pub async fn wait_for_end(&self) {
+        let until = Instant::now() + END_PATIENCE;
+        let is_parent = || getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == self.pid);
+        while is_parent() && Instant::now() < until {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 }
 
@@ -137,3 +156,7 @@ fn unknown() -> io::Error {
 
 /// Characters of what a process says when it does not start.
 const MOST_OF_A_REASON: usize = 8192;
+
+/// What the kernel may take to end a process that was killed.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(1);

@@ -122,6 +122,10 @@ fn pages_of_a_server_without_a_disk_go_on_and_so_do_its_purges() {
     stage.get("/kept/").is(200);
     stage.purge(&["--prefix", "/kept"]);
     assert_eq!(serving.upgrade()["pages"].as_u64(), Some(0));
+    // Until then each of both stores for itself.
+    wait_for("the process before to end", PATIENCE, || {
+        !is_alive(stage.galley.pid())
+    });
     assert!(!stage.get("/kept/").is_hit());
     assert!(stage.get("/kept/").is_hit());
     assert!(serving.upgrade()["pages"].as_u64().unwrap() >= 1);
