@@ -43,6 +43,9 @@ _galley() {
             galley,status)
                 cmd="galley__subcmd__status"
                 ;;
+            galley,upgrade)
+                cmd="galley__subcmd__upgrade"
+                ;;
             galley,why)
                 cmd="galley__subcmd__why"
                 ;;
@@ -59,7 +62,7 @@ _galley() {
 
     case "${cmd}" in
         galley)
-            opts="-h -V --help --version run check reload purge status dashboard why doctor setup plugin"
+            opts="-h -V --help --version run check reload upgrade purge status dashboard why doctor setup plugin"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -333,6 +336,32 @@ _galley() {
             return 0
             ;;
         galley__subcmd__status)
+            opts="-h --config --admin --token-file --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --admin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        galley__subcmd__upgrade)
             opts="-h --config --admin --token-file --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

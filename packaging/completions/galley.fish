@@ -29,6 +29,7 @@ complete -c galley -n "__fish_galley_needs_command" -s V -l version -d 'Print ve
 complete -c galley -n "__fish_galley_needs_command" -f -a "run" -d 'Start the server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "check" -d 'Read the configuration and report every error in it'
 complete -c galley -n "__fish_galley_needs_command" -f -a "reload" -d 'Have a running server read its configuration again'
+complete -c galley -n "__fish_galley_needs_command" -f -a "upgrade" -d 'Have a running server go on as the program that is installed now, without a pause'
 complete -c galley -n "__fish_galley_needs_command" -f -a "purge" -d 'Purge pages from the cache of a running server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "status" -d 'Show the state of a running server'
 complete -c galley -n "__fish_galley_needs_command" -f -a "dashboard" -d 'Show a running server in the browser'
@@ -48,6 +49,11 @@ complete -c galley -n "__fish_galley_using_subcommand reload" -l admin -d 'The r
 complete -c galley -n "__fish_galley_using_subcommand reload" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand reload" -l json -d 'Print the result as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand reload" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand upgrade" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand upgrade" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
+complete -c galley -n "__fish_galley_using_subcommand upgrade" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand upgrade" -l json -d 'Print the result as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand upgrade" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand purge" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand purge" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
 complete -c galley -n "__fish_galley_using_subcommand purge" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F

@@ -1,7 +1,7 @@
 //! The web server for WordPress.
 //!
 //! Modules in ranks, each importing only from ranks below it (`tests/layers` holds that):
-//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `durable` `setup` `upstream` < `fetch` < `request` < `server` `admin` < `app` < `cli`.
+//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `durable` `setup` `upstream` < `binary_upgrade` `fetch` < `request` < `server` `admin` < `app` < `cli`.
 //! A request's way is told in [`request`]; `ARCHITECTURE.md` draws the whole.
 
 pub mod access;

@@ -91,7 +91,7 @@ fn hits_allocate_nothing() {
     std::thread::spawn(move || {
         let source = galley_config::ConfigSource::file(Path::new("test.toml"));
         let tell = |line: &str| drop(told.send(line.to_owned()));
-        galley::app::run(&config, source, &tell).unwrap();
+        galley::app::run(&config, source, None, &tell).unwrap();
     });
     let listening = |scheme: &str| {
         let line = heard.recv_timeout(Duration::from_secs(15)).unwrap();

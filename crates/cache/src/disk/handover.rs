@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn pages_arrive_as_they_were_and_are_born_anew() {
-        let bodies: [&[u8]; 3] = [b"", b"one", &[7; 200_000]];
+        let long = vec![7; 200_000];
+        let bodies: [&[u8]; 3] = [b"", b"one", &long];
         let file = written(&bodies, at(5000));
         let budget = MemoryBudget::new(1 << 20);
         let mut reader = PageReader::new(&file[..], 40, at(5000));

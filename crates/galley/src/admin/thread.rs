@@ -263,7 +263,7 @@ async fn serve(
         }
         let _ = retire.send(());
         // The listener is done first, when the requests under way are.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let result = tokio::select! {
         result = listen(listener, router, retired) => result,
@@ -283,7 +283,7 @@ async fn listen(
 ) -> io::Result<()> {
     let retired = async {
         if retired.await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     };
     let router = router.into_make_service_with_connect_info::<AdminPeer>();

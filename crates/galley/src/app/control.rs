@@ -6,12 +6,12 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use galley_cluster::RunningCluster;
 use galley_config::{Config, ConfigSource};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::connections::ConnectionShare;
 use super::current::Current;
@@ -21,15 +21,16 @@ use super::listeners::{HeldListeners, NewListeners};
 use super::logs::{LogChange, Logs};
 use super::php::{Php, PhpChange, RunningPool};
 use super::preflight::{RunningGalley, preflight};
+use super::retired::RetiredGenerations;
 use super::signals::{SignalEvent, Signals};
-use super::successor::{HandoverError, Program, Successor};
+use super::successor::{Program, Successor};
 use super::tls::{self, Tls};
 use super::upkeep::Upkeep;
 use super::watch::ConfigWatch;
 use super::{ServerStartError, build, differences, php, sweep};
 use crate::admin::{
     self, AdminSpec, AdminThread, ControlRequest, LastReload, ReloadAction, ReloadError,
-    ReloadReport, ReloadResult, UpgradeReport, UpgradeResult,
+    ReloadReport, ReloadResult,
 };
 use crate::durable::Durable;
 use crate::server::Phase;
@@ -69,24 +70,7 @@ pub(super) enum RunEnd {
     /// The server is to end.
     Stopped,
     /// Another process serves.
-    Replaced(Successor),
-}
-
-/// Generations that drain.
-#[derive(Default)]
-pub(super) struct RetiredGenerations {
-    ending: JoinSet<u64>,
-    /// The oldest first.
-    all: Vec<Draining>,
-    /// What those have counted that have ended.
-    past: Option<CounterReader>,
-    next: u64,
-}
-
-struct Draining {
-    number: u64,
-    phase: watch::Sender<Phase>,
-    counters: Vec<CounterReader>,
+    Replaced(Box<Successor>),
 }
 
 enum ControlEvent {
@@ -162,48 +146,6 @@ impl Control {
             let _ = request.reply.send(result);
         }
         ControlFlow::Continue(())
-    }
-
-    /// Hands over to the program as it is now.
-    async fn upgrade(
-        &mut self,
-        reply: Option<oneshot::Sender<UpgradeResult>>,
-        signals: &mut Signals,
-    ) -> ControlFlow<RunEnd> {
-        let began = Instant::now();
-        tracing::info!("upgrade: another process is started");
-        let (result, end) = match self.hand_over(signals).await {
-            Ok(successor) => {
-                let report = Self::report(&successor, began);
-                let UpgradeReport {
-                    pid,
-                    pages,
-                    pools,
-                    milliseconds,
-                } = report;
-                tracing::info!(
-                    pid,
-                    pages,
-                    pools,
-                    milliseconds,
-                    "upgrade: another process serves"
-                );
-                (Ok(report), ControlFlow::Break(RunEnd::Replaced(successor)))
-            }
-            Err(HandoverError::Stopped) => return ControlFlow::Break(RunEnd::Stopped),
-            Err(HandoverError::Refused(why)) => {
-                tracing::error!("upgrade: this process goes on");
-                for line in why.lines().filter(|line| !line.is_empty()) {
-                    tracing::error!("upgrade: {line}");
-                }
-                (Err(why), ControlFlow::Continue(()))
-            }
-        };
-        if let Some(reply) = reply {
-            // Who has asked may be gone.
-            let _ = reply.send(result);
-        }
-        end
     }
 
     fn reopen_logs(&self) {
@@ -442,49 +384,6 @@ impl Control {
     }
 }
 
-impl RetiredGenerations {
-    fn add(&mut self, retired: Retired, phase: watch::Sender<Phase>, counters: Vec<CounterReader>) {
-        let number = self.next;
-        self.next += 1;
-        self.all.push(Draining {
-            number,
-            phase,
-            counters,
-        });
-        // Their threads and connections are bounded, however often somebody reloads.
-        let over = self.all.len().saturating_sub(MOST_DRAINING);
-        for oldest in self.all.iter().take(over) {
-            oldest.phase.send_replace(Phase::Stopping);
-        }
-        self.ending.spawn(async move {
-            retired.ended().await;
-            number
-        });
-    }
-
-    /// A generation has ended: what it has counted stays.
-    fn forget(&mut self, number: u64) {
-        let Some(at) = self.all.iter().position(|one| one.number == number) else {
-            return;
-        };
-        let mut counters = self.all.remove(at).counters;
-        counters.extend(self.past.take());
-        self.past = Some(CounterReader::sum(&counters));
-    }
-
-    pub(super) fn counters(&self, now: &Generation) -> Vec<CounterReader> {
-        let draining = self.all.iter().flat_map(|one| &one.counters);
-        let all = self.past.iter().chain(draining).chain(now.counters());
-        all.cloned().collect()
-    }
-
-    pub(super) fn stop(&self) {
-        for one in &self.all {
-            one.phase.send_replace(Phase::Stopping);
-        }
-    }
-}
-
 /// What the admin interface shows of a generation.
 pub(super) fn admin_spec(
     generation: &Generation,
@@ -567,6 +466,3 @@ async fn close(upkeep: Upkeep, durable: Durable, php_ends: impl Future<Output = 
 
 /// How long what is waiting for the disk may take at the end.
 const DISK_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Generations that may drain beside each other; the oldest beyond it have their idle connections ended at once.
-const MOST_DRAINING: usize = 4;

@@ -24,6 +24,7 @@ mod pools;
 mod predecessor;
 mod preflight;
 mod refusal;
+mod retired;
 mod service_manager;
 mod signals;
 mod site_states;
@@ -31,6 +32,7 @@ mod spools;
 mod successor;
 mod sweep;
 mod tls;
+mod upgrade;
 mod upkeep;
 mod watch;
 
@@ -117,7 +119,7 @@ pub fn run(
         service_manager::ready();
         while let RunEnd::Replaced(successor) = control.run(&mut signals).await {
             if control
-                .drain_beside(successor, &mut signals)
+                .drain_beside(*successor, &mut signals)
                 .await
                 .is_break()
             {
@@ -217,7 +219,7 @@ async fn start(
         program: successor::Program::this(),
         left_pools: Vec::new(),
         predecessor,
-        retired: control::RetiredGenerations::default(),
+        retired: retired::RetiredGenerations::default(),
         upkeep,
         node,
     })

@@ -39,19 +39,17 @@ impl Signals {
 
     /// The next one. Cancel-safe.
     pub(super) async fn next(&mut self) -> SignalEvent {
-        loop {
-            tokio::select! {
-                biased;
-                () = stop(&mut self.terminate, &mut self.interrupt, &mut self.quit) => return SignalEvent::Stop,
-                _ = self.reopen.recv() => return SignalEvent::ReopenLogs,
-                _ = self.upgrade.recv() => return SignalEvent::Upgrade,
-                // On a terminal the signal says that it has been closed; elsewhere it is an operator who wants a reload.
-                _ = self.hangup.recv() => {
-                    return if io::stderr().is_terminal() {
-                        SignalEvent::Stop
-                    } else {
-                        SignalEvent::Reload
-                    };
+        tokio::select! {
+            biased;
+            () = stop(&mut self.terminate, &mut self.interrupt, &mut self.quit) => SignalEvent::Stop,
+            _ = self.reopen.recv() => SignalEvent::ReopenLogs,
+            _ = self.upgrade.recv() => SignalEvent::Upgrade,
+            // On a terminal the signal says that it has been closed; elsewhere it is an operator who wants a reload.
+            _ = self.hangup.recv() => {
+                if io::stderr().is_terminal() {
+                    SignalEvent::Stop
+                } else {
+                    SignalEvent::Reload
                 }
             }
         }

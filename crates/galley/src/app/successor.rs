@@ -1,34 +1,17 @@
-//! The process that takes over from this one: how it is started, what it is told, and what happens when it fails.
+//! The process that takes over from this one: how it is started and spoken with.
 
 use std::ffi::OsString;
 use std::io;
-use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use galley_cache::disk::DiskClock;
-use galley_cache::entry::Entry;
-use galley_cache::purge_table::Validity;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::control::{Control, admin_spec};
-use super::generation::{Generation, GenerationParts};
-use super::lasting::Lasting;
-use super::predecessor::InheritedPool;
-use super::signals::Signals;
-use super::upkeep::Upkeep;
-use super::{ServerStartError, build, cluster, service_manager, tls, upkeep};
-use crate::admin::UpgradeReport;
-use crate::binary_upgrade::{
-    ENVIRONMENT, PageSource, PoolOffer, Received, UpgradeChannel, UpgradeMessage, exchange_purges,
-    write_pages,
-};
-use crate::durable::{PurgeSource, RelayedPurge, RelayedPurges};
-use crate::request::{Site, site_mark};
+use crate::binary_upgrade::{ENVIRONMENT, Received, UpgradeChannel, UpgradeMessage};
+use crate::durable::RelayedPurges;
 use crate::sys::packets;
 
 /// The program of this process, as it was started: another version may be there since.
@@ -39,18 +22,18 @@ pub(super) struct Program {
 
 /// A process that answers visitors beside this one.
 pub(super) struct Successor {
-    starting: StartingProcess,
-    purges: RelayedPurges,
+    pub(super) starting: StartingProcess,
+    pub(super) purges: RelayedPurges,
     /// Of the PHP-FPMs that it goes on with.
-    pools: Vec<PathBuf>,
-    pages: u64,
+    pub(super) pools: Vec<PathBuf>,
+    pub(super) pages: u64,
 }
 
 /// A process that is not known to serve. Dropped, it is killed.
-struct StartingProcess {
+pub(super) struct StartingProcess {
     child: Child,
-    channel: UpgradeChannel,
-    serves: bool,
+    pub(super) channel: UpgradeChannel,
+    pub(super) serves: bool,
 }
 
 impl Program {
@@ -66,7 +49,8 @@ impl Program {
         }
     }
 
-    fn start(&self) -> Result<StartingProcess, String> {
+    /// Starts it, with one end of a channel as standard input.
+    pub(super) fn start(&self) -> Result<StartingProcess, String> {
         let path = self
             .path
             .as_deref()
@@ -90,11 +74,15 @@ impl Program {
 }
 
 impl StartingProcess {
+    /// Process id; 0 of one that has ended.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id().unwrap_or_default()
+    }
+
     /// The next message within `patience`.
-    async fn receive(&mut self, patience: Duration) -> Result<UpgradeMessage, String> {
-        let received = match timeout(patience, self.channel.receive()).await {
-            Ok(received) => received,
-            Err(_) => return Err(format!("the new process said nothing for {patience:?}")),
+    pub(super) async fn receive(&mut self, patience: Duration) -> Result<UpgradeMessage, String> {
+        let Ok(received) = timeout(patience, self.channel.receive()).await else {
+            return Err(format!("the new process said nothing for {patience:?}"));
         };
         match received {
             Ok(Received {
@@ -113,10 +101,11 @@ impl StartingProcess {
         }
     }
 
-    async fn send(
+    /// Sends a message. Errors say why it cannot be sent.
+    pub(super) async fn send(
         &self,
         message: UpgradeMessage,
-        carried: &[std::os::fd::BorrowedFd<'_>],
+        carried: &[BorrowedFd<'_>],
     ) -> Result<(), String> {
         let sent = timeout(SEND_PATIENCE, self.channel.send(message, carried)).await;
         match sent {
@@ -128,7 +117,7 @@ impl StartingProcess {
     }
 
     /// Kills it, and waits for that: what it has locked is free then.
-    async fn kill(mut self) {
+    pub(super) async fn kill(mut self) {
         let _ = timeout(END_PATIENCE, self.child.kill()).await;
     }
 }
@@ -141,315 +130,11 @@ impl Drop for StartingProcess {
     }
 }
 
-impl Control {
-    /// Starts the program anew and hands over to it. `Err`: this process goes on, and why.
-    pub(super) async fn hand_over(
-        &mut self,
-        signals: &mut Signals,
-    ) -> Result<Successor, HandoverError> {
-        let refused = |why: String| HandoverError::Refused(why);
-        self.can_be_replaced().map_err(refused)?;
-        tokio::select! {
-            alone = self.is_alone() => alone.map_err(refused)?,
-            () = signals.stop() => return Err(HandoverError::Stopped),
-        }
-        let mut starting = self.program.start().map_err(refused)?;
-        let prepared = tokio::select! {
-            prepared = self.prepare_successor(&mut starting) => prepared,
-            () = signals.stop() => return Err(HandoverError::Stopped),
-        };
-        if let Err(why) = prepared {
-            starting.kill().await;
-            return Err(HandoverError::Refused(why));
-        }
-        // From here on purges wait for the new process.
-        let purges = self.lasting.durable.relay().begin(true);
-        let serving = self.release(&mut starting).await;
-        match serving {
-            Ok(UpgradeMessage::Serving { pools, pages }) => {
-                starting.serves = true;
-                Ok(Successor {
-                    starting,
-                    purges,
-                    pools,
-                    pages,
-                })
-            }
-            other => {
-                let why = other.err().unwrap_or_else(|| OUT_OF_TURN.to_owned());
-                starting.kill().await;
-                self.restore(left(purges)).await;
-                Err(HandoverError::Refused(why))
-            }
-        }
-    }
-
-    /// Waits for the end of the process before: three would not tell each other of all purges.
-    async fn is_alone(&mut self) -> Result<(), String> {
-        let Some(predecessor) = &mut self.predecessor else {
-            return Ok(());
-        };
-        let drain = self.generation.config.server.drain_timeout;
-        match timeout(drain + END_PATIENCE, predecessor).await {
-            Ok(_) => {
-                self.predecessor = None;
-                Ok(())
-            }
-            Err(_) => Err("the process of before the last upgrade still answers".to_owned()),
-        }
-    }
-
-    /// What keeps another process from taking over.
-    fn can_be_replaced(&self) -> Result<(), String> {
-        if std::process::id() == 1 {
-            return Err(
-                "this is the first process of a container, which ends with it: \
-                 replace the container"
-                    .to_owned(),
-            );
-        }
-        if self.php.keeper().word().is_some() {
-            return Err("another process keeps root for the PHP of other users, \
-                 which only a restart can begin anew"
-                .to_owned());
-        }
-        Ok(())
-    }
-
-    /// Hands over what both may have, and waits until the new process has everything that may fail.
-    async fn prepare_successor(&self, starting: &mut StartingProcess) -> Result<(), String> {
-        let sent = self.send_all(starting).await;
-        match (starting.receive(START_PATIENCE).await, sent) {
-            (Ok(UpgradeMessage::Prepared), Ok(())) => Ok(()),
-            (Err(why), _) | (Ok(_), Err(why)) => Err(why),
-            (Ok(_), Ok(())) => Err(OUT_OF_TURN.to_owned()),
-        }
-    }
-
-    async fn send_all(&self, to: &StartingProcess) -> Result<(), String> {
-        for held in self.held.sockets() {
-            let listener = UpgradeMessage::Listener {
-                name: held.name,
-                file: held.file.map(Path::to_owned),
-            };
-            to.send(listener, &[held.socket]).await?;
-        }
-        if let Some(admin) = self.admin.handed_over() {
-            let message = UpgradeMessage::Admin {
-                listen: admin.listen,
-            };
-            to.send(message, &[admin.socket]).await?;
-        }
-        for pool in self.php.offers() {
-            let InheritedPool {
-                site,
-                settings,
-                offer,
-            } = pool;
-            let message = UpgradeMessage::Pool(PoolOffer {
-                site,
-                settings,
-                folder: offer.folder,
-                master: offer.handles.master,
-            });
-            let handles = &offer.handles;
-            let carried = [
-                &handles.process,
-                &handles.watcher,
-                &handles.pipe,
-                &handles.output,
-            ];
-            to.send(message, &carried.map(OwnedFd::as_fd)).await?;
-        }
-        to.send(UpgradeMessage::Start, &[]).await
-    }
-
-    /// Lets go of the disk and of the cluster, hands over the pages of the memory, and waits until the new process serves.
-    async fn release(&mut self, starting: &mut StartingProcess) -> Result<UpgradeMessage, String> {
-        drop(self.node.take());
-        let upkeep = std::mem::replace(&mut self.upkeep, Upkeep::none());
-        let durable = self.lasting.durable.clone();
-        let (memory, clock) = (Arc::clone(&self.lasting.memory), self.lasting.clock);
-        let sites = Arc::clone(&self.generation.sites);
-        let most_bytes = memory.budget().limit() / SHARE_OF_PAGES;
-        let released = tokio::task::spawn_blocking(move || {
-            upkeep.stop();
-            durable.release(DISK_PATIENCE);
-            let now = DiskClock {
-                tick: clock.tick(),
-                wall: clock.wall(),
-            };
-            let source = PageSource {
-                memory: &memory,
-                most_bytes,
-                is_valid: &|page| is_valid(&sites, page),
-            };
-            write_pages(&source, now)
-        });
-        let pages = match released.await {
-            Ok(Ok(pages)) => Some(pages),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "the pages of the memory cannot be handed over");
-                None
-            }
-            Err(_) => return Err("letting go of the disk ended in a panic".to_owned()),
-        };
-        let carried = pages.as_ref().map(AsFd::as_fd);
-        starting
-            .send(UpgradeMessage::Released, carried.as_slice())
-            .await?;
-        starting.receive(SERVE_PATIENCE).await
-    }
-
-    /// Answers what is under way while the new process answers the rest. `Break`: this process is done. `Continue`: the new one has
-    /// ended, and this one serves as before.
-    pub(super) async fn drain_beside(
-        &mut self,
-        successor: Successor,
-        signals: &mut Signals,
-    ) -> ControlFlow<()> {
-        let Successor {
-            starting,
-            mut purges,
-            pools,
-            ..
-        } = successor;
-        self.left_pools = pools;
-        service_manager::replaced_by(starting.child.id().unwrap_or_default());
-        self.generation.hand_over();
-        self.admin.retire();
-        self.retired.stop();
-        let tables = self.lasting.states.purges();
-        let drained = self.generation.drained(signals);
-        let left = tokio::select! {
-            () = drained => None,
-            left = exchange_purges(&starting.channel, &mut purges, &tables) => Some(left),
-        };
-        let Some(mut left) = left else {
-            return ControlFlow::Break(());
-        };
-        tracing::error!("the process that took over has ended; this one serves again");
-        starting.kill().await;
-        left.extend(self::left(purges));
-        self.restore(left).await;
-        ControlFlow::Continue(())
-    }
-
-    /// Serves as after a start, on the sockets and with the PHP that are there: the pages of the disk, and no others. `left`: purges
-    /// that no other process has.
-    async fn restore(&mut self, left: Vec<RelayedPurge>) {
-        self.left_pools.clear();
-        let relay = self.lasting.durable.relay().clone();
-        relay.end();
-        if let Err(error) = self.serve_again().await {
-            // Purges and pages are in memory, which is as good as before but for a restart.
-            tracing::error!(%error, "the disk cannot be used again until a restart");
-        }
-        let counters = self.retired.counters(&self.generation);
-        let spec = admin_spec(
-            &self.generation,
-            &self.logs,
-            counters,
-            &self.requests.0,
-            &self.last_reload,
-        );
-        if let Err(error) = self.admin.resume(spec) {
-            tracing::error!(%error, "the admin interface cannot be had again until a restart");
-        }
-        let purges = self.lasting.states.purges();
-        for RelayedPurge { record, done } in left {
-            let receipt = purges
-                .find(&record.site)
-                .map(|site| site.publish(&record.purge, PurgeSource::Upgrade));
-            tokio::spawn(async move {
-                if let Some(receipt) = receipt {
-                    receipt.acknowledged().await.log(&record.site);
-                }
-                // Who has published it may be gone.
-                let _ = done.send(());
-            });
-        }
-    }
-
-    async fn serve_again(&mut self) -> Result<(), ServerStartError> {
-        let config = self.generation.config.clone();
-        let clock = self.lasting.clock;
-        let php = self.php.prepare(&config).await?;
-        let tls = tls::open(&config, &self.generation.tls)?;
-        let node = cluster::Node::prepare(&config)?;
-        let mut lasting = Lasting::open(&config, self.php.keeper(), node.publisher(), clock)?;
-        let share =
-            super::connections::ConnectionShare::new(&config, crate::sys::raise_descriptor_limit());
-        let logs = self.logs.all();
-        let parts = GenerationParts {
-            token: build::token(config.admin.token_file.as_ref())?,
-            config: config.clone(),
-            php: &php.sites,
-            tls,
-            logs: &logs,
-            connections: share.connections,
-            acme: None,
-        };
-        let next = Generation::start(parts, &mut lasting, &self.held)?;
-        self.node = node.start(&config, lasting.states.purges(), clock)?;
-        self.php.replace(php);
-        self.lasting = lasting;
-        self.upkeep = upkeep::start(self.lasting.durable.clone(), Arc::clone(&self.current))?;
-        self.replace_generation(next, Vec::new(), Vec::new()).await;
-        Ok(())
-    }
-
-    /// What the admin interface tells of an upgrade that has worked.
-    pub(super) fn report(successor: &Successor, began: Instant) -> UpgradeReport {
-        UpgradeReport {
-            pid: successor.starting.child.id().unwrap_or_default(),
-            pages: successor.pages,
-            pools: successor.pools.len(),
-            milliseconds: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-        }
-    }
-}
-
-/// Why no other process takes over.
-pub(super) enum HandoverError {
-    /// It cannot, and this one goes on.
-    Refused(String),
-    /// This one is to end meanwhile.
-    Stopped,
-}
-
-/// Purges that were not sent.
-fn left(mut purges: RelayedPurges) -> Vec<RelayedPurge> {
-    purges.close();
-    std::iter::from_fn(|| purges.try_recv().ok()).collect()
-}
-
-/// Whether a page is one of a site, and no purge touches it.
-fn is_valid(sites: &[Arc<Site>], page: &Entry) -> bool {
-    let mark = site_mark(page.key.bytes());
-    let site = sites.iter().find(|site| Some(site.mark) == mark);
-    site.is_some_and(|site| site.purges.prove_waiting(page) == Validity::Valid)
-}
-
 /// What systemd says to one process alone.
 const OF_SOCKETS: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
-/// The part of the memory that is handed over at most: for a moment both processes have theirs, and the file is in memory too.
-const SHARE_OF_PAGES: u64 = 2;
-
-const OUT_OF_TURN: &str = "the new process said something out of turn";
-
-/// The new process may have to start PHP of its own.
-const START_PATIENCE: Duration = Duration::from_secs(120);
-
-/// What opening the disk and reading pages may take.
-const SERVE_PATIENCE: Duration = Duration::from_secs(30);
-
 /// A new process that reads nothing has a fault.
 const SEND_PATIENCE: Duration = Duration::from_secs(30);
-
-/// What is waiting for the disk may take so long; purges wait meanwhile.
-const DISK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A process that was killed ends at once.
 const END_PATIENCE: Duration = Duration::from_secs(5);

@@ -9,7 +9,6 @@ use rustix::process::getppid;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
-use super::ENVIRONMENT;
 use super::packet::{MOST_BYTES, Packet, UpgradeMessage};
 use crate::sys::packets;
 
@@ -82,7 +81,8 @@ impl Predecessor {
     /// Waits until the process before is gone, whose channel has ended: only then is all closed that it had locked. A moment.
     pub async fn wait_for_end(&self) {
         let until = Instant::now() + END_PATIENCE;
-        let is_parent = || getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == self.pid);
+        let is_parent =
+            || getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == self.pid);
         while is_parent() && Instant::now() < until {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
@@ -160,3 +160,6 @@ const MOST_OF_A_REASON: usize = 8192;
 /// What the kernel may take to end a process that was killed.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The variable of the environment by which a process knows that standard input is a channel to the one before: its process id.
+pub const ENVIRONMENT: &str = "GALLEY_UPGRADE_FROM";

@@ -10,10 +10,7 @@ mod packet;
 mod pages;
 mod relay;
 
-pub use channel::{Predecessor, Received, UpgradeChannel};
+pub use channel::{ENVIRONMENT, Predecessor, Received, UpgradeChannel};
 pub use packet::{ListenerName, PoolOffer, UpgradeMessage};
 pub use pages::{PageSource, read_pages, write_pages};
 pub use relay::{PurgeTables, exchange_purges};
-
-/// The variable of the environment by which a process knows that standard input is a channel to the one before: its process id.
-pub const ENVIRONMENT: &str = "GALLEY_UPGRADE_FROM";

@@ -1,4 +1,4 @@
-//! The pages of the memory, in a file that is in memory too and that nobody can change any more (memfd_create(2), sealed).
+//! The pages of the memory, in a file that is in memory too and that nobody can change any more (`memfd_create(2)`, sealed).
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Seek};

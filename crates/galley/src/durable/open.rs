@@ -112,10 +112,10 @@ impl Durable {
         self.close(patience);
         if let Some(open) = &self.open {
             open.past.log.close();
-            if let Some(stored) = &open.stored {
-                if let Err(error) = stored.disk.disk.release() {
-                    tracing::warn!(%error, "the disk cache cannot be unlocked");
-                }
+            if let Some(stored) = &open.stored
+                && let Err(error) = stored.disk.disk.release()
+            {
+                tracing::warn!(%error, "the disk cache cannot be unlocked");
             }
         }
     }
