@@ -4,6 +4,7 @@
 //! a delimiter (RFC 9111 section 2, with the variants that are ours). Everything that [`crate::forward::trimmed`] puts
 //! into a request is in it. The ids of scopes are SipHash-1-3 under fixed keys: the same in every process.
 
+mod format;
 mod parts;
 
 use std::hash::Hasher;
@@ -12,6 +13,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::request_info::{AcceptClass, Device, RequestInfo, Scheme};
 
+pub use self::format::KEY_FORMAT;
 pub use self::parts::{KeyParts, read_key};
 
 /// Writes the key to `out`, which is cleared first.

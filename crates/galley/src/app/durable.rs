@@ -10,6 +10,7 @@ use galley_cache::disk::DiskLimits;
 use galley_cache::memory::Memory;
 use galley_config::Config;
 use galley_policy::headers::Changes;
+use galley_policy::key::KEY_FORMAT;
 use galley_policy::redirect::Home;
 use galley_policy::site::{Policy, Rule, TtlTable, UpstreamTimeouts};
 use galley_policy::spellings::Guard;
@@ -58,7 +59,7 @@ pub(super) fn fingerprint(rules: &Policy) -> u64 {
         rules: rules.rules.into_iter().map(as_stored).collect(),
         ..rules
     };
-    hash(&format!("{} {shaping:?}", env!("CARGO_PKG_VERSION")))
+    hash(&format!("{KEY_FORMAT} {shaping:?}"))
 }
 
 /// A rule without what is done to answers when they leave.
