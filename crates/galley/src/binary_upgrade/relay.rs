@@ -18,8 +18,8 @@ pub trait PurgeTables {
     fn find(&self, site: &str) -> Option<Arc<SitePurges>>;
 }
 
-/// Sends `ours` to the other process, and obeys what it sends, until it ends. Returns the purges that it has not said to be in force;
-/// who waits for them is told when those are dropped.
+/// Sends `ours` to the other process, and applies what it sends, until it ends. Returns the purges that it did not confirm; publishers that
+/// wait for them are told when these are dropped.
 pub async fn exchange_purges(
     channel: &UpgradeChannel,
     ours: &mut RelayedPurges,
@@ -33,7 +33,7 @@ pub async fn exchange_purges(
             Some(purge) = ours.recv() => waiting.send(channel, purge).await,
             packet = channel.receive_packet(&mut descriptors) => match packet {
                 Ok(Some(Packet::Purge(number, record))) => {
-                    obey(&mut acknowledged, tables, number, &record);
+                    apply(&mut acknowledged, tables, number, &record);
                     Ok(())
                 }
                 Ok(Some(Packet::Done(number))) => {
@@ -57,7 +57,7 @@ pub async fn exchange_purges(
 }
 
 /// Puts a purge of the other process into force; `acknowledged` says when that is on the disk.
-fn obey(
+fn apply(
     acknowledged: &mut JoinSet<u64>,
     tables: &impl PurgeTables,
     number: u64,
@@ -74,7 +74,7 @@ fn obey(
     });
 }
 
-/// Purges that the other process has got, by their numbers.
+/// Purges that were sent to the other process, by their numbers.
 #[derive(Default)]
 struct WaitingPurges {
     next: u64,
