@@ -32,8 +32,14 @@ impl ConnectionShare {
 /// How many connections so many descriptors are enough for: each takes one for itself and, while it is answered, one for
 /// its file or for PHP.
 fn connections_within(descriptors: usize) -> usize {
-    (descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2)) / 2
+    let reserved = RESERVED_DESCRIPTORS
+        .min(descriptors / 2)
+        .max(IDLE_DESCRIPTORS);
+    descriptors.saturating_sub(reserved) / 2
 }
 
 /// Descriptors that are not for clients: files, upstreams, logs.
 const RESERVED_DESCRIPTORS: usize = 256;
+
+/// What a server without clients has open (37 with two workers, measured), and some for its admin interface.
+const IDLE_DESCRIPTORS: usize = 48;

@@ -245,7 +245,10 @@ fn a_hundred_kills_while_upgrading() {
 fn killed_while_upgrading(rounds: u64) {
     let mut longest = Duration::ZERO;
     for round in 0..rounds {
-        let stage = page().disk().start();
+        // A port that another process finds again: one that was started by a process that died early opens its own sockets.
+        let port = galley_testkit::free_port().unwrap();
+        let listen = format!("listen = [\"127.0.0.1:{port}\"]");
+        let stage = page().disk().server(&listen).start();
         let serving = Serving::new(&stage);
         stage.get("/kept/").is(200);
         let old = stage.galley.pid();
