@@ -45,19 +45,19 @@ fn spools(state: &AdminState, text: &mut Text) {
             "request bodies that went to a file",
         ),
         (
-            "answers_total",
+            "responses_total",
             MetricKind::Counter,
             spooled.answers,
             "answers that went to a file because their client was slower than PHP",
         ),
         (
-            "refused_total",
+            "rejected_total",
             MetricKind::Counter,
             spooled.refused,
             "request bodies that were refused because there was no room",
         ),
         (
-            "held_up_total",
+            "blocked_total",
             MetricKind::Counter,
             spooled.held_up,
             "answers that held PHP until their client had taken them, because there was no room",
@@ -91,7 +91,7 @@ fn small_files(state: &AdminState, text: &mut Text) {
             "small files that had to leave for others",
         ),
         (
-            "looks_total",
+            "checks_total",
             MetricKind::Counter,
             files.looks,
             "looks at the disk that found a small file as it is in memory",
@@ -125,7 +125,7 @@ fn compression(state: &AdminState, text: &mut Text) {
             "bytes that they were compressed to",
         ),
         (
-            "put_off_total",
+            "postponed_total",
             counted.put_off,
             "pages that found the queue of the compressors full",
         ),

@@ -128,18 +128,18 @@ fn gauges(shelf: &DiskCache, text: &mut Text) {
 fn counters(usage: DiskUsage, counted: DiskCacheTotals, text: &mut Text) {
     let rows = [
         (
-            "disk_found_total",
+            "disk_hits_total",
             counted.found,
             "pages that were read from the disk",
         ),
         (
-            "disk_late_total",
+            "disk_timeouts_total",
             counted.late,
             "look-ups that were given up because the disk took too long",
         ),
         ("disk_written_total", counted.written, "pages written"),
         (
-            "disk_refused_total",
+            "disk_rejected_total",
             counted.refused,
             "pages that were not written: no room, or the disk fails",
         ),

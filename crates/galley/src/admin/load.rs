@@ -21,12 +21,12 @@ fn slots(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     type Of = fn(&Load) -> usize;
     let families: [(&str, Of, &str); 3] = [
         (
-            "galley_upstream_places",
+            "galley_upstream_slots",
             |load| load.limit,
             "concurrent requests to an upstream, as far as more make it faster",
         ),
         (
-            "galley_upstream_places_most",
+            "galley_upstream_slots_limit",
             |load| load.most,
             "maximum of concurrent requests to an upstream",
         ),
@@ -49,12 +49,12 @@ fn classes(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     type Of = fn(&OfClass) -> u64;
     let families: [(&str, Of, &str); 2] = [
         (
-            "galley_upstream_let_in_total",
+            "galley_upstream_admitted_total",
             |of| of.let_in,
             "requests that got a slot at an upstream, by class",
         ),
         (
-            "galley_upstream_turned_away_total",
+            "galley_upstream_rejected_total",
             |of| of.turned_away,
             "requests that timed out in the queue or found it full, by class",
         ),
@@ -75,7 +75,7 @@ fn classes(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
 }
 
 fn hurried(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
-    let name = "galley_upstream_hurried_total";
+    let name = "galley_upstream_promoted_total";
     let help =
         "requests that moved to a class with more slots, because a visitor requested the same page";
     text.family(name, MetricKind::Counter, help);

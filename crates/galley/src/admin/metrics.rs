@@ -297,7 +297,7 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
     let families: [(&str, Of, &str); 7] = [
         ("galley_purges_total", |own| own.purges, "purges published"),
         (
-            "galley_pages_healed_total",
+            "galley_pages_refreshed_total",
             |own| own.healed,
             "pages refreshed because they named a generated file that is gone",
         ),

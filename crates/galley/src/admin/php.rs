@@ -28,7 +28,7 @@ type Of = fn(&PoolNumbers) -> u64;
 
 const FAMILIES: &[(&str, MetricKind, Of, &str)] = &[
     (
-        "places",
+        "slots",
         MetricKind::Gauge,
         |n| n.slots().load(Ordering::Relaxed) as u64,
         "concurrent requests to a managed PHP",

@@ -217,7 +217,7 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         "not_stored": explanation.reason.as_ref().map(show::reason),
         "not_stored_lately": lately,
         "purges": {
-            "counter": exchange.site.core.purges.current(),
+            "published": exchange.site.core.purges.given(),
             "touching": explanation.touching.map(entry::order),
         },
     })

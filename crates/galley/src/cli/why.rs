@@ -219,7 +219,7 @@ fn entry(value: &Value) {
     };
     row(
         "purges",
-        &format!("{} since the start; {last}", purges["counter"]),
+        &format!("{} since the start; {last}", purges["published"]),
     );
 }
 

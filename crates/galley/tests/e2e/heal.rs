@@ -34,7 +34,7 @@ fn healed(stage: &Stage) -> String {
     let text = String::from_utf8(output.stdout).unwrap();
     let line = text
         .lines()
-        .find(|line| line.starts_with("galley_pages_healed_total{"))
+        .find(|line| line.starts_with("galley_pages_refreshed_total{"))
         .unwrap();
     line.rsplit(' ').next().unwrap().to_owned()
 }

@@ -188,6 +188,7 @@ fn what_hangs_after_its_answer_is_ended_too() {
 #[test]
 fn numbers_are_in_the_metrics_and_in_the_table() {
     let stage = Plan::behind("php = \"managed\"\nphp_workers = 2")
+        .disk()
         .file("grows.php", GROWS)
         .start();
     wait_for("two workers", PATIENCE, || of_php(&stage, "workers") == 2);
@@ -204,12 +205,28 @@ fn numbers_are_in_the_metrics_and_in_the_table() {
     let mut metrics = String::new();
     admin.read_to_string(&mut metrics).unwrap();
     for line in [
-        "galley_php_places{site=\"example.test\"} 2\n",
+        "galley_php_slots{site=\"example.test\"} 2\n",
         "galley_php_workers{site=\"example.test\"} 2\n",
         "galley_php_overdue_total{site=\"example.test\"} 0\n",
     ] {
         assert!(metrics.contains(line), "no {line} in {metrics}");
     }
+    // Every metric of this server is in the manual.
+    let manual = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/metrics.md"
+    );
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let families = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut count = 0;
+    for family in families {
+        let name = family.split(' ').next().unwrap();
+        assert!(manual.contains(&format!("`{name}`")), "{name}");
+        count += 1;
+    }
+    assert!(count > 50, "{count} families");
 }
 
 #[test]

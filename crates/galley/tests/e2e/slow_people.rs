@@ -113,10 +113,10 @@ fn slow_readers_hold_no_worker() {
     all_said(&stage, SLOW);
     both_workers_are_free(&stage, "readers");
     assert_eq!(
-        metric(&stage, "galley_spool_answers_total"),
+        metric(&stage, "galley_spool_responses_total"),
         u64::from(SLOW)
     );
-    assert_eq!(metric(&stage, "galley_spool_held_up_total"), 0);
+    assert_eq!(metric(&stage, "galley_spool_blocked_total"), 0);
     assert!(metric(&stage, "galley_spool_disk_bytes") > 0);
     for (n, mut reader) in (0..).zip(readers) {
         let answer = reader.receive("GET").unwrap().expect_status(200);
@@ -146,7 +146,7 @@ fn a_slow_reader_of_what_is_too_large_to_be_stored_holds_no_worker() {
     let answer = reader.receive("GET").unwrap().expect_status(200);
     assert_eq!(answer.cache_status(), "galley; fwd=uri-miss; stored");
     assert!(answer.body == large(0));
-    assert_eq!(metric(&stage, "galley_spool_answers_total"), 1);
+    assert_eq!(metric(&stage, "galley_spool_responses_total"), 1);
 }
 
 /// Waits until PHP, which is to say [`MANY`] pieces, has been stopped by its reader: it says nothing new.
@@ -170,7 +170,7 @@ fn beyond_the_room_php_goes_at_the_readers_pace() {
         .start();
     let mut reader = asks_and_waits(&stage, &format!("/large.php?n=0&pieces={MANY}"));
     wait_for("it to be held up", PATIENCE, || {
-        metric(&stage, "galley_spool_held_up_total") == 1
+        metric(&stage, "galley_spool_blocked_total") == 1
     });
     until_held(&stage, 0);
     assert!(metric(&stage, "galley_spool_disk_bytes") <= 1024 * 1024);
@@ -203,8 +203,8 @@ fn who_asks_for_a_stream_is_not_spooled() {
         let answer = reader.receive("GET").unwrap().expect_status(200);
         assert!(answer.body == of_pieces(n, MANY), "{target}");
     }
-    assert_eq!(metric(&stage, "galley_spool_answers_total"), 0);
-    assert_eq!(metric(&stage, "galley_spool_held_up_total"), 0);
+    assert_eq!(metric(&stage, "galley_spool_responses_total"), 0);
+    assert_eq!(metric(&stage, "galley_spool_blocked_total"), 0);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn an_upload_that_finds_no_room_is_told_so() {
     let pieces: Vec<&[u8]> = body.chunks(50_000).collect();
     let chunked = stage.ask(Request::new("POST", "/hash.php").chunked(&pieces));
     assert_eq!(chunked.status, 503, "{}", chunked.beginning());
-    assert_eq!(metric(&stage, "galley_spool_refused_total"), 2);
+    assert_eq!(metric(&stage, "galley_spool_rejected_total"), 2);
     stage
         .galley
         .wait_for_log("request bodies are refused", PATIENCE);

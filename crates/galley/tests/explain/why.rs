@@ -268,7 +268,7 @@ fn a_purged_page_names_the_order() {
     stage.command(&["purge", "--url", "http://a.test/other/"]);
     let why = stage.why("http://a.test/page/", &[]);
     assert_eq!(why["now"]["what"], "hit");
-    assert_eq!(why["purges"]["counter"], 1);
+    assert_eq!(why["purges"]["published"], 1);
     assert_eq!(why["purges"]["touching"], serde_json::Value::Null);
     stage.command(&["purge", "--url", "http://a.test/page/"]);
     let why = stage.why("http://a.test/page/", &[]);
