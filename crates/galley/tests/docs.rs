@@ -406,6 +406,43 @@ fn every_cache_status_word_is_in_the_manual() {
     }
 }
 
+/// Names of metrics in a text, histograms without the ends of their series.
+fn metric_names(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c| !is_part(c))
+        .filter(|word| word.starts_with("galley_"))
+        .map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned())
+        .collect()
+}
+
+#[test]
+fn alerts_and_the_dashboard_use_metrics_and_reasons_that_exist() {
+    let documented = metric_names(&page("docs/reference/metrics.md"));
+    let rules = page("packaging/prometheus/galley.rules.yml");
+    let dashboard = page("packaging/grafana/galley.json");
+    for (file, text) in [("rules", &rules), ("dashboard", &dashboard)] {
+        let used = metric_names(text);
+        assert!(used.len() > 10, "{file}: {used:?}");
+        let unknown: Vec<_> = used.difference(&documented).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+    let refused: BTreeSet<&str> = RefusedWhy::ALL.iter().map(|why| why.word()).collect();
+    let reasons = rules.split("galley_refused_total{reason=~\"").skip(1);
+    for reason in reasons.flat_map(|rest| rest.split('"').next().unwrap().split('|')) {
+        assert!(refused.contains(reason), "{reason}");
+    }
+    serde_json::from_str::<serde_json::Value>(&dashboard).unwrap();
+    // Where Prometheus is installed, its own checker reads the rules.
+    let path = repository().join("packaging/prometheus/galley.rules.yml");
+    if let Ok(checked) = Command::new("promtool")
+        .args(["check", "rules"])
+        .arg(path)
+        .output()
+    {
+        assert!(checked.status.success(), "{checked:?}");
+    }
+}
+
 #[test]
 fn every_option_is_explained() {
     let reference = page("docs/reference/options.md");
