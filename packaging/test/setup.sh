@@ -103,6 +103,8 @@ sets_up_beside_nginx() {
 
     inside galley setup --yes --json | tee "$folder/beside.json"
     galley_is active nginx.service galley.service
+    # At the next boot nginx has its ports again.
+    [ "$(inside systemctl is-enabled galley.socket galley-tls.socket | sort -u)" = disabled ]
     tls --head https://example.com/ | found -i '^server: nginx'
     grep -q 'listen = \["127.0.0.1:8080"\]' "$root/etc/galley/galley.toml"
     [ "$(grep -o '"same":true' "$folder/beside.json" | wc -l)" -ge 5 ]

@@ -61,6 +61,8 @@ pub enum Undone {
 pub struct SetupJournal {
     path: PathBuf,
     steps: Vec<UndoStep>,
+    /// How many of them are of earlier runs.
+    earlier: usize,
 }
 
 impl SetupJournal {
@@ -86,10 +88,13 @@ impl SetupJournal {
                 Some(fs::read_to_string(&path)?)
             }
         };
-        let steps = text.map(|text| serde_json::from_str(&text)).transpose()?;
+        let steps: Option<Vec<UndoStep>> =
+            text.map(|text| serde_json::from_str(&text)).transpose()?;
+        let steps = steps.unwrap_or_default();
         Ok(Self {
             path,
-            steps: steps.unwrap_or_default(),
+            earlier: steps.len(),
+            steps,
         })
     }
 
@@ -98,9 +103,14 @@ impl SetupJournal {
         &self.steps
     }
 
-    /// Notes a step that is about to be taken. One that changes nothing about what is restored is noted once.
+    /// Notes a step that is about to be taken. One that changes nothing about what is restored is noted once. A change of a unit is
+    /// noted in each run, because a run that fails is undone alone.
     pub fn record(&mut self, step: UndoStep) -> io::Result<()> {
-        if self.steps.contains(&step) {
+        let since = match step {
+            UndoStep::Unit { .. } => self.earlier.min(self.steps.len()),
+            _ => 0,
+        };
+        if self.steps.iter().skip(since).any(|noted| *noted == step) {
             return Ok(());
         }
         self.steps.push(step);
@@ -267,6 +277,23 @@ mod tests {
         assert_eq!(fs::read_to_string(&config).unwrap(), "before");
         assert_eq!(fs::metadata(&config).unwrap().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn changes_of_units_are_noted_in_each_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("galley.toml");
+        let step = UndoStep::Unit {
+            unit: "galley.socket".to_owned(),
+            was_active: false,
+            was_enabled: true,
+        };
+        for run in 1..=2 {
+            let mut journal = SetupJournal::open(&config).unwrap();
+            journal.record(step.clone()).unwrap();
+            journal.record(step.clone()).unwrap();
+            assert_eq!(journal.steps().len(), run);
+        }
     }
 
     #[test]

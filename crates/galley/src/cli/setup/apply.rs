@@ -100,6 +100,7 @@ impl Change<'_> {
         if let Some(root) = self.survey.managed() {
             drop_in(journal, root)?;
         }
+        units::enable(journal, SERVICE)?;
         match self.listen {
             ListenPlan::Sockets { stop } => {
                 for unit in stop {
@@ -129,7 +130,7 @@ impl Change<'_> {
         Ok(true)
     }
 
-    /// systemd reports a start before the server is ready; the plugin's token goes to the user of its admin socket.
+    /// The plugin's token goes to the user of the admin socket.
     fn wait_for_server(&self) -> Result<(), SetupError> {
         let deadline = Instant::now() + HIT_PATIENCE;
         loop {

@@ -43,12 +43,12 @@ pub(super) fn back_to(journal: &mut SetupJournal, until: usize) -> Result<Remain
         remains.extend(run(&["daemon-reload"]));
     }
     if let Some(state) = service {
-        let verb = if state.is_enabled {
-            "enable"
-        } else {
-            "disable"
-        };
-        remains.extend(run(&[verb, "--quiet", "--", SERVICE]));
+        // Both change the sockets, too (`Also=`), which are as they were by now.
+        match (state.is_enabled, units::is_enabled(SERVICE)) {
+            (true, false) => remains.extend(run(&["enable", "--quiet", "--", SERVICE])),
+            (false, true) => remains.extend(run(&["disable", "--quiet", "--", SERVICE])),
+            _ => {}
+        }
         if state.is_active {
             remains.extend(run(&["restart", "--", SERVICE]));
         }

@@ -53,7 +53,7 @@ pub(super) fn systemctl(arguments: &[&str]) -> Result<(), SetupError> {
 pub(super) enum UnitChange {
     /// Enabled and started.
     Start,
-    /// Enabled and restarted.
+    /// Restarted; whether it is enabled stays.
     Restart,
     /// Stopped and disabled.
     Stop,
@@ -77,11 +77,17 @@ pub(super) fn change(
     match change {
         UnitChange::Start => systemctl(&["enable", "--quiet", "--now", "--", unit]),
         UnitChange::Stop => systemctl(&["disable", "--quiet", "--now", "--", unit]),
-        UnitChange::Restart => {
-            systemctl(&["enable", "--quiet", "--", unit])?;
-            systemctl(&["restart", "--", unit])
-        }
+        UnitChange::Restart => systemctl(&["restart", "--", unit]),
     }
+}
+
+/// Enables a unit that is not. That of the service enables its socket, too (`Also=`), so the sockets are changed after this.
+pub(super) fn enable(journal: &mut SetupJournal, unit: &str) -> Result<(), SetupError> {
+    if is_enabled(unit) {
+        return Ok(());
+    }
+    note(journal, unit)?;
+    systemctl(&["enable", "--quiet", "--", unit])
 }
 
 /// Notes the state of a unit that is about to change.
