@@ -1,13 +1,14 @@
 //! `[acme]`: how certificates are got, and for which names that is possible.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use galley_policy::route::HostPattern;
 
 use crate::check;
 use crate::complaint::{Complaints, SourceSpan, shown};
-use crate::config::{AcmeChallenge, AcmeConfig};
+use crate::config::{AcmeChallenge, AcmeConfig, DnsHook};
 use crate::machine::Surroundings;
 use crate::tree::SectionTable;
 
@@ -19,7 +20,7 @@ pub(crate) fn acme(
     check::not_empty(
         given,
         "challenge",
-        "`\"http-01\"` or `\"tls-alpn-01\"`",
+        "`\"http-01\"`, `\"tls-alpn-01\"` or `\"dns-01\"`",
         complaints,
     );
     check::token_file(given, "account_key_file", complaints);
@@ -38,6 +39,7 @@ pub(crate) fn acme(
         }
     }
     let challenges: Vec<String> = given.value("challenge");
+    let challenges: Vec<AcmeChallenge> = challenges.iter().map(|word| challenge(word)).collect();
     AcmeConfig {
         email: given.given("email"),
         directory: given.value("directory"),
@@ -45,7 +47,8 @@ pub(crate) fn acme(
         storage: given
             .given("storage")
             .unwrap_or_else(|| here.state.join("acme")),
-        challenges: challenges.iter().map(|word| challenge(word)).collect(),
+        dns: dns(given, &challenges, complaints),
+        challenges,
         profile: given.given("profile"),
         binding: id.zip(key),
         retry: given.value("retry"),
@@ -56,8 +59,46 @@ pub(crate) fn acme(
 fn challenge(word: &str) -> AcmeChallenge {
     match word {
         "tls-alpn-01" => AcmeChallenge::TlsAlpn01,
+        "dns-01" => AcmeChallenge::Dns01,
         _ => AcmeChallenge::Http01,
     }
+}
+
+fn dns(
+    given: &SectionTable,
+    challenges: &[AcmeChallenge],
+    complaints: &mut Complaints,
+) -> Option<DnsHook> {
+    let program: Option<PathBuf> = given.given("dns_hook");
+    let is_wanted = challenges.contains(&AcmeChallenge::Dns01);
+    match &program {
+        None if is_wanted => {
+            let why = "contains `dns-01`, but `acme.dns_hook` is missing";
+            let help = "name a program in `dns_hook` that sets and removes records of your DNS, or remove `dns-01`";
+            given.complain("challenge", why, help, complaints);
+        }
+        Some(_) if !is_wanted => {
+            let why = "is given, but `acme.challenge` does not contain `dns-01`";
+            let help = "add `challenge = [\"dns-01\"]`, or remove `dns_hook`";
+            given.complain("dns_hook", why, help, complaints);
+        }
+        Some(program) if !is_executable(program) => {
+            let why = format!(
+                "is `{}`, which does not exist or is not executable",
+                program.display()
+            );
+            let help = "name a file that Galley's user may execute (`chmod 755`)";
+            given.complain("dns_hook", why, help, complaints);
+        }
+        _ => {}
+    }
+    let wait = given.value("dns_wait");
+    program.map(|program| DnsHook { program, wait })
+}
+
+fn is_executable(file: &Path) -> bool {
+    let found = file.metadata();
+    found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 fn directory(given: &SectionTable, complaints: &mut Complaints) {
@@ -99,11 +140,16 @@ fn email(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// Complains about the hosts of a site with `tls = "auto"` for which no authority issues a certificate by HTTP-01 or TLS-ALPN-01.
-pub(crate) fn hosts(given: &SectionTable, complaints: &mut Complaints) {
+/// Complains about the hosts of a site with `tls = "auto"` for which no authority issues a certificate by these challenges.
+pub(crate) fn hosts(
+    given: &SectionTable,
+    challenges: &[AcmeChallenge],
+    complaints: &mut Complaints,
+) {
+    let has_dns = challenges.contains(&AcmeChallenge::Dns01);
     let hosts: Vec<(SourceSpan, HostPattern)> = given.given("hosts").unwrap_or_default();
     for (place, host) in &hosts {
-        if let Some((why, help)) = hindrance(host) {
+        if let Some((why, help)) = hindrance(host, has_dns) {
             let text = check::host_text(host);
             let message = format!("`site.tls` is `auto`, but `{text}` {why}");
             complaints.add(place, "site.tls", message, help);
@@ -112,16 +158,17 @@ pub(crate) fn hosts(given: &SectionTable, complaints: &mut Complaints) {
 }
 
 /// Why there is no certificate to be had for a host, and what to do.
-fn hindrance(host: &HostPattern) -> Option<(&'static str, &'static str)> {
+fn hindrance(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'static str)> {
     const LOCAL: &str = "give the site a certificate of your own in `tls`, or leave `tls` out";
     match host {
         HostPattern::Any => Some((
             "means every host, and a certificate needs names",
             "name the site's hosts in `hosts`",
         )),
+        HostPattern::Wildcard(_) if has_dns => None,
         HostPattern::Wildcard(_) => Some((
-            "needs the DNS-01 challenge, which Galley does not support",
-            "name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
+            "needs the DNS-01 challenge",
+            "add `challenge = [\"dns-01\"]` and `dns_hook` to `[acme]`, name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
         )),
         HostPattern::Exact(name) => {
             let name = name.as_str();
@@ -163,7 +210,15 @@ mod tests {
             (HostPattern::Wildcard(".example.com".to_owned()), false),
             (HostPattern::Any, false),
         ] {
-            assert_eq!(hindrance(&host).is_none(), is_fine, "{host:?}");
+            assert_eq!(hindrance(&host, false).is_none(), is_fine, "{host:?}");
         }
+    }
+
+    #[test]
+    fn wildcards_need_the_dns() {
+        let wildcard = HostPattern::Wildcard(".example.com".to_owned());
+        assert!(hindrance(&wildcard, false).is_some());
+        assert!(hindrance(&wildcard, true).is_none());
+        assert!(hindrance(&HostPattern::Any, true).is_some());
     }
 }

@@ -58,6 +58,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         .collect();
     let wants_acme = sites.iter().any(|site| site.has_auto_tls);
     let acme = acme::acme(&document.acme, here, &mut complaints);
+    let challenges = acme.challenges.clone();
     let cluster = cluster::cluster(&document.cluster, &mut complaints);
     let config = Config {
         cluster,
@@ -77,7 +78,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     }
     for (given, site) in document.sites.iter().zip(&config.sites) {
         if site.has_auto_tls {
-            acme::hosts(&given.own, &mut complaints);
+            acme::hosts(&given.own, &challenges, &mut complaints);
         }
     }
     check::hosts(&document.sites, &config.sites, &mut complaints);

@@ -199,6 +199,8 @@ pub struct AcmeConfig {
     pub storage: PathBuf,
     /// How names are proved, the preferred way first; never empty.
     pub challenges: Vec<AcmeChallenge>,
+    /// How records in the DNS are set, if `challenges` has [`AcmeChallenge::Dns01`].
+    pub dns: Option<DnsHook>,
     /// Which kind of certificate is ordered.
     pub profile: Option<String>,
     /// An account that exists elsewhere: its name, and the file with its key.
@@ -214,6 +216,17 @@ pub enum AcmeChallenge {
     Http01,
     /// By a certificate on port 443 (RFC 8737).
     TlsAlpn01,
+    /// By a record in the DNS (RFC 8555 section 8.4), the only way for wildcards.
+    Dns01,
+}
+
+/// A program that changes the DNS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsHook {
+    /// Its file.
+    pub program: PathBuf,
+    /// How long a new record takes until all DNS servers of the zone have it.
+    pub wait: Duration,
 }
 
 /// One `[[site]]`.

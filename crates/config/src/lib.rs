@@ -44,7 +44,7 @@ mod walk;
 
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
-    AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config,
+    AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsHook,
     MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
 pub use listen::{AdminListen, Listen};

@@ -157,6 +157,13 @@ fn real_path(value: &str, dir: &Path) -> String {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         path
     } else if let Some(rest) = value.strip_prefix("/etc/galley/")
+        && rest.ends_with("-hook")
+    {
+        let path = dir.join(rest);
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    } else if let Some(rest) = value.strip_prefix("/etc/galley/")
         && Path::new(rest)
             .extension()
             .is_some_and(|e| e == "token" || e == "html" || e == "htpasswd")

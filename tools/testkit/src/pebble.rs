@@ -159,6 +159,11 @@ impl Pebble {
         self.service.kill();
     }
 
+    /// Where its DNS server takes changes: `POST /set-txt` adds a record, `/clear-txt` removes those of a name.
+    pub fn names(&self) -> u16 {
+        self.ports.names
+    }
+
     /// From now on the DNS fails for a name, or works again.
     pub fn set_servfail(&self, host: &str, fails: bool) -> Result<(), Trouble> {
         let path = if fails {

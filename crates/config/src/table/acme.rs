@@ -16,8 +16,12 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Acme, "storage", Path, "The folder for the account and the certificates. Only Galley may use it. Back it up. Galley creates it if it is missing.")
         .computed("`acme` in `$STATE_DIRECTORY`, else in `/var/lib/galley` for root, else in `$XDG_DATA_HOME/galley` or `~/.local/share/galley`")
         .example(r#""/var/lib/galley/acme""#),
-    row(OptionSection::Acme, "challenge", List(&Word(&["http-01", "tls-alpn-01"])), "How Galley proves control of a name, in order of preference: `http-01` on port 80, `tls-alpn-01` on port 443. After a failure Galley tries the next one.")
+    row(OptionSection::Acme, "challenge", List(&Word(&["http-01", "tls-alpn-01", "dns-01"])), "How Galley proves control of a name, in order of preference: `http-01` on port 80, `tls-alpn-01` on port 443, `dns-01` with a record in the DNS, which wildcards need. After a failure Galley tries the next one.")
         .or(r#"["http-01", "tls-alpn-01"]"#),
+    row(OptionSection::Acme, "dns_hook", Path, "For `dns-01`: a program that Galley runs as `PROGRAM set NAME VALUE` to add a TXT record, and as `PROGRAM remove NAME VALUE` to remove it. It must keep other values of the same name.")
+        .example(r#""/etc/galley/dns-hook""#),
+    row(OptionSection::Acme, "dns_wait", time(Duration::ZERO, Duration::from_secs(3600)), "For `dns-01`: how long Galley waits after the program has added the records, until all DNS servers of the zone have them.")
+        .or(r#""30s""#),
     row(OptionSection::Acme, "profile", Text, "The certificate profile to order, if the authority offers several: Let's Encrypt has `classic`, `tlsserver` and `shortlived`.")
         .computed("the directory's own choice").example(r#""shortlived""#),
     row(OptionSection::Acme, "account_id", Text, "The id of an existing account at the authority (external account binding), if the authority requires one. Needs `account_key_file`.")

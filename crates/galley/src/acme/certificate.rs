@@ -60,7 +60,7 @@ impl IssuedCertificate {
 
     /// Those of `wanted` that it is for.
     pub(super) fn covered(&self, wanted: &[String]) -> Vec<String> {
-        let is_covered = |name: &&String| self.names.covers(name);
+        let is_covered = |name: &&String| self.names.covers_pattern(name);
         wanted.iter().filter(is_covered).cloned().collect()
     }
 }

@@ -162,6 +162,7 @@ impl CertificateKeeper {
             replaces: replaces.and_then(|held| held.id.clone()),
             profile: settings.profile.as_deref(),
             ways: &ways,
+            dns: settings.dns.as_ref(),
             acme: &self.parts.acme,
             handshakes: &self.parts.handshakes,
         };

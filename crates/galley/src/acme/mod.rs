@@ -6,11 +6,12 @@
 //! use stays in use until another one is there, whatever fails meanwhile. Nothing here is on a visitor's way: front
 //! cores look at the tokens under way ([`Acme::response`]) for requests to [`CHALLENGES`] alone.
 //!
-//! It does not do DNS-01, so no wildcards, and does not revoke.
+//! It does not revoke. Records in the DNS are set by a program of the site owner (`dns`).
 
 mod account;
 mod certificate;
 mod challenges;
+mod dns;
 mod http;
 mod keeper;
 mod open;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_config::AcmeChallenge;
+use galley_config::{AcmeChallenge, DnsHook};
 use instant_acme::{
     AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeHandle,
     ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
@@ -15,6 +15,7 @@ use instant_acme::{
 use super::Acme;
 use super::account::Visit;
 use super::certificate;
+use super::dns::TxtRecord;
 use super::problem::OrderError;
 use crate::tls::Certificates;
 
@@ -26,6 +27,7 @@ pub(super) struct OrderRequest<'a> {
     pub(super) profile: Option<&'a str>,
     /// How names may be proved, the preferred way first.
     pub(super) ways: &'a [AcmeChallenge],
+    pub(super) dns: Option<&'a DnsHook>,
     pub(super) acme: &'a Arc<Acme>,
     pub(super) handshakes: &'a Arc<Certificates>,
 }
@@ -55,6 +57,26 @@ impl OrderRequest<'_> {
 
     /// Puts up an answer for each name that is not proved yet, and says so to the directory.
     async fn prove(&self, order: &mut Order) -> Result<Vec<Posted>, OrderError> {
+        let posted = self.post_all(order).await?;
+        let has_records = posted.iter().any(|one| matches!(one, Posted::Record(_)));
+        if let Some(dns) = self.dns.filter(|_| has_records) {
+            tokio::time::sleep(dns.wait).await;
+        }
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            if authorization.status == AuthorizationStatus::Pending {
+                let name = authorization.identifier().to_string();
+                let mut challenge = choose(&mut authorization, self.ways, &name)?;
+                // The directory may have looked, and found it wrong, before it answers.
+                let told = challenge.set_ready().await;
+                told.map_err(|error| OrderError::about(&name, error))?;
+            }
+        }
+        Ok(posted)
+    }
+
+    async fn post_all(&self, order: &mut Order) -> Result<Vec<Posted>, OrderError> {
         let mut posted = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -63,11 +85,8 @@ impl OrderRequest<'_> {
                 AuthorizationStatus::Valid => {}
                 AuthorizationStatus::Pending => {
                     let name = authorization.identifier().to_string();
-                    let mut challenge = choose(&mut authorization, self.ways, &name)?;
-                    posted.push(self.post(&challenge, &name)?);
-                    // The directory may have looked, and found it wrong, before it answers.
-                    let told = challenge.set_ready().await;
-                    told.map_err(|error| OrderError::about(&name, error))?;
+                    let challenge = choose(&mut authorization, self.ways, &name)?;
+                    posted.push(self.post(&challenge, &name).await?);
                 }
                 AuthorizationStatus::Invalid
                 | AuthorizationStatus::Revoked
@@ -78,8 +97,16 @@ impl OrderRequest<'_> {
         Ok(posted)
     }
 
-    fn post(&self, challenge: &ChallengeHandle<'_>, name: &str) -> Result<Posted, OrderError> {
+    async fn post(
+        &self,
+        challenge: &ChallengeHandle<'_>,
+        name: &str,
+    ) -> Result<Posted, OrderError> {
         let proof = challenge.key_authorization();
+        if let (ChallengeType::Dns01, Some(dns)) = (&challenge.r#type, self.dns) {
+            let record = TxtRecord::set(&dns.program, name, proof.dns_value()).await?;
+            return Ok(Posted::Record(record));
+        }
         if challenge.r#type == ChallengeType::TlsAlpn01 {
             let key = certificate::challenge(name, proof.digest().as_ref())?;
             self.handshakes.put_challenge(name, key);
@@ -118,6 +145,7 @@ fn kind(way: AcmeChallenge) -> ChallengeType {
     match way {
         AcmeChallenge::Http01 => ChallengeType::Http01,
         AcmeChallenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
+        AcmeChallenge::Dns01 => ChallengeType::Dns01,
     }
 }
 
@@ -152,6 +180,7 @@ fn refusal(authorization: &AuthorizationHandle<'_>) -> OrderError {
 enum Posted {
     Token(Arc<Acme>, String),
     Handshake(Arc<Certificates>, String),
+    Record(TxtRecord),
 }
 
 impl Drop for Posted {
@@ -159,6 +188,7 @@ impl Drop for Posted {
         match self {
             Self::Token(acme, token) => acme.tokens.drop(token),
             Self::Handshake(handshakes, name) => handshakes.drop_challenge(name),
+            Self::Record(record) => record.remove(),
         }
     }
 }

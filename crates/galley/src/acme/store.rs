@@ -137,6 +137,8 @@ fn file_name(text: &str) -> String {
     let text = text.strip_prefix("https://").unwrap_or(text);
     let plain = text.chars().map(|c| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' => c,
+        // A wildcard does not share the file of the name without it.
+        '*' => '_',
         _ => '-',
     });
     let name: String = plain.take(MOST_NAME).collect();

@@ -49,7 +49,7 @@ pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
 fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
     let mut all: Vec<WantedCertificate> = Vec::new();
     for (number, site) in (0..).zip(sites).filter(|(_, site)| site.has_auto_tls) {
-        let names: Vec<String> = site.hosts.iter().filter_map(exact).collect();
+        let names: Vec<String> = site.hosts.iter().filter_map(name).collect();
         for names in names.chunks(MOST_NAMES) {
             let taken = all
                 .iter_mut()
@@ -72,10 +72,12 @@ fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
     all
 }
 
-fn exact(host: &HostPattern) -> Option<String> {
+/// As certificates have it.
+fn name(host: &HostPattern) -> Option<String> {
     match host {
         HostPattern::Exact(name) => Some(name.clone()),
-        HostPattern::Wildcard(_) | HostPattern::Any => None,
+        HostPattern::Wildcard(rest) => Some(format!("*{rest}")),
+        HostPattern::Any => None,
     }
 }
 

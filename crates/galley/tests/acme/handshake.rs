@@ -7,7 +7,7 @@ use galley_testkit::Pebble;
 use crate::stage::{HOST, OTHER, PATIENCE, Plan, await_state};
 
 /// Asks for the page over HTTPS, as a browser that trusts Pebble would.
-fn page(plan: &Plan, pebble: &Pebble, host: &str) -> Result<String, String> {
+pub fn page(plan: &Plan, pebble: &Pebble, host: &str) -> Result<String, String> {
     let root = pebble.root().unwrap();
     let root = plan.scratch.write("issuer.pem", root).unwrap();
     let port = plan.tls_port;

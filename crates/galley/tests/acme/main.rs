@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
+mod dns;
 mod failures;
 mod handshake;
 mod issue;

@@ -23,6 +23,7 @@ pub struct Plan {
     pub port: u16,
     pub tls_port: u16,
     acme: String,
+    hosts: Vec<&'static str>,
     directory_port: u16,
 }
 
@@ -44,6 +45,7 @@ impl Plan {
             port,
             tls_port,
             acme: String::new(),
+            hosts: vec![HOST, OTHER],
             directory_port,
         }
     }
@@ -51,6 +53,12 @@ impl Plan {
     /// Lines of `[acme]`.
     pub fn acme(mut self, lines: &str) -> Self {
         let _ = writeln!(self.acme, "{lines}");
+        self
+    }
+
+    /// The names of the site.
+    pub fn hosts(mut self, hosts: &[&'static str]) -> Self {
+        self.hosts = hosts.to_vec();
         self
     }
 
@@ -66,13 +74,14 @@ impl Plan {
             "[server]\nlisten = [\"127.0.0.1:{port}\"]\nlisten_tls = [\"127.0.0.1:{tls_port}\"]\n\
              [acme]\ndirectory = \"https://127.0.0.1:{directory}/dir\"\nca = \"{ca}\"\nstorage = \"{storage}\"\n\
              retry = \"1s\"\n{acme}\
-             [[site]]\nhosts = [\"{HOST}\", \"{OTHER}\"]\nroot = \"{root}\"\ntls = \"auto\"\n",
+             [[site]]\nhosts = {hosts:?}\nroot = \"{root}\"\ntls = \"auto\"\n",
             port = self.port,
             tls_port = self.tls_port,
             directory = self.directory_port,
             ca = self.scratch.join("pebble/cert.pem").display(),
             storage = self.storage().display(),
             acme = self.acme,
+            hosts = self.hosts,
             root = root.display(),
         );
         Galley::start(self.scratch.path(), &config).unwrap()

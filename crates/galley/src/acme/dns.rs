@@ -1,0 +1,175 @@
+//! Proofs in the DNS (RFC 8555 section 8.4): TXT records that a program of the site owner adds and removes.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::problem::OrderError;
+
+/// A record that was added; dropped, it is removed in a task of its own.
+pub(super) struct TxtRecord(Option<RecordChange>);
+
+/// What the program gets.
+struct RecordChange {
+    program: PathBuf,
+    /// `_acme-challenge.example.com`, for a wildcard too.
+    name: String,
+    value: String,
+}
+
+impl TxtRecord {
+    /// Adds a record for a host, `example.com` or `*.example.com`.
+    ///
+    /// Errors: the program fails; its last line of standard error is in the text.
+    pub(super) async fn set(program: &Path, host: &str, value: String) -> Result<Self, OrderError> {
+        let domain = host.strip_prefix("*.").unwrap_or(host);
+        // A program that fails may have added it all the same, so that it is removed in any case.
+        let record = Self(Some(RecordChange {
+            program: program.to_owned(),
+            name: format!("_acme-challenge.{domain}"),
+            value,
+        }));
+        if let Some(change) = &record.0 {
+            let set = change.run("set").await;
+            set.map_err(|why| OrderError::new(format!("{host}: {why}")))?;
+        }
+        Ok(record)
+    }
+}
+
+impl TxtRecord {
+    /// Begins to remove it.
+    pub(super) fn remove(&mut self) {
+        let (Some(change), Ok(runtime)) = (self.0.take(), Handle::try_current()) else {
+            return;
+        };
+        runtime.spawn(async move {
+            if let Err(why) = change.run("remove").await {
+                tracing::warn!("the DNS record {} stays: {why}", change.name);
+            }
+        });
+    }
+}
+
+impl Drop for TxtRecord {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+impl RecordChange {
+    async fn run(&self, verb: &str) -> Result<(), String> {
+        let program = self.program.display();
+        let failed = |error: std::io::Error| format!("`{program}` cannot be run: {error}");
+        // A file takes any amount of output and needs no reader; what a process in the background still writes does not matter.
+        let mut said = tempfile::tempfile().map_err(failed)?;
+        let stderr = said.try_clone().map_err(failed)?;
+        let mut command = Command::new(&self.program);
+        command
+            .args([verb, &self.name, &self.value])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(stderr))
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(failed)?;
+        let Ok(ended) = timeout(PATIENCE, child.wait()).await else {
+            return Err(format!("`{program} {verb}` took longer than {PATIENCE:?}"));
+        };
+        let status = ended.map_err(failed)?;
+        if status.success() {
+            return Ok(());
+        }
+        let last = last_line(&mut said);
+        Err(format!("`{program} {verb}` failed ({status}): {last}"))
+    }
+}
+
+/// The last line that is not empty, of what was written; [`OrderError`] shortens it.
+fn last_line(file: &mut File) -> String {
+    let mut end = Vec::new();
+    let length = file.seek(SeekFrom::End(0)).unwrap_or(0);
+    let begin = length.saturating_sub(MOST_READ);
+    if file.seek(SeekFrom::Start(begin)).is_ok() {
+        // What cannot be read is not shown.
+        let _ = file.take(MOST_READ).read_to_end(&mut end);
+    }
+    let text = String::from_utf8_lossy(&end);
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    last.unwrap_or("it printed nothing").trim().to_owned()
+}
+
+/// An interface of a provider may need a minute.
+const PATIENCE: Duration = Duration::from_secs(120);
+const MOST_READ: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A program that notes its arguments, and then does this.
+    fn hook(folder: &Path, then: &str) -> PathBuf {
+        let (file, calls) = (folder.join("hook"), folder.join("calls"));
+        let text = format!("#!/bin/sh\necho \"$@\" >>'{}'\n{then}\n", calls.display());
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        file
+    }
+
+    async fn calls(folder: &Path, count: usize) -> Vec<String> {
+        let begin = Instant::now();
+        loop {
+            let text = fs::read_to_string(folder.join("calls")).unwrap_or_default();
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            if lines.len() >= count || begin.elapsed() > Duration::from_secs(20) {
+                return lines;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn records_are_added_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = hook(folder.path(), "");
+        let wildcard = TxtRecord::set(&program, "*.example.com", "a_1-".to_owned()).await;
+        drop(wildcard.unwrap());
+        assert_eq!(
+            calls(folder.path(), 2).await,
+            [
+                "set _acme-challenge.example.com a_1-",
+                "remove _acme-challenge.example.com a_1-"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_program_that_fails_is_quoted_and_removes_what_it_may_have_added() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = hook(
+            folder.path(),
+            "echo first >&2; echo 'no such zone' >&2; echo >&2; exit 3",
+        );
+        let failed = TxtRecord::set(&program, "example.com", "x".to_owned()).await;
+        let words = failed.map(|_| ()).unwrap_err().words;
+        assert!(words.starts_with("example.com: `"), "{words}");
+        assert!(words.ends_with("(exit status: 3): no such zone"), "{words}");
+        assert_eq!(calls(folder.path(), 2).await.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_named() {
+        let failed = TxtRecord::set(Path::new("/nowhere"), "example.com", "x".to_owned()).await;
+        let words = failed.map(|_| ()).unwrap_err().words;
+        assert!(words.contains("`/nowhere` cannot be run"), "{words}");
+    }
+}
