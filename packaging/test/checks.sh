@@ -148,6 +148,9 @@ upgrades_without_a_failed_request() {
 
 upgrade_respects_the_administrator() {
     inside systemctl disable --now galley.service galley.socket
+    # systemd has not started this process itself; it ends in order all the same.
+    galley_is inactive galley.service galley.socket
+    inside journalctl --no-pager --unit galley.service --lines 5 | found draining
     online apt-get install --allow-downgrades /srv/first.deb
     galley_is inactive galley.service galley.socket
     [ "$(inside systemctl is-enabled galley.service galley.socket | sort -u)" = disabled ]

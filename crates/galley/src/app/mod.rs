@@ -116,7 +116,10 @@ pub fn run(
         }
         control.generation.take_over(&control.lasting);
         tell("ready");
-        service_manager::ready();
+        // A process that takes over is announced by the one before, the only one that systemd listens to.
+        if before.is_none() {
+            service_manager::ready();
+        }
         while let RunEnd::Replaced(successor) = control.run(&mut signals).await {
             if control
                 .drain_beside(*successor, &mut signals)
