@@ -161,6 +161,7 @@ fn log(given: &SectionTable, complaints: &mut Complaints) -> LogConfig {
         access: given.value::<LogTarget>("access"),
         format: match given.value::<String>("format").as_str() {
             "json" => LogFormat::Json,
+            "ecs" => LogFormat::Ecs,
             _ => LogFormat::Combined,
         },
         error: given.value("error"),

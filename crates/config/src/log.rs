@@ -47,6 +47,8 @@ pub enum LogFormat {
     Combined,
     /// One JSON object a line.
     Json,
+    /// The same with the names of the Elastic Common Schema.
+    Ecs,
 }
 
 /// Severity of a message.

@@ -7,7 +7,7 @@ use crate::table::row::row;
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Log, "access", ValueKind::AccessLog, "Where Galley writes one line per request.")
         .or(r#""stdout""#),
-    row(OptionSection::Log, "format", Word(&["combined", "json"]), "The format of access lines: the combined format of NCSA and Apache followed by Galley's fields, or one JSON object per line.")
+    row(OptionSection::Log, "format", Word(&["combined", "json", "ecs"]), "The format of access lines: the combined format of NCSA and Apache followed by Galley's fields, one JSON object per line, or the same with the names of the Elastic Common Schema.")
         .or(r#""combined""#),
     row(OptionSection::Log, "error", ValueKind::ErrorLog, "Where Galley writes its messages.")
         .or(r#""stderr""#),

@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 use super::line::Formatter;
 use super::sink::Sink;
 
-pub use super::line::{AccessRecord, Words};
+pub use super::record::{AccessRecord, Words};
 
 /// A handle on one access log; clones mean the same log.
 #[derive(Clone, Debug)]

@@ -2,60 +2,19 @@
 //!
 //! *combined*: the line of NCSA httpd and Apache, followed by Galley's own words,
 //! `outcome=<word[:detail]> upstream=<seconds|-> time=<seconds> id=<request id>` and, where the client did not take its
-//! answer, `vanished=1`. *json*: one object a line with the same and the host. Times are local, formatted once a second.
+//! answer, `vanished=1`. *json*: one object a line with the same and the host. *ecs*: the same under the names of the Elastic Common
+//! Schema (`ecs`). Times are local, formatted once a second.
 
-use std::io::Write as _;
-use std::net::IpAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use galley_config::LogFormat;
 use galley_policy::outcome::Outcome;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::escape;
-
-/// What is known of one request at its end.
-#[derive(Clone, Debug)]
-pub struct AccessRecord<'a> {
-    /// When it began or ended, by the wall clock.
-    pub time: SystemTime,
-    /// The client's address.
-    pub client: IpAddr,
-    /// What the client sent.
-    pub words: Words<'a>,
-    /// The status that was sent.
-    pub status: u16,
-    /// Body bytes that were sent.
-    pub body_bytes: u64,
-    /// The way it went.
-    pub outcome: Outcome,
-    /// How long the upstream took, if it was asked.
-    pub upstream_time: Option<Duration>,
-    /// From the first byte of the head to the last of the answer.
-    pub total_time: Duration,
-    /// The id that the answer and the messages about it carry.
-    pub request_id: &'a str,
-    /// Whether the client was gone before the end.
-    pub vanished: bool,
-}
-
-/// What a line tells of a request's head. Texts are as the client sent them; nothing needs to be valid.
-#[derive(Clone, Copy, Debug)]
-pub struct Words<'a> {
-    /// The method; `-` if the head could not be read.
-    pub method: &'a str,
-    /// The target, raw.
-    pub target: &'a [u8],
-    /// `HTTP/1.1`.
-    pub version: &'static str,
-    /// The host that was asked for.
-    pub host: &'a [u8],
-    /// `Referer`, raw.
-    pub referer: Option<&'a [u8]>,
-    /// `User-Agent`, raw.
-    pub user_agent: Option<&'a [u8]>,
-}
+use super::record::AccessRecord;
+use super::write::{address, digits, number, seconds, text};
+use super::{ecs, escape};
 
 /// Writes lines of one form; keeps the formatted second.
 #[derive(Debug)]
@@ -87,7 +46,14 @@ impl Formatter {
         self.turn_to(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
         match self.format {
             LogFormat::Combined => self.combined(record, out),
-            LogFormat::Json => self.json(record, since.subsec_millis(), out),
+            LogFormat::Json => {
+                self.timestamp("time", since.subsec_millis(), out);
+                Self::json(record, out);
+            }
+            LogFormat::Ecs => {
+                self.timestamp("@timestamp", since.subsec_millis(), out);
+                ecs::members(record, out);
+            }
         }
         out.push(b'\n');
     }
@@ -104,58 +70,30 @@ impl Formatter {
             LogFormat::Combined => {
                 self.stamp = time.strftime(" - - [%d/%b/%Y:%H:%M:%S %z] \"").to_string();
             }
-            LogFormat::Json => {
+            LogFormat::Json | LogFormat::Ecs => {
                 self.stamp = time.strftime("%Y-%m-%dT%H:%M:%S").to_string();
                 self.offset = time.strftime("%:z").to_string();
             }
         }
     }
 
-    /// What stands between the address and the status.
-    fn asked(&self, words: &Words<'_>, out: &mut Vec<u8>) {
-        match self.format {
-            LogFormat::Combined => {
-                escape::quoted(out, words.method.as_bytes());
-                out.push(b' ');
-                escape::quoted(out, words.target);
-                out.push(b' ');
-                out.extend_from_slice(words.version.as_bytes());
-                out.extend_from_slice(b"\" ");
-            }
-            LogFormat::Json => {
-                text(out, "method", Some(words.method.as_bytes()));
-                text(out, "target", Some(words.target));
-                text(out, "version", Some(words.version.as_bytes()));
-                let host = std::str::from_utf8(words.host).unwrap_or("-");
-                text(out, "host", Some(host.as_bytes()));
-            }
-        }
-    }
-
-    /// What stands between the length and the outcome.
-    fn from(&self, words: &Words<'_>, out: &mut Vec<u8>) {
-        match self.format {
-            LogFormat::Combined => {
-                out.extend_from_slice(b" \"");
-                escape::quoted(out, words.referer.unwrap_or(b"-"));
-                out.extend_from_slice(b"\" \"");
-                escape::quoted(out, words.user_agent.unwrap_or(b"-"));
-            }
-            LogFormat::Json => {
-                text(out, "referer", words.referer);
-                text(out, "user_agent", words.user_agent);
-            }
-        }
-    }
-
     fn combined(&self, record: &AccessRecord<'_>, out: &mut Vec<u8>) {
+        let words = &record.words;
         address(out, record.client);
         out.extend_from_slice(self.stamp.as_bytes());
-        self.asked(&record.words, out);
+        escape::quoted(out, words.method.as_bytes());
+        out.push(b' ');
+        escape::quoted(out, words.target);
+        out.push(b' ');
+        out.extend_from_slice(words.version.as_bytes());
+        out.extend_from_slice(b"\" ");
         number(out, record.status);
         out.push(b' ');
         number(out, record.body_bytes);
-        self.from(&record.words, out);
+        out.extend_from_slice(b" \"");
+        escape::quoted(out, words.referer.unwrap_or(b"-"));
+        out.extend_from_slice(b"\" \"");
+        escape::quoted(out, words.user_agent.unwrap_or(b"-"));
         match (record.outcome, record.upstream_time) {
             // Most of all lines, in one piece.
             (Outcome::Hit, None) => out.extend_from_slice(b"\" outcome=hit upstream=- time="),
@@ -169,21 +107,35 @@ impl Formatter {
         }
     }
 
-    fn json(&self, record: &AccessRecord<'_>, millis: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"time\":\"");
+    /// The beginning of a JSON object, with its first member.
+    fn timestamp(&self, name: &str, millis: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":\"");
         out.extend_from_slice(self.stamp.as_bytes());
         out.push(b'.');
         digits::<3>(out, millis);
         out.extend_from_slice(self.offset.as_bytes());
-        out.extend_from_slice(b"\",\"client\":\"");
+        out.push(b'"');
+    }
+
+    /// The members behind the time.
+    fn json(record: &AccessRecord<'_>, out: &mut Vec<u8>) {
+        let words = &record.words;
+        out.extend_from_slice(b",\"client\":\"");
         address(out, record.client);
         out.push(b'"');
-        self.asked(&record.words, out);
+        text(out, "method", Some(words.method.as_bytes()));
+        text(out, "target", Some(words.target));
+        text(out, "version", Some(words.version.as_bytes()));
+        let host = std::str::from_utf8(words.host).unwrap_or("-");
+        text(out, "host", Some(host.as_bytes()));
         out.extend_from_slice(b",\"status\":");
         number(out, record.status);
         out.extend_from_slice(b",\"body_bytes\":");
         number(out, record.body_bytes);
-        self.from(&record.words, out);
+        text(out, "referer", words.referer);
+        text(out, "user_agent", words.user_agent);
         text(out, "outcome", Some(record.outcome.word().as_bytes()));
         text(out, "detail", record.outcome.detail().map(str::as_bytes));
         out.extend_from_slice(b",\"upstream_time\":");
@@ -216,83 +168,10 @@ fn way(out: &mut Vec<u8>, outcome: Outcome, upstream_time: Option<Duration>) {
     out.extend_from_slice(b" time=");
 }
 
-fn text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
-    match value {
-        Some(value) => escape::json(out, value),
-        None => out.extend_from_slice(b"null"),
-    }
-}
-
-/// Microseconds, because a hit takes some tens of them.
-fn seconds(out: &mut Vec<u8>, time: Duration) {
-    match time.as_secs() {
-        0 => out.extend_from_slice(b"0."),
-        seconds => {
-            number(out, seconds);
-            out.push(b'.');
-        }
-    }
-    digits::<6>(out, time.subsec_micros());
-}
-
-/// The last `COUNT` digits of a number, with zeros in front.
-fn digits<const COUNT: usize>(out: &mut Vec<u8>, mut number: u32) {
-    let mut text = [b'0'; COUNT];
-    for digit in text.iter_mut().rev() {
-        *digit += u8::try_from(number % 10).unwrap_or_default();
-        number /= 10;
-    }
-    out.extend_from_slice(&text);
-}
-
-fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
-/// The formatting machinery of the standard library costs twenty times as much as these four numbers.
-fn address(out: &mut Vec<u8>, address: IpAddr) {
-    let IpAddr::V4(address) = address else {
-        // Writing to memory cannot fail.
-        let _ = write!(out, "{address}");
-        return;
-    };
-    // Each octet with its dot over the room that the one before did not need.
-    let (mut text, mut end) = ([0; 16], 0);
-    for octet in address.octets() {
-        let (digits, count) = OCTETS.get(usize::from(octet)).copied().unwrap_or_default();
-        if let Some(room) = text.get_mut(end..end + digits.len()) {
-            room.copy_from_slice(&digits);
-        }
-        end += count;
-    }
-    out.extend_from_slice(text.get(..end - 1).unwrap_or_default());
-}
-
-/// Each octet in decimal with a dot behind it, and their length.
-const OCTETS: [([u8; 4], usize); 256] = {
-    let mut all = [([0; 4], 0); 256];
-    let mut value = 0_u8;
-    loop {
-        let digits = [value / 100, value / 10 % 10, value % 10];
-        let [hundreds, tens, ones] = [b'0' + digits[0], b'0' + digits[1], b'0' + digits[2]];
-        all[value as usize] = match value {
-            0..10 => ([ones, b'.', 0, 0], 2),
-            10..100 => ([tens, ones, b'.', 0], 3),
-            100.. => ([hundreds, tens, ones, b'.'], 4),
-        };
-        if value == u8::MAX {
-            break all;
-        }
-        value += 1;
-    }
-};
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::telemetry::record::Words;
     use galley_policy::outcome::{PassWhy, RefusedWhy};
     use proptest::prelude::*;
 
@@ -377,6 +256,37 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn ecs_lines() {
+        let passed = AccessRecord {
+            outcome: Outcome::Pass(PassWhy::Cookie),
+            upstream_time: Some(Duration::from_millis(1_250)),
+            words: Words {
+                referer: Some(b"https://example.com/\""),
+                user_agent: None,
+                ..words()
+            },
+            status: 502,
+            vanished: true,
+            ..record()
+        };
+        assert_eq!(
+            shown(LogFormat::Ecs, &passed),
+            "{\"@timestamp\":\"2023-11-15T00:13:20.123+02:00\",\"ecs.version\":\"8.17.0\",\"event.dataset\":\"galley.access\",\
+             \"client.ip\":\"192.0.2.7\",\"http.request.method\":\"GET\",\"url.original\":\"/a/?b=c\",\"http.version\":\"1.1\",\
+             \"url.domain\":\"example.com\",\"http.response.status_code\":502,\"http.response.body.bytes\":47000,\
+             \"http.request.referrer\":\"https://example.com/\\\"\",\"event.outcome\":\"failure\",\"event.duration\":42000,\
+             \"http.request.id\":\"ab0-1\",\"galley.outcome\":\"pass\",\"galley.detail\":\"cookie\",\
+             \"galley.upstream.duration\":1250000000,\"galley.vanished\":true}\n"
+        );
+        let hit = shown(LogFormat::Ecs, &record());
+        let hit: serde_json::Value = serde_json::from_str(&hit).unwrap();
+        assert_eq!(hit["user_agent.original"], "Mozilla/5.0");
+        assert_eq!(hit["event.outcome"], "success");
+        assert_eq!(hit.get("http.request.referrer"), None);
+        assert_eq!(hit.get("galley.upstream.duration"), None);
+    }
+
+    #[test]
     fn the_second_is_kept_and_turned() {
         let mut formatter = Formatter::new(LogFormat::Combined, TimeZone::UTC);
         let mut out = Vec::new();
@@ -392,16 +302,6 @@ pub(super) mod tests {
         let text = String::from_utf8(out).unwrap();
         let stamps: Vec<&str> = text.lines().filter_map(|line| line.get(27..35)).collect();
         assert_eq!(stamps, ["00:00:00", "00:00:00", "00:00:01", "00:00:00"]);
-    }
-
-    #[test]
-    fn addresses_are_written_as_by_the_library() {
-        for octet in 0..=255 {
-            let mut out = Vec::new();
-            let shown = std::net::Ipv4Addr::new(octet, 255 - octet, 7, octet / 2);
-            address(&mut out, shown.into());
-            assert_eq!(out, shown.to_string().as_bytes());
-        }
     }
 
     proptest! {
@@ -428,10 +328,12 @@ pub(super) mod tests {
             let combined = shown(LogFormat::Combined, &record);
             prop_assert_eq!(combined.lines().count(), 1);
             prop_assert_eq!(combined.matches('"').count(), 6);
-            let json = shown(LogFormat::Json, &record);
-            prop_assert_eq!(json.matches('\n').count(), 1);
-            let read: serde_json::Value = serde_json::from_str(&json).unwrap();
-            prop_assert_eq!(&read["status"], 200);
+            for (format, status) in [(LogFormat::Json, "status"), (LogFormat::Ecs, "http.response.status_code")] {
+                let json = shown(format, &record);
+                prop_assert_eq!(json.matches('\n').count(), 1);
+                let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+                prop_assert_eq!(&read[status], 200);
+            }
         }
     }
 }

@@ -11,7 +11,10 @@ pub mod history;
 pub mod http2;
 pub mod totals;
 
+mod ecs;
 mod escape;
 mod line;
 mod rate;
+mod record;
 mod sink;
+mod write;
