@@ -1,6 +1,6 @@
 <?php
 /**
- * Edits everything once by WordPress's functions, and prints after each what the plugin purges: JSON, orders by edit.
+ * Edits everything once by WordPress's functions, and prints after each what the plugin purges: JSON, purges by edit.
  *
  * @package Galley
  */

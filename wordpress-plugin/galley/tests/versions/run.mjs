@@ -4,7 +4,7 @@
 //   node run.mjs 7.4             one PHP
 //   node run.mjs 7.4,8.4 6.2     some
 //
-// Each run activates the plugin, asks for pages as Galley does, edits, looks at what the plugin says of pages and orders, and at
+// Each run activates the plugin, asks for pages as Galley does, edits, looks at what the plugin says of pages and purges, and at
 // the notices that it is the cause of. Exit code 1 where anything is wrong. The packages are those of package-lock.json, 900 MB, in the
 // folder that GALLEY_VERSIONS names: not below the plugin, which goes into the server's program.
 import { execFileSync } from 'node:child_process';
@@ -89,7 +89,7 @@ async function ask(php, heard, target, { method = 'GET', fields = {}, body, scri
     body: body === undefined ? undefined : new TextEncoder().encode(body),
     $_SERVER: server,
   });
-  // As Galley does: orders that have arrived are named in what comes after.
+  // As Galley does: purges that have arrived are named in what comes after.
   for (const [, id] of (answer.headers['galley-purge'] ?? []).join().matchAll(/\bid=([0-9a-f]+)/g)) {
     heard.add(id);
   }
@@ -146,10 +146,10 @@ async function run(version, root) {
     fields: { 'Galley-Request': 'whole', 'Lab-User': 'admin', 'content-type': 'application/json' },
     body: JSON.stringify({ title: 'Spring tide again' }),
   });
-  const orders = (edit.fields['galley-purge'] ?? []).join(',').split(',');
+  const purges = (edit.fields['galley-purge'] ?? []).join(',').split(',');
   check(edit.status === 200, `edit: status ${edit.status} ${edit.text.slice(0, 300)}`);
-  for (const order of [`p${post}`, `pl${post}`]) {
-    check(orders.includes(order), `edit: no order ${order} among ${orders}`);
+  for (const purge of [`p${post}`, `pl${post}`]) {
+    check(purges.includes(purge), `edit: no purge ${purge} among ${purges}`);
   }
   for (const [script, target] of [
     ['options-general.php', '/wp-admin/options-general.php?page=galley'],
@@ -196,7 +196,7 @@ async function checkEdits(asked, check) {
     check(false, `edits: ${said.slice(-800)}`);
     return;
   }
-  const { post, term, menu, orders } = JSON.parse(json);
+  const { post, term, menu, purges } = JSON.parse(json);
   const wanted = {
     text: [`p${post}`],
     field: [`pm${post}`],
@@ -220,10 +220,10 @@ async function checkEdits(asked, check) {
     update: ['b'],
   };
   // What is in the trash is on no page any more.
-  check(Array.isArray(orders.deleted) && !orders.deleted.includes('l.post'), `edit deleted: ${orders.deleted}`);
+  check(Array.isArray(purges.deleted) && !purges.deleted.includes('l.post'), `edit deleted: ${purges.deleted}`);
   for (const [edit, tags] of Object.entries(wanted)) {
     for (const tag of tags) {
-      check(orders[edit]?.includes(tag), `edit ${edit}: no order ${tag} among ${orders[edit]}`);
+      check(purges[edit]?.includes(tag), `edit ${edit}: no purge ${tag} among ${purges[edit]}`);
     }
   }
 }
