@@ -60,6 +60,7 @@ const PARTS = array(
 	'includes/events-users.php',
 	'includes/events-options.php',
 	'includes/events-site.php',
+	'includes/events-plugins.php',
 	'includes/shims.php',
 	'includes/other-purgers.php',
 	'includes/preload.php',

@@ -9,6 +9,7 @@ mod delivery;
 mod editing;
 mod fragments;
 mod network;
+mod other_plugins;
 mod pages;
 mod searches;
 mod settings;
