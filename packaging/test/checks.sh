@@ -146,6 +146,17 @@ upgrades_without_a_failed_request() {
     [ -z "$(inside dpkg --verify galley | grep -v ' c /etc/galley/galley.toml')" ]
 }
 
+failed_upgrade_keeps_the_server() {
+    local old toml=$root/etc/galley/galley.toml
+    old=$(main_process)
+    cp "$toml" "$folder/valid.toml"
+    echo 'unknown = 1' >>"$toml"
+    inside /var/lib/dpkg/info/galley.postinst configure 0.0 2>&1 | found 'previous version continues'
+    [ "$old" = "$(main_process)" ]
+    [ "$(web --output /dev/null --write-out '%{http_code}' http://example.com/)" = 200 ]
+    cp "$folder/valid.toml" "$toml"
+}
+
 upgrade_respects_the_administrator() {
     inside systemctl disable --now galley.service galley.socket
     # systemd has not started this process itself; it ends in order all the same.

@@ -41,7 +41,7 @@ mod why;
 
 pub use self::reload_result::{
     ControlRequest, LastReload, ReloadAction, ReloadError, ReloadReport, ReloadRequest,
-    ReloadResult, UpgradeReport, UpgradeResult,
+    ReloadResult, UpgradeError, UpgradeReport, UpgradeResult,
 };
 pub use self::socket::is_free;
 pub use self::spec::AdminSpec;

@@ -22,8 +22,26 @@ pub enum ControlRequest {
     Upgrade(oneshot::Sender<UpgradeResult>),
 }
 
-/// What became of an upgrade; else why the old process goes on.
-pub type UpgradeResult = Result<UpgradeReport, String>;
+/// What became of an upgrade; else why the old process continues to serve.
+pub type UpgradeResult = Result<UpgradeReport, UpgradeError>;
+
+/// Why the old process continues to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpgradeError {
+    /// No process can take over from this one: only a restart brings the new program.
+    NeedsRestart(String),
+    /// The new process did not start.
+    Failed(String),
+}
+
+impl UpgradeError {
+    /// The reason, for people.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::NeedsRestart(reason) | Self::Failed(reason) => reason,
+        }
+    }
+}
 
 /// What the new process has.
 #[derive(Clone, Debug, PartialEq, Eq)]

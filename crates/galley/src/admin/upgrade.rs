@@ -4,8 +4,10 @@
 //!
 //! ```json
 //! { "ok": true, "pid": 4711, "pages": 812, "pools": 1, "milliseconds": 240 }
-//! { "ok": false, "error": "..." }
+//! { "ok": false, "restart": false, "error": "..." }
 //! ```
+//!
+//! Errors: 409 with `"restart": true` where only a restart brings the new program, else 500. In both cases the old process serves as before.
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::AdminState;
 use super::auth::{Asker, TokenReach, reach};
-use super::reload_result::ControlRequest;
+use super::reload_result::{ControlRequest, UpgradeError};
 use super::target::{JsonReply, refuse, unknown};
 
 /// Handles `POST /upgrade`.
@@ -52,10 +54,14 @@ pub(super) async fn upgrade(Extract(state): Extract<Arc<AdminState>>, asker: Ask
                 "milliseconds": report.milliseconds,
             })),
         ),
-        Ok(Err(error)) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            Json(json!({ "ok": false, "error": error })),
-        ),
+        Ok(Err(error)) => {
+            let (status, restart) = match &error {
+                UpgradeError::NeedsRestart(_) => (StatusCode::CONFLICT, true),
+                UpgradeError::Failed(_) => (StatusCode::INTERNAL_SERVER_ERROR, false),
+            };
+            let body = json!({ "ok": false, "restart": restart, "error": error.reason() });
+            (status, Json(body))
+        }
         Err(_) => busy(),
     }
 }

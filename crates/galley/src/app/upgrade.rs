@@ -21,7 +21,7 @@ use super::signals::Signals;
 use super::successor::{StartingProcess, Successor};
 use super::upkeep::Upkeep;
 use super::{ServerStartError, build, cluster, service_manager, tls, upkeep};
-use crate::admin::{UpgradeReport, UpgradeResult};
+use crate::admin::{UpgradeError, UpgradeReport, UpgradeResult};
 use crate::binary_upgrade::{PageSource, PoolOffer, UpgradeMessage, exchange_purges, write_pages};
 use crate::durable::{PurgeSource, RelayedPurge, RelayedPurges};
 use crate::request::{Site, site_mark};
@@ -60,7 +60,7 @@ impl Control {
             Err(HandoverError::Stopped) => return ControlFlow::Break(RunEnd::Stopped),
             Err(HandoverError::Refused(why)) => {
                 tracing::error!("upgrade: this process goes on");
-                for line in why.lines().filter(|line| !line.is_empty()) {
+                for line in why.reason().lines().filter(|line| !line.is_empty()) {
                     tracing::error!("upgrade: {line}");
                 }
                 (Err(why), ControlFlow::Continue(()))
@@ -75,8 +75,9 @@ impl Control {
 
     /// Starts the program anew and hands over to it. `Err`: this process goes on, and why.
     async fn hand_over(&mut self, signals: &mut Signals) -> Result<Successor, HandoverError> {
-        let refused = |why: String| HandoverError::Refused(why);
-        self.can_be_replaced().map_err(refused)?;
+        let refused = |why: String| HandoverError::Refused(UpgradeError::Failed(why));
+        self.can_be_replaced()
+            .map_err(|why| HandoverError::Refused(UpgradeError::NeedsRestart(why)))?;
         tokio::select! {
             alone = self.is_alone() => alone.map_err(refused)?,
             () = signals.stop() => return Err(HandoverError::Stopped),
@@ -88,7 +89,7 @@ impl Control {
         };
         if let Err(why) = prepared {
             starting.kill().await;
-            return Err(HandoverError::Refused(why));
+            return Err(refused(why));
         }
         // From here on purges wait for the new process.
         let purges = self.lasting.durable.relay().begin(true);
@@ -107,7 +108,7 @@ impl Control {
                 let why = other.err().unwrap_or_else(|| OUT_OF_TURN.to_owned());
                 starting.kill().await;
                 self.restore(left(purges)).await;
-                Err(HandoverError::Refused(why))
+                Err(refused(why))
             }
         }
     }
@@ -340,7 +341,7 @@ impl Control {
 /// Why no other process takes over.
 enum HandoverError {
     /// It cannot, and this one goes on.
-    Refused(String),
+    Refused(UpgradeError),
     /// This one is to end meanwhile.
     Stopped,
 }

@@ -1,4 +1,7 @@
 //! `galley upgrade`: has the running server hand over to the program that is installed now, and says what became of it.
+//!
+//! Exit codes: 0 the new program serves, 1 the running one continues because the new one does not start, 2 only a restart brings the new
+//! program. The package's scripts restart the service at 2 and never at 1.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::ask::{self, AdminError};
 use super::options::UpgradeOptions;
-use super::outcome::{complain, fail, talk};
+use super::outcome::{EXIT_USAGE, complain, fail, talk};
 use super::show;
 
 /// Runs `galley upgrade`.
@@ -26,6 +29,11 @@ pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
+        Err(AdminError::Refused { status, error }) if NEEDS_RESTART.contains(&status) => {
+            talk("upgrade: only a restart starts the new program; the running one continues");
+            show::talk_lines(&error);
+            ExitCode::from(EXIT_USAGE)
+        }
         Err(AdminError::Refused { error, .. }) => {
             talk("upgrade: the running process goes on, because the new one does not start");
             show::talk_lines(&error);
@@ -41,6 +49,9 @@ fn tell(report: &Value) {
         report["pid"], report["pages"], report["pools"], report["milliseconds"]
     ));
 }
+
+/// The server says so, or is of a version that knows no upgrades.
+const NEEDS_RESTART: [u16; 2] = [409, 404];
 
 /// The new process may have to start PHP of its own.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -160,6 +160,10 @@ fn each_site_has_its_user_and_galley_has_none_of_roots_rights() {
     // CHOWN, DAC_OVERRIDE, KILL, SETGID, SETUID.
     assert_eq!(status_line(keeper, "CapPrm:"), "00000000000000e3");
     assert_eq!(status_line(keeper, "Threads:"), "1");
+    // Another process could not reach the one that keeps root: the packages restart at this exit code.
+    let upgrade = stage.galley.cli(&["upgrade"]).unwrap();
+    assert_eq!(upgrade.status.code(), Some(2), "{}", words(&upgrade));
+    assert!(words(&upgrade).contains("only a restart"));
     assert!(
         stage
             .status()
