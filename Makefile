@@ -3,7 +3,7 @@
 # Where the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster exactness fragments growth soak weather slow hostile fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster exactness fragments growth soak weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-cluster setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -30,6 +30,7 @@ help:
 	@echo 'make hostile          hostile input for long: generated streams next to nginx and hyper, the whole matrix of deception'
 	@echo 'make fuzz             every parser of foreign bytes, ten minutes each, two at a time (SECONDS=60 TARGET=query: less)'
 	@echo 'make slow             4,000 clients from 200 addresses that are slow on purpose, and slowhttptest (CLIENTS=400: fewer)'
+	@echo 'make upgrades         500 reloads and 50 upgrades under load, and 100 kills while upgrading: the long forms'
 	@echo 'make build            the release binary, target/release/galley'
 	@echo 'make packages         packages for Debian and Fedora with their checksums, in target/packages/out'
 	@echo 'make packages-static  a binary that needs no library (musl), in an archive, in the same folder'
@@ -156,6 +157,10 @@ hostile: setup-test
 
 fuzz: setup-test
 	@FUZZ_FEATURES=config fuzz/run $(or $(SECONDS),600) $(TARGET)
+
+# One after the other: each takes the whole machine.
+upgrades: setup-test
+	cargo test --package galley --test e2e -- --ignored --nocapture --test-threads 1 five_hundred_reloads fifty_upgrades a_hundred_kills
 
 slow: setup-test
 	@GALLEY_SLOW=$(or $(CLIENTS),4000) cargo test --release --package galley --test e2e -- greedy

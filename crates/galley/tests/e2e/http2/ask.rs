@@ -2,12 +2,17 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use galley_testkit::client::{Body, Request, Response};
 use h2::client::{self, SendRequest};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+use tokio_rustls::TlsConnector;
 
 use crate::support::{HOST, PATIENCE};
 
@@ -19,13 +24,33 @@ pub struct Client {
 
 impl Client {
     pub fn open(addr: SocketAddr) -> Self {
+        Self::over(async move { TcpStream::connect(addr).await.unwrap() })
+    }
+
+    /// Over TLS, with `h2` by ALPN.
+    pub fn open_tls(addr: SocketAddr, trusted: &Arc<ClientConfig>) -> Self {
+        let mut config = ClientConfig::clone(trusted);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Self::over(async move {
+            let stream = TcpStream::connect(addr).await.unwrap();
+            let name = ServerName::try_from(HOST).unwrap();
+            let connector = TlsConnector::from(Arc::new(config));
+            let stream = connector.connect(name, stream).await.unwrap();
+            assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+            stream
+        })
+    }
+
+    fn over<S>(connect: impl Future<Output = S>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let sender = runtime.block_on(async {
-            let stream = TcpStream::connect(addr).await.unwrap();
-            let (sender, connection) = client::handshake(stream).await.unwrap();
+            let (sender, connection) = client::handshake(connect.await).await.unwrap();
             tokio::spawn(connection);
             sender
         });

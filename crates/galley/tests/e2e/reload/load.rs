@@ -77,7 +77,20 @@ fn exchange(stream: &mut (impl Read + Write)) -> Exchanged {
     }
 }
 
-/// Runs `work` while five kinds of clients ask for `/kept/`; none of their requests may fail.
+/// One request over HTTP/2.
+fn ask_http2(client: &mut Client) -> Exchanged {
+    match client.try_ask(&Request::get("/kept/")) {
+        Ok(response) if response.status == 200 => Ok(true),
+        Ok(response) => Err(response.beginning()),
+        // Nothing was asked on a connection that the server is ending.
+        Err(error) if error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR) => {
+            Ok(false)
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Runs `work` while six kinds of clients ask for `/kept/`; none of their requests may fail.
 pub(super) fn under_load(
     stage: &Stage,
     authority: &Authority,
@@ -110,24 +123,11 @@ pub(super) fn under_load(
             clients.keep_asking("new over TLS", tls, |c| exchange(&mut c.0).map(|_| false));
         });
         scope.spawn(|| {
-            clients.keep_asking(
-                "HTTP/2",
-                || Ok(Client::open(plain)),
-                |client| {
-                    match client.try_ask(&Request::get("/kept/")) {
-                        Ok(response) if response.status == 200 => Ok(true),
-                        Ok(response) => Err(response.beginning()),
-                        // Nothing was asked on a connection that the server is ending.
-                        Err(error)
-                            if error.is_go_away()
-                                && error.reason() == Some(h2::Reason::NO_ERROR) =>
-                        {
-                            Ok(false)
-                        }
-                        Err(error) => Err(error.to_string()),
-                    }
-                },
-            );
+            clients.keep_asking("HTTP/2", || Ok(Client::open(plain)), ask_http2);
+        });
+        scope.spawn(|| {
+            let open = || Ok(Client::open_tls(secure, &trusted));
+            clients.keep_asking("HTTP/2 over TLS", open, ask_http2);
         });
         work();
         drop(over);
@@ -148,7 +148,7 @@ fn sites_are_added_and_removed_under_load_and_no_request_fails() {
     reloads_under_load(20);
 }
 
-/// The long form, for the weekly run: `cargo test -p galley --test e2e -- --ignored five_hundred`.
+/// `make upgrades`.
 #[test]
 #[ignore = "takes minutes: the short form runs each time"]
 fn five_hundred_reloads_under_load_fail_no_request() {
