@@ -98,7 +98,7 @@ impl From<FillError> for Fault {
             FillError::Connect => (RefusedWhy::UpstreamDown, "no connection to the upstream"),
             FillError::Paused => (
                 RefusedWhy::UpstreamPaused,
-                "the upstream failed several times on end and is left alone for a moment",
+                "the upstream failed several times in a row and its circuit breaker is open",
             ),
             FillError::Timeout => (RefusedWhy::UpstreamTimeout, "the upstream took too long"),
             FillError::Closed => (

@@ -23,7 +23,7 @@ function upstreams(site) {
   const columns = [['Server', 'wide'], ['State'], ['Slots in use', 'number'], ['Waiting', 'number'], ['Turned away', 'number'], ['Pauses', 'number']];
   const rows = site.upstreams.flatMap((one) => one.servers.map((server) => [
     server.address, server.state === 'paused' ? 'paused: it does not respond' : 'in use', `${one.in_flight} of ${one.slots}`, count(one.waiting),
-    count(Object.values(one.classes).reduce((all, part) => all + part.turned_away, 0)), count(server.pauses),
+    count(Object.values(one.classes).reduce((all, part) => all + part.rejected, 0)), count(server.pauses),
   ]));
   return table(`Upstream servers of ${site.name}`, columns, rows, 'This site has files only.');
 }

@@ -3,7 +3,7 @@
 //! One series for each upstream of a site; a site with several tells them apart by the address of the first server.
 
 use super::text::{MetricKind, Text};
-use crate::upstream::{Load, OfClass, ServerStats, UpstreamStats};
+use crate::upstream::{ClassCounts, Load, ServerStats, UpstreamStats};
 
 /// Writes the families of all upstreams; `rows` are sites with theirs.
 pub(super) fn metrics<'g>(
@@ -13,7 +13,7 @@ pub(super) fn metrics<'g>(
     let rows: Vec<(&str, &UpstreamStats)> = rows.collect();
     slots(&rows, text);
     classes(&rows, text);
-    hurried(&rows, text);
+    promoted(&rows, text);
     servers(&rows, text);
 }
 
@@ -38,34 +38,34 @@ fn slots(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     ];
     for (name, of, help) in families {
         text.family(name, MetricKind::Gauge, help);
-        for (site, gauge) in rows {
-            let labels = [("site", *site), ("upstream", first(gauge))];
-            text.sample(name, &labels, of(&gauge.load()) as u64);
+        for (site, stats) in rows {
+            let labels = [("site", *site), ("upstream", first(stats))];
+            text.sample(name, &labels, of(&stats.load()) as u64);
         }
     }
 }
 
 fn classes(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
-    type Of = fn(&OfClass) -> u64;
+    type Of = fn(&ClassCounts) -> u64;
     let families: [(&str, Of, &str); 2] = [
         (
             "galley_upstream_admitted_total",
-            |of| of.let_in,
+            |of| of.admitted,
             "requests that got a slot at an upstream, by class",
         ),
         (
             "galley_upstream_rejected_total",
-            |of| of.turned_away,
+            |of| of.rejected,
             "requests that timed out in the queue or found it full, by class",
         ),
     ];
     for (name, of, help) in families {
         text.family(name, MetricKind::Counter, help);
-        for (site, gauge) in rows {
-            for class in gauge.classes() {
+        for (site, stats) in rows {
+            for class in stats.classes() {
                 let labels = [
                     ("site", *site),
-                    ("upstream", first(gauge)),
+                    ("upstream", first(stats)),
                     ("class", class.class.word()),
                 ];
                 text.sample(name, &labels, of(&class));
@@ -74,14 +74,14 @@ fn classes(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     }
 }
 
-fn hurried(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
+fn promoted(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     let name = "galley_upstream_promoted_total";
     let help =
         "requests that moved to a class with more slots, because a visitor requested the same page";
     text.family(name, MetricKind::Counter, help);
-    for (site, gauge) in rows {
-        let labels = [("site", *site), ("upstream", first(gauge))];
-        text.sample(name, &labels, gauge.hurried_on());
+    for (site, stats) in rows {
+        let labels = [("site", *site), ("upstream", first(stats))];
+        text.sample(name, &labels, stats.promoted());
     }
 }
 
@@ -103,11 +103,11 @@ fn servers(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     ];
     for (name, kind, of, help) in families {
         text.family(name, kind, help);
-        for (site, gauge) in rows {
-            for server in gauge.servers() {
+        for (site, stats) in rows {
+            for server in stats.servers() {
                 let labels = [
                     ("site", *site),
-                    ("upstream", first(gauge)),
+                    ("upstream", first(stats)),
                     ("server", server.address.as_str()),
                 ];
                 text.sample(name, &labels, of(server));
@@ -116,6 +116,6 @@ fn servers(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
     }
 }
 
-fn first(gauge: &UpstreamStats) -> &str {
-    gauge.servers().first().map_or("", |server| &server.address)
+fn first(stats: &UpstreamStats) -> &str {
+    stats.servers().first().map_or("", |server| &server.address)
 }

@@ -86,17 +86,17 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
 
 /// Exchanges under way at the upstreams, and requests that wait for a place there.
 pub(super) fn load(fetch_threads: &[Handle]) -> (usize, usize) {
-    let gauges = fetch_threads.iter().flat_map(Handle::upstream_stats);
-    let loads = gauges.map(|gauge| gauge.load());
+    let all_stats = fetch_threads.iter().flat_map(Handle::upstream_stats);
+    let loads = all_stats.map(|stats| stats.load());
     loads.fold((0, 0), |(taken, waiting), load| {
         (taken + load.in_flight, waiting + load.waiting)
     })
 }
 
 /// One of a site's upstreams: its places, its queue, its servers.
-pub(super) fn upstream(gauge: &UpstreamStats) -> Value {
-    let load = gauge.load();
-    let servers = gauge.servers().iter().map(|server| {
+pub(super) fn upstream(stats: &UpstreamStats) -> Value {
+    let load = stats.load();
+    let servers = stats.servers().iter().map(|server| {
         let state = if server.is_paused() {
             "paused"
         } else {
@@ -104,8 +104,8 @@ pub(super) fn upstream(gauge: &UpstreamStats) -> Value {
         };
         json!({ "address": server.address, "state": state, "pauses": server.pauses() })
     });
-    let classes = gauge.classes().map(|of| {
-        let counts = json!({ "let_in": of.let_in, "turned_away": of.turned_away });
+    let classes = stats.classes().map(|of| {
+        let counts = json!({ "admitted": of.admitted, "rejected": of.rejected });
         (of.class.word().to_owned(), counts)
     });
     json!({
@@ -113,7 +113,7 @@ pub(super) fn upstream(gauge: &UpstreamStats) -> Value {
         "slots": load.limit,
         "slots_most": load.most,
         "waiting": load.waiting,
-        "hurried_on": gauge.hurried_on(),
+        "promoted": stats.promoted(),
         "idle_connections": load.idle,
         "servers": servers.collect::<Vec<_>>(),
         "classes": Value::Object(classes.collect()),
@@ -133,7 +133,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
             Upstream::Http(_) => "http",
         },
         "php": site.php.as_deref().map(php),
-        "upstreams": site.upstream_stats().iter().map(|gauge| upstream(gauge)).collect::<Vec<_>>(),
+        "upstreams": site.upstream_stats().iter().map(|stats| upstream(stats)).collect::<Vec<_>>(),
         "purges": site.core.purges.given(),
         "requests": totals.requests(),
         "answers": words(&totals),

@@ -34,7 +34,7 @@ impl FetchWorker {
         let sent_up = async {
             let pool = self.pool(job.pool)?;
             let turn = upstream::QueueTurn::default();
-            let slot = pool.enter(job.call.who(), &turn).await?;
+            let slot = pool.enter(job.call.queue_identity(), &turn).await?;
             pool.send(slot, &job.call, &|| {}).await
         };
         let mut incoming = sent_up.await.map_err(CronTrouble::Upstream)?;

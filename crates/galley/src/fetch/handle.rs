@@ -49,15 +49,15 @@ impl Handle {
     /// generates the page `key`, which it could join. The fetch thread would say the same; under a crawl it would do so a thousand
     /// times a second, and wake who asked each time. `key`: none for requests that bypass the cache. Where it is so, that is counted.
     pub fn turns_away(&self, pool: usize, who: QueueIdentity, key: Option<&[u8]>) -> bool {
-        let Some(gauge) = self.upstream_stats.get(pool) else {
+        let Some(stats) = self.upstream_stats.get(pool) else {
             return false;
         };
-        let is_turned_away = gauge.is_shut_for(who)
+        let is_rejected = stats.is_full_for(who)
             && !key.is_some_and(|key| self.registry.may_have(&Key::new(key)));
-        if is_turned_away {
-            gauge.turned_away(who.class);
+        if is_rejected {
+            stats.count_rejected(who.class);
         }
-        is_turned_away
+        is_rejected
     }
 
     /// Sends the job for a page and returns how to read it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill goes on without this reader.

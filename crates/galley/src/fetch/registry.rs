@@ -87,7 +87,7 @@ mod tests {
         ExchangeEnd, FastCgiAddress, PoolSpec, QueueIdentity, UpstreamAddress, UpstreamStats,
     };
 
-    fn gauge() -> Arc<UpstreamStats> {
+    fn stats() -> Arc<UpstreamStats> {
         let second = Duration::from_secs(1);
         Arc::new(UpstreamStats::new(&PoolSpec {
             site: "example.com".to_owned(),
@@ -109,10 +109,10 @@ mod tests {
     fn who_finds_no_room_is_turned_away_unless_the_page_is_under_way() {
         // No fetch thread: a job would not be received.
         let (commands, _) = mpsc::channel(1);
-        let gauge = gauge();
+        let stats = stats();
         let handle = Handle {
             commands,
-            upstream_stats: [Arc::clone(&gauge)].into(),
+            upstream_stats: [Arc::clone(&stats)].into(),
             registry: Arc::new(FetchRegistry::new()),
         };
         let (crawl, other) = [1, 2]
@@ -124,7 +124,7 @@ mod tests {
             .into();
         let (page, key) = (Some(b"page".as_slice()), Key::new(b"page"));
         assert!(!handle.turns_away(0, crawl, page), "there is room");
-        gauge.shut_for(Some(crawl), &[]);
+        stats.set_full_for(Some(crawl), &[]);
         assert!(handle.turns_away(0, crawl, page));
         assert!(handle.turns_away(0, crawl, None));
         assert!(!handle.turns_away(0, other, page));
@@ -134,11 +134,11 @@ mod tests {
         assert!(handle.turns_away(0, crawl, None));
         handle.registry.remove(&key);
         assert!(handle.turns_away(0, crawl, page));
-        gauge.shut_for(None, &[Class::Crawler]);
+        stats.set_full_for(None, &[Class::Crawler]);
         assert!(handle.turns_away(0, other, page), "nobody of the class");
-        gauge.shut_for(None, &[Class::Visitor]);
+        stats.set_full_for(None, &[Class::Visitor]);
         assert!(!handle.turns_away(0, crawl, page));
-        let of_crawlers = gauge.classes().find(|of| of.class == Class::Crawler);
-        assert_eq!(of_crawlers.unwrap().turned_away, 5);
+        let of_crawlers = stats.classes().find(|of| of.class == Class::Crawler);
+        assert_eq!(of_crawlers.unwrap().rejected, 5);
     }
 }

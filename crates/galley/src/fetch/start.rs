@@ -32,14 +32,14 @@ pub fn start(
     sandbox: Option<Sandbox>,
 ) -> io::Result<(Handle, JoinHandle<()>)> {
     let (commands, incoming) = mpsc::channel(MOST_COMMANDS);
-    let gauges: Arc<[Arc<UpstreamStats>]> = pools
+    let stats: Arc<[Arc<UpstreamStats>]> = pools
         .iter()
         .map(|spec| Arc::new(UpstreamStats::new(spec)))
         .collect();
     let registry = Arc::new(FetchRegistry::new());
     let handle = Handle {
         commands,
-        upstream_stats: Arc::clone(&gauges),
+        upstream_stats: Arc::clone(&stats),
         registry: Arc::clone(&registry),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -58,8 +58,8 @@ pub fn start(
             let worker = Rc::new(FetchWorker {
                 pools: pools
                     .iter()
-                    .zip(gauges.iter())
-                    .map(|(spec, gauge)| UpstreamPool::new(spec, gauge))
+                    .zip(stats.iter())
+                    .map(|(spec, stats)| UpstreamPool::new(spec, stats))
                     .collect(),
                 memory,
                 spools,

@@ -20,7 +20,7 @@ impl FetchWorker {
     ) -> Result<Slot, FillError> {
         let enter = self
             .pool(job.pool)?
-            .enter(job.call.who(), &in_progress.turn);
+            .enter(job.call.queue_identity(), &in_progress.turn);
         match whom {
             For::Later => enter.await,
             For::Visitors => tokio::select! {
@@ -34,7 +34,7 @@ impl FetchWorker {
     /// Somebody joins a fetch that may stand in the queue.
     pub(super) fn promote(&self, job: &PageJob, in_progress: &InProgressFetch) {
         if let Ok(pool) = self.pool(job.pool) {
-            pool.promote(&in_progress.turn, job.call.who());
+            pool.promote(&in_progress.turn, job.call.queue_identity());
         }
     }
 }

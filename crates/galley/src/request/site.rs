@@ -123,10 +123,10 @@ impl Site {
         let mut found: Vec<Arc<UpstreamStats>> = Vec::new();
         for upstream in std::iter::once(&self.upstream).chain(&self.further) {
             // A rule may name the site's own.
-            if let Some(gauge) = upstream.upstream_stats()
-                && !found.iter().any(|known| Arc::ptr_eq(known, gauge))
+            if let Some(stats) = upstream.upstream_stats()
+                && !found.iter().any(|known| Arc::ptr_eq(known, stats))
             {
-                found.push(Arc::clone(gauge));
+                found.push(Arc::clone(stats));
             }
         }
         found
@@ -180,7 +180,7 @@ impl Upstream {
     pub fn upstream_stats(&self) -> Option<&Arc<UpstreamStats>> {
         match self {
             Self::Files => None,
-            Self::Php(pool) | Self::Http(pool) => pool.gauge(),
+            Self::Php(pool) | Self::Http(pool) => pool.stats(),
         }
     }
 }
@@ -196,7 +196,7 @@ pub struct PoolHandle {
 
 impl PoolHandle {
     /// What it is busy with.
-    pub fn gauge(&self) -> Option<&Arc<UpstreamStats>> {
+    pub fn stats(&self) -> Option<&Arc<UpstreamStats>> {
         self.fetch_thread.upstream_stats().get(self.index)
     }
 
@@ -204,9 +204,9 @@ impl PoolHandle {
     pub fn fault(&self, failure: FillError) -> Fault {
         let mut fault = Fault::from(failure);
         if fault.retry_after_s.is_some()
-            && let Some(gauge) = self.gauge()
+            && let Some(stats) = self.stats()
         {
-            fault.retry_after_s = Some(gauge.retry_after_s());
+            fault.retry_after_s = Some(stats.retry_after_s());
         }
         fault
     }

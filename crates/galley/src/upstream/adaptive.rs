@@ -1,22 +1,22 @@
-//! How many requests an upstream is given at once: what it can do, below what it is allowed.
+//! The adaptive concurrency limit: how many concurrent requests an upstream can process, up to the configured maximum.
 //!
-//! More requests than an upstream can work at make each of them slower and none of them sooner: they wait in PHP-FPM's own
-//! line, for a lock of the database, for memory that is on the disk by then. The mark of it is that latency grows and
-//! throughput does not (Kleinrock's knee, 1979). So:
+//! With more requests than an upstream can process, each gets slower and none gets faster: they wait in the backlog of PHP-FPM, for
+//! a database lock, or for swapped-out memory. The symptom is that latency grows and throughput does not (Kleinrock's knee, 1979).
+//! Therefore:
 //!
-//! - *Trigger*: over a window of answers in which nearly always all places were taken, latency was above twice what it is when
-//!   there is little to do: the gradient of Netflix's concurrency-limits (2018), of TCP Vegas before it.
-//! - *Proof*: the limit then goes down by a third, as an experiment. If throughput keeps up, the places were useless, and it
-//!   goes on; if throughput falls by a quarter of what the limit has fallen since the first of these steps, or more, the places
-//!   are worth having: the limit goes back by one step, and the latency there is the usual one from now on. Growing, by half,
-//!   is the same experiment the other way round (hill climbing on throughput, Hellerstein, Morrison and Eilebrecht, 2009, for
-//!   .NET's thread pool); it stands also where latency stays as usual.
+//! - *Trigger*: over a window of responses during which nearly all slots were always taken, latency was above twice the
+//!   uncongested baseline. This is the gradient of Netflix's concurrency-limits (2018), and of TCP Vegas before it.
+//! - *Verification*: the limit is then lowered by a third, as an experiment. If throughput stays the same, the slots were useless
+//!   and lowering continues. If throughput falls by a quarter of the relative decrease of the limit since the first step, or more,
+//!   the slots were useful: the limit returns by one step, and the latency there becomes the baseline. Raising the limit, by half,
+//!   is the same experiment in the other direction (hill climbing on throughput, Hellerstein, Morrison and Eilebrecht, 2009, for
+//!   .NET's thread pool); it also stays if latency remains at the baseline.
 //!
-//! Latency alone, as in Vegas and Gradient2, takes a run of slow exports for congestion and starves a pool that waits for
-//! another server; throughput alone wanders about with noise. Here nothing happens at all while latency is as usual, and what
-//! happens is undone unless it helps.
+//! Latency alone, as in Vegas and Gradient2, mistakes a series of slow exports for congestion and starves a pool that waits for
+//! another server. Throughput alone follows noise. Here the limit does not change while latency is at the baseline, and each change
+//! that does not help is reverted.
 //!
-//! After an outage the limit begins small and grows with each answer, as TCP's slow start does. Pure: `now` is an argument.
+//! After an outage the limit starts low and grows with each response, like TCP's slow start. Pure: `now` is an argument.
 
 use std::time::Duration;
 
@@ -24,259 +24,266 @@ use tokio::time::Instant;
 
 /// The limit of one upstream.
 #[derive(Debug)]
-pub(super) struct Adaptive {
-    /// Where it is below what is allowed.
+pub(super) struct AdaptiveLimit {
+    /// The limit, if it is below the maximum.
     lowered: Option<usize>,
-    most: usize,
+    maximum: usize,
     is_slow_start: bool,
     window: SampleWindow,
-    /// Seconds that an answer usually takes when there is little to do.
-    usual_s: Option<f64>,
-    /// The window before, where the limit has changed since.
-    before: Option<JudgedWindow>,
-    /// The window before the first of several steps downward: small losses do not add up unseen.
+    /// Uncongested latency of a response, in seconds.
+    baseline_s: Option<f64>,
+    /// The previous window, if the limit has changed since.
+    previous: Option<JudgedWindow>,
+    /// The window before the first of several decreases, so that small losses do not add up unnoticed.
     origin: Option<JudgedWindow>,
-    /// Windows for which the limit stays as it is.
-    rest: u32,
-    /// What it rests next.
-    next_rest: u32,
+    /// Windows for which the limit stays unchanged.
+    cooldown: u32,
+    /// The next cooldown.
+    next_cooldown: u32,
     responses_per_s: Option<f64>,
 }
 
-/// Answers since the last judgement.
+/// Responses since the last judgement.
 #[derive(Debug)]
 struct SampleWindow {
-    began: Option<Instant>,
-    answers: u32,
+    started_at: Option<Instant>,
+    responses: u32,
     latency_s: f64,
-    /// Those of them that came while all places were taken.
+    /// Responses that arrived while all slots were taken.
     full: u32,
 }
 
-/// A full window that was judged.
+/// A complete window that was judged.
 #[derive(Clone, Copy, Debug)]
 struct JudgedWindow {
     limit: usize,
-    answers_per_s: f64,
+    responses_per_s: f64,
     latency_s: f64,
 }
 
-impl Adaptive {
-    /// `most`: what is allowed to begin with.
-    pub(super) fn new(most: usize) -> Self {
+impl AdaptiveLimit {
+    /// `maximum`: the initial maximum.
+    pub(super) fn new(maximum: usize) -> Self {
         Self {
             lowered: None,
-            most: most.max(1),
+            maximum: maximum.max(1),
             is_slow_start: false,
             window: SampleWindow::new(),
-            usual_s: None,
-            before: None,
+            baseline_s: None,
+            previous: None,
             origin: None,
-            rest: 0,
-            next_rest: SHORTEST_REST,
+            cooldown: 0,
+            next_cooldown: MIN_COOLDOWN,
             responses_per_s: None,
         }
     }
 
-    /// Places now.
+    /// The current limit.
     pub(super) fn limit(&self) -> usize {
-        self.lowered.map_or(self.most, |limit| limit.min(self.most))
+        self.lowered
+            .map_or(self.maximum, |limit| limit.min(self.maximum))
     }
 
-    /// Takes note of what is allowed now.
-    pub(super) fn allow(&mut self, most: usize) {
-        let most = most.max(1);
-        if most != self.most {
-            self.most = most;
-            self.before = None;
+    /// Sets the maximum.
+    pub(super) fn set_maximum(&mut self, maximum: usize) {
+        let maximum = maximum.max(1);
+        if maximum != self.maximum {
+            self.maximum = maximum;
+            self.previous = None;
         }
     }
 
-    /// Answers a second, as of the last window.
+    /// Responses per second in the last window.
     pub(super) fn responses_per_s(&self) -> Option<f64> {
         self.responses_per_s
     }
 
-    /// An outage has ended: begins small.
+    /// An outage has ended: starts low.
     pub(super) fn restart(&mut self) {
-        self.set(FLOOR);
+        self.set(MIN_LIMIT);
         self.is_slow_start = self.lowered.is_some();
         self.window = SampleWindow::new();
-        self.before = None;
-        self.rest = 0;
+        self.previous = None;
+        self.cooldown = 0;
     }
 
-    /// Notes an answer. `is_full`: all places were taken while it was composed.
+    /// Records a response. `is_full`: all slots were taken while it was generated.
     pub(super) fn record(&mut self, latency: Duration, is_full: bool, now: Instant) {
         let limit = self.limit();
         if self.is_slow_start {
             self.set(limit + 1);
             self.is_slow_start = self.lowered.is_some();
         }
-        let Some(began) = self.window.began else {
-            // The first answer only begins a window: when its own work began is not known to be in it.
-            self.window.began = Some(now);
+        let Some(started_at) = self.window.started_at else {
+            // The first response only starts a window: its own work may have begun long before.
+            self.window.started_at = Some(now);
             return;
         };
-        self.window.answers += 1;
+        self.window.responses += 1;
         self.window.latency_s += latency.as_secs_f64();
         self.window.full += u32::from(is_full);
-        let lasted = now.saturating_duration_since(began);
-        let answers = usize::try_from(self.window.answers).unwrap_or(usize::MAX);
-        let enough = answers >= (3 * limit).max(FEWEST);
-        if enough && lasted >= SHORTEST {
-            let answers = f64::from(self.window.answers);
-            let judged = JudgedWindow {
+        let duration = now.saturating_duration_since(started_at);
+        let responses = usize::try_from(self.window.responses).unwrap_or(usize::MAX);
+        let is_complete = responses >= (3 * limit).max(MIN_RESPONSES);
+        if is_complete && duration >= MIN_WINDOW {
+            let responses = f64::from(self.window.responses);
+            let window = JudgedWindow {
                 limit,
-                answers_per_s: answers / lasted.as_secs_f64(),
-                latency_s: self.window.latency_s / answers,
+                responses_per_s: responses / duration.as_secs_f64(),
+                latency_s: self.window.latency_s / responses,
             };
-            let is_full = f64::from(self.window.full) >= answers * FULL;
+            let is_full = f64::from(self.window.full) >= responses * FULL_SHARE;
             self.window = SampleWindow::new();
-            self.window.began = Some(now);
-            self.judge(judged, is_full);
+            self.window.started_at = Some(now);
+            self.judge(window, is_full);
         }
     }
 
     fn judge(&mut self, now: JudgedWindow, is_full: bool) {
-        self.responses_per_s = Some(now.answers_per_s);
-        let usual = self.usual(now.latency_s, is_full);
-        self.usual_s = Some(usual);
-        let is_crowded = now.latency_s > usual * TOLERANCE;
-        if is_crowded {
+        self.responses_per_s = Some(now.responses_per_s);
+        let baseline = self.baseline(now.latency_s, is_full);
+        self.baseline_s = Some(baseline);
+        let is_congested = now.latency_s > baseline * TOLERANCE;
+        if is_congested {
             self.is_slow_start = false;
         }
         if self.is_slow_start {
             return;
         }
-        let before = self.before.take();
+        let previous = self.previous.take();
         if !is_full {
-            if !is_crowded {
+            if !is_congested {
                 self.raise(now.limit);
             }
             return;
         }
-        match before.filter(|before| before.limit != now.limit) {
-            Some(before) if now.limit > before.limit => {
-                // With the usual latency they do no harm, whatever they bring.
-                if is_crowded && elasticity(before, now) < PAYS {
-                    self.go_back(before.limit);
+        match previous.filter(|previous| previous.limit != now.limit) {
+            Some(previous) if now.limit > previous.limit => {
+                // At the baseline latency the added slots do no harm, whatever they gain.
+                if is_congested && elasticity(previous, now) < MIN_ELASTICITY {
+                    self.revert(previous.limit);
                 } else {
-                    self.next_rest = SHORTEST_REST;
+                    self.next_cooldown = MIN_COOLDOWN;
                     self.raise(now.limit);
-                    self.before = Some(now);
+                    self.previous = Some(now);
                 }
             }
-            Some(before) => {
-                if elasticity(self.origin.unwrap_or(before), now) >= PAYS {
-                    // The work is slower, not crowded: places are what it needs.
-                    self.usual_s = Some(before.latency_s.max(usual));
-                    self.go_back(before.limit);
-                } else if is_crowded {
+            Some(previous) => {
+                if elasticity(self.origin.unwrap_or(previous), now) >= MIN_ELASTICITY {
+                    // The requests are slower, not congested: they need the slots.
+                    self.baseline_s = Some(previous.latency_s.max(baseline));
+                    self.revert(previous.limit);
+                } else if is_congested {
                     self.lower(now);
                 } else {
-                    self.rest = SHORTEST_REST;
+                    self.cooldown = MIN_COOLDOWN;
                 }
             }
-            None if self.rest > 0 => self.rest -= 1,
-            None if is_crowded => {
+            None if self.cooldown > 0 => self.cooldown -= 1,
+            None if is_congested => {
                 self.origin = Some(now);
                 self.lower(now);
             }
-            None if now.limit < self.most => {
+            None if now.limit < self.maximum => {
                 self.raise(now.limit);
-                self.before = Some(now);
+                self.previous = Some(now);
             }
             None => {}
         }
     }
 
-    /// The usual latency with that of one more window. It becomes less by a part of the difference, since the least of many
-    /// windows is an accident; and more only while places are free, a little at a time: with all of them taken it is what it
-    /// is compared with.
-    fn usual(&self, latency_s: f64, is_full: bool) -> f64 {
-        match self.usual_s {
+    /// The baseline, updated with the latency of one more window. It follows a decrease partly, because the minimum of many
+    /// windows is an outlier. It follows an increase slowly, and only while slots are free: with all slots taken, latency is
+    /// what it is compared with.
+    fn baseline(&self, latency_s: f64, is_full: bool) -> f64 {
+        match self.baseline_s {
             None => latency_s,
-            Some(usual) if latency_s <= usual => usual + (latency_s - usual) * SMOOTHING,
-            Some(usual) if is_full => usual,
-            Some(usual) => latency_s.min(usual * DRIFT),
+            Some(baseline) if latency_s <= baseline => {
+                baseline + (latency_s - baseline) * SMOOTHING
+            }
+            Some(baseline) if is_full => baseline,
+            Some(baseline) => latency_s.min(baseline * DRIFT),
         }
     }
 
     fn lower(&mut self, now: JudgedWindow) {
-        self.set((now.limit * 2 / 3).max(FLOOR).max(self.most / LEAST_SHARE));
-        self.before = Some(now);
+        self.set(
+            (now.limit * 2 / 3)
+                .max(MIN_LIMIT)
+                .max(self.maximum / MAX_DECREASE),
+        );
+        self.previous = Some(now);
     }
 
     fn raise(&mut self, limit: usize) {
         self.set((limit * 3 / 2).max(limit + 1));
     }
 
-    fn go_back(&mut self, limit: usize) {
+    fn revert(&mut self, limit: usize) {
         self.set(limit);
-        self.rest = self.next_rest;
-        self.next_rest = (self.next_rest * 2).min(LONGEST_REST);
+        self.cooldown = self.next_cooldown;
+        self.next_cooldown = (self.next_cooldown * 2).min(MAX_COOLDOWN);
     }
 
     fn set(&mut self, limit: usize) {
-        self.lowered = Some(limit.max(1)).filter(|limit| *limit < self.most);
+        self.lowered = Some(limit.max(1)).filter(|limit| *limit < self.maximum);
     }
 }
 
 impl SampleWindow {
     fn new() -> Self {
         Self {
-            began: None,
-            answers: 0,
+            started_at: None,
+            responses: 0,
             latency_s: 0.0,
             full: 0,
         }
     }
 }
 
-/// By how much of the change of the limit the throughput changed with it: 1, all of it; 0, not at all.
-fn elasticity(before: JudgedWindow, now: JudgedWindow) -> f64 {
-    let relative = |before: f64, now: f64| now / before.max(f64::EPSILON) - 1.0;
-    let limits = relative(places(before.limit), places(now.limit));
-    relative(before.answers_per_s, now.answers_per_s) / limits
+/// Relative change of throughput per relative change of the limit: 1, proportional; 0, none.
+fn elasticity(previous: JudgedWindow, now: JudgedWindow) -> f64 {
+    let relative = |previous: f64, now: f64| now / previous.max(f64::EPSILON) - 1.0;
+    let limits = relative(slots(previous.limit), slots(now.limit));
+    relative(previous.responses_per_s, now.responses_per_s) / limits
 }
 
-fn places(count: usize) -> f64 {
+fn slots(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::MAX, f64::from)
 }
 
-/// The least, where more are allowed: with one place alone nobody could be let in beside a request that hangs.
-const FLOOR: usize = 2;
+/// The minimum, if the maximum permits it: with one slot, a request that hangs would block all others.
+const MIN_LIMIT: usize = 2;
 
-/// The part of the places that crowding alone never takes away: where other programs slow the machine down for a moment, the
-/// way back takes seconds.
-const LEAST_SHARE: usize = 4;
+/// Congestion never lowers the limit below this part of the maximum: after a short slowdown of the machine by other programs,
+/// raising it again takes seconds.
+const MAX_DECREASE: usize = 4;
 
-/// Answers that say something together, however few places there are.
-const FEWEST: usize = 20;
+/// Responses that a window needs, however few the slots.
+const MIN_RESPONSES: usize = 20;
 
-/// Windows are not shorter, so that a burst of pages which PHP had ready is not the measure of it.
-const SHORTEST: Duration = Duration::from_millis(250);
+/// Minimum duration of a window, so that a burst of fast pages does not determine it.
+const MIN_WINDOW: Duration = Duration::from_millis(250);
 
-/// The part of a window's answers that make it a full one: places are free for a moment whenever one is handed on.
-const FULL: f64 = 0.8;
+/// The share of a window's responses that makes it full: slots are free for a moment whenever one is handed over.
+const FULL_SHARE: f64 = 0.8;
 
-/// Times the usual latency that are nothing unusual: pages differ by as much.
+/// Latency up to this multiple of the baseline is normal: pages differ by as much.
 const TOLERANCE: f64 = 2.0;
 
-/// What a change of the limit has to bring in throughput to be worth it.
-const PAYS: f64 = 0.25;
+/// Elasticity that makes a change of the limit worthwhile.
+const MIN_ELASTICITY: f64 = 0.25;
 
-/// What one window has to say about the usual latency, where it is less.
+/// Weight of one window with a lower latency in the baseline.
 const SMOOTHING: f64 = 0.2;
 
-/// By how much the usual latency may grow with a window: twofold in 35.
+/// Maximum growth of the baseline per window: twofold in 35.
 const DRIFT: f64 = 1.02;
 
-/// Windows between two experiments of which the first came to nothing; twice as many with each more, so that an upstream
-/// which collapses above its limit is seldom led there.
-const SHORTEST_REST: u32 = 4;
-const LONGEST_REST: u32 = 16;
+/// Windows between two experiments after one that failed. It doubles with each further failure, so that an upstream which
+/// collapses above its limit is rarely overloaded.
+const MIN_COOLDOWN: u32 = 4;
+const MAX_COOLDOWN: u32 = 16;
 
 #[cfg(test)]
 mod tests;

@@ -1,19 +1,18 @@
-//! What of the free places a request may have: one is kept for people, and a crawl leaves the processor to others.
+//! Which requests may take a free slot: one slot is reserved for writers, and a crawl leaves processors to others.
 //!
-//! Three rules beside the limit itself, both for those who only read:
+//! Three rules besides the limit itself, for readers (requests of visitors, crawlers and refreshes):
 //!
-//! - *Kept free*: with three places or more, one is never given to readers, so that who logs in, saves or orders finds a place
-//!   at once and not after a page of somebody else's.
-//! - *Held back*: a client whose requests have stood in the queue for a while asks for more than the upstream can do. While all
-//!   processors of the machine are busy it has half of the places: more would not give it more pages, but would take the
-//!   processor from hits, from the database and from the pages of others. Where PHP waits for something else, processors are
-//!   free, and it gets places one by one. Half, since it may be other programs that keep the processors busy, and a proxy
-//!   that stands for all visitors.
+//! - *Reserved*: with three slots or more, readers never get the last one, so that a request that logs in, saves or orders gets a
+//!   slot immediately and not after somebody else's page.
+//! - *Throttled*: a client whose requests have stood in the queue for a while demands more than the upstream can process. While
+//!   all processors of the machine are busy, it gets half of the slots: more would not generate more of its pages, but would take
+//!   processor time from hits, from the database and from the pages of others. If PHP waits for something else, processors are
+//!   free, and the client gets slots one by one. Half, because other programs may keep the processors busy, and because the
+//!   client may be a proxy for all visitors.
+//! - *Yields*: while a request that logs in, saves or orders is in progress and all processors are busy, such a client gets no new
+//!   slot, except one per interval. A save is short, and a page of a crawl takes one of two processors.
 //!
-//! - *Steps aside*: while somebody who logs in, saves or orders is being served and all processors are busy, such a client gets
-//!   no new place, but for one in a while. A save is short, and of two processors a crawl's page takes one.
-//!
-//! None of them is known by a name or a cookie that could be forged to gain anything: a forger gains the place that is kept.
+//! A forged name or cookie gains nothing beyond the reserved slot.
 //! Pure: whether processors are busy is an argument.
 
 use std::collections::HashMap;
@@ -25,112 +24,117 @@ use tokio::time::Instant;
 
 use super::queue::QueueIdentity;
 
-/// Who has places.
+/// The requests that hold slots.
 #[derive(Debug, Default)]
-pub(super) struct Holders {
+pub(super) struct SlotHolders {
     all: usize,
     readers: usize,
-    /// Readers' places by client; those without any are left out.
+    /// Slots of readers by client; clients without slots are left out.
     by_client: HashMap<Network, usize>,
-    /// When a reader was last given a place.
-    read_at: Option<Instant>,
+    /// When a reader last got a slot.
+    last_read_at: Option<Instant>,
 }
 
-/// When and how somebody wants a place.
+/// The circumstances of a request for a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmissionContext {
     pub(super) now: Instant,
-    /// How long he has waited by now.
+    /// How long the request has waited so far.
     pub(super) waited: Duration,
     pub(super) free: Processors,
 }
 
-/// Whether the machine has a processor to spare for somebody who is held back.
+/// Whether the machine has a processor to spare for a throttled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Processors {
-    /// All of them are busy, or nobody has looked.
+    /// All of them are busy, or nobody has checked.
     Busy,
-    /// One is free.
+    /// At least one is free.
     Spare,
 }
 
-/// What is said to a request that wants a place.
+/// The decision on a request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum May {
-    /// It may have one.
-    Enter,
-    /// Not now: none is free for it.
+pub(super) enum Admission {
+    /// It gets one.
+    Admit,
+    /// No slot is free for it.
     Wait,
-    /// One is free, and it is left to others for the moment.
-    HeldBack,
+    /// A slot is free, but is left to others for the moment.
+    Throttled,
 }
 
-impl Holders {
-    /// Places that are taken.
+impl SlotHolders {
+    /// Slots that are taken.
     pub(super) fn all(&self) -> usize {
         self.all
     }
 
-    /// Whether nobody else who reads would be let in: the others wait for these places.
+    /// Whether no other reader would be admitted: the rest is reserved.
     pub(super) fn are_full(&self, limit: usize) -> bool {
-        let people = self.all - self.readers;
-        self.all + kept_free(limit).saturating_sub(people) >= limit
+        let writers = self.all - self.readers;
+        self.all + reserved_slots(limit).saturating_sub(writers) >= limit
     }
 
-    /// Whether `who` may have a place of `limit`.
-    pub(super) fn may(&self, who: QueueIdentity, limit: usize, moment: &AdmissionContext) -> May {
+    /// Whether `identity` may take one of `limit` slots.
+    pub(super) fn admission(
+        &self,
+        identity: QueueIdentity,
+        limit: usize,
+        context: &AdmissionContext,
+    ) -> Admission {
         if self.all >= limit {
-            return May::Wait;
+            return Admission::Wait;
         }
-        if !only_reads(who.class) {
-            return May::Enter;
+        if !only_reads(identity.class) {
+            return Admission::Admit;
         }
-        if self.readers + kept_free(limit) >= limit {
-            return May::Wait;
+        if self.readers + reserved_slots(limit) >= limit {
+            return Admission::Wait;
         }
-        if moment.waited < STANDING || moment.free == Processors::Spare {
-            return May::Enter;
+        if context.waited < STANDING_QUEUE_WAIT || context.free == Processors::Spare {
+            return Admission::Admit;
         }
-        let held = self.by_client.get(&who.client).copied().unwrap_or(0);
-        if held >= (limit / 2).max(1) || self.step_aside(moment.now) {
-            return May::HeldBack;
+        let held = self.by_client.get(&identity.client).copied().unwrap_or(0);
+        if held >= (limit / 2).max(1) || self.yields_to_writers(context.now) {
+            return Admission::Throttled;
         }
-        May::Enter
+        Admission::Admit
     }
 
-    /// Whether somebody who does something is being served, and a reader had his turn a moment ago.
-    fn step_aside(&self, now: Instant) -> bool {
-        let is_recent = |read: Instant| now.saturating_duration_since(read) < ASIDE;
-        self.all > self.readers && self.read_at.is_some_and(is_recent)
+    /// Whether a writer is being served, and a reader was admitted a moment ago.
+    fn yields_to_writers(&self, now: Instant) -> bool {
+        let is_recent = |read: Instant| now.saturating_duration_since(read) < YIELD_INTERVAL;
+        self.all > self.readers && self.last_read_at.is_some_and(is_recent)
     }
 
-    /// Takes a place.
-    pub(super) fn take(&mut self, who: QueueIdentity, now: Instant) {
+    /// Takes a slot.
+    pub(super) fn take(&mut self, identity: QueueIdentity, now: Instant) {
         self.all += 1;
-        if only_reads(who.class) {
+        if only_reads(identity.class) {
             self.readers += 1;
-            self.read_at = Some(now);
-            *self.by_client.entry(who.client).or_default() += 1;
+            self.last_read_at = Some(now);
+            *self.by_client.entry(identity.client).or_default() += 1;
         }
     }
 
-    /// Gives it back.
-    pub(super) fn give_back(&mut self, who: QueueIdentity) {
+    /// Releases it.
+    pub(super) fn release(&mut self, identity: QueueIdentity) {
         self.all -= 1;
-        if only_reads(who.class) {
+        if only_reads(identity.class) {
             self.readers -= 1;
-            if let Some(held) = self.by_client.get_mut(&who.client) {
+            if let Some(held) = self.by_client.get_mut(&identity.client) {
                 *held -= 1;
                 if *held == 0 {
-                    self.by_client.remove(&who.client);
+                    self.by_client.remove(&identity.client);
                 }
             }
         }
     }
 }
 
-/// Whether one more process can run beside `running` others without taking the last processor of `all`. One processor is
-/// left free for hits, where there is more than one.
+/// Whether one more process can run beside `running` others without taking the last processor of `all`. One processor is left
+/// free for hits, if there is more than one.
 pub(super) fn processors(running: usize, all: usize) -> Processors {
     if running < all.saturating_sub(1).max(1) {
         Processors::Spare
@@ -139,7 +143,7 @@ pub(super) fn processors(running: usize, all: usize) -> Processors {
     }
 }
 
-/// Those who want to see a page, with nobody logged in and nothing bought.
+/// Requests that only read: no login, no cart.
 fn only_reads(class: Class) -> bool {
     match class {
         Class::Editor | Class::Customer => false,
@@ -147,33 +151,33 @@ fn only_reads(class: Class) -> bool {
     }
 }
 
-/// Places that readers never have. Of two, one would be half of what a small machine can do.
-fn kept_free(limit: usize) -> usize {
+/// Slots that readers never get. With two slots, one would be half of the capacity of a small machine.
+fn reserved_slots(limit: usize) -> usize {
     usize::from(limit > 2)
 }
 
-/// Who has waited for so long stands in a queue, and not in a burst: a few pages take it.
-const STANDING: Duration = Duration::from_millis(250);
+/// A wait that indicates a standing queue and not a burst: a few pages take as long.
+const STANDING_QUEUE_WAIT: Duration = Duration::from_millis(250);
 
-/// For how long readers who stand in a queue step aside after one of them was let in: longer than a save, and short enough
-/// that an export of minutes, or somebody who forges an editor's cookie, does not keep them out.
-const ASIDE: Duration = Duration::from_millis(500);
+/// How long throttled readers yield after one of them was admitted: longer than a save, and short enough that a long export,
+/// or a forged editor's cookie, does not lock them out.
+const YIELD_INTERVAL: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn who(class: Class, client: u32) -> QueueIdentity {
+    fn identity(class: Class, client: u32) -> QueueIdentity {
         QueueIdentity {
             class,
             client: Network::V4(client),
         }
     }
 
-    fn held(all: &[QueueIdentity]) -> Holders {
-        let mut holders = Holders::default();
-        for who in all {
-            holders.take(*who, Instant::now());
+    fn held(all: &[QueueIdentity]) -> SlotHolders {
+        let mut holders = SlotHolders::default();
+        for identity in all {
+            holders.take(*identity, Instant::now());
         }
         holders
     }
@@ -187,29 +191,29 @@ mod tests {
     }
 
     #[test]
-    fn one_place_is_for_people_where_there_are_three() {
-        let (editor, visitor) = (who(Class::Editor, 1), who(Class::Visitor, 2));
-        let refresh = who(Class::Background, 3);
-        for (taken, limit, who, wanted) in [
-            (vec![], 1, visitor, May::Enter),
-            (vec![visitor], 2, visitor, May::Enter),
-            (vec![visitor, refresh], 3, visitor, May::Wait),
-            (vec![visitor, refresh], 3, refresh, May::Wait),
-            (vec![visitor, refresh], 3, editor, May::Enter),
-            (vec![editor], 3, visitor, May::Enter),
-            (vec![editor, visitor], 3, visitor, May::Enter),
-            (vec![editor, editor, editor], 3, editor, May::Wait),
-            (vec![editor, visitor], 2, editor, May::Wait),
+    fn one_of_three_slots_is_reserved_for_writers() {
+        let (editor, visitor) = (identity(Class::Editor, 1), identity(Class::Visitor, 2));
+        let refresh = identity(Class::Background, 3);
+        for (taken, limit, identity, wanted) in [
+            (vec![], 1, visitor, Admission::Admit),
+            (vec![visitor], 2, visitor, Admission::Admit),
+            (vec![visitor, refresh], 3, visitor, Admission::Wait),
+            (vec![visitor, refresh], 3, refresh, Admission::Wait),
+            (vec![visitor, refresh], 3, editor, Admission::Admit),
+            (vec![editor], 3, visitor, Admission::Admit),
+            (vec![editor, visitor], 3, visitor, Admission::Admit),
+            (vec![editor, editor, editor], 3, editor, Admission::Wait),
+            (vec![editor, visitor], 2, editor, Admission::Wait),
         ] {
-            let at_once = after(Duration::ZERO, Processors::Busy);
-            let seen = held(&taken).may(who, limit, &at_once);
-            assert_eq!(seen, wanted, "{taken:?} of {limit}: {who:?}");
+            let context = after(Duration::ZERO, Processors::Busy);
+            let seen = held(&taken).admission(identity, limit, &context);
+            assert_eq!(seen, wanted, "{taken:?} of {limit}: {identity:?}");
         }
     }
 
     #[test]
-    fn places_are_all_taken_when_no_reader_would_get_one() {
-        let (editor, visitor) = (who(Class::Editor, 1), who(Class::Visitor, 2));
+    fn slots_are_full_when_no_reader_would_get_one() {
+        let (editor, visitor) = (identity(Class::Editor, 1), identity(Class::Visitor, 2));
         for (taken, limit, is_full) in [
             (vec![], 1, false),
             (vec![visitor], 2, false),
@@ -227,92 +231,147 @@ mod tests {
     }
 
     #[test]
-    fn a_crawl_has_half_of_the_places_while_processors_are_busy() {
-        let (crawl, other) = (who(Class::Visitor, 1), who(Class::Visitor, 2));
-        let long = STANDING;
-        let short = STANDING / 2;
-        for (taken, who, waited, free, wanted) in [
-            (vec![], crawl, long, Processors::Busy, May::Enter),
-            (vec![crawl], crawl, long, Processors::Busy, May::Enter),
-            (vec![crawl; 2], crawl, long, Processors::Busy, May::HeldBack),
-            (vec![crawl; 2], crawl, long, Processors::Spare, May::Enter),
-            (vec![crawl; 2], crawl, short, Processors::Busy, May::Enter),
-            (vec![crawl; 2], other, long, Processors::Busy, May::Enter),
-            (vec![crawl; 4], other, long, Processors::Busy, May::Wait),
+    fn a_crawl_has_half_of_the_slots_while_processors_are_busy() {
+        let (crawl, other) = (identity(Class::Visitor, 1), identity(Class::Visitor, 2));
+        let long = STANDING_QUEUE_WAIT;
+        let short = STANDING_QUEUE_WAIT / 2;
+        for (taken, identity, waited, free, wanted) in [
+            (vec![], crawl, long, Processors::Busy, Admission::Admit),
+            (vec![crawl], crawl, long, Processors::Busy, Admission::Admit),
+            (
+                vec![crawl; 2],
+                crawl,
+                long,
+                Processors::Busy,
+                Admission::Throttled,
+            ),
+            (
+                vec![crawl; 2],
+                crawl,
+                long,
+                Processors::Spare,
+                Admission::Admit,
+            ),
+            (
+                vec![crawl; 2],
+                crawl,
+                short,
+                Processors::Busy,
+                Admission::Admit,
+            ),
+            (
+                vec![crawl; 2],
+                other,
+                long,
+                Processors::Busy,
+                Admission::Admit,
+            ),
+            (
+                vec![crawl; 4],
+                other,
+                long,
+                Processors::Busy,
+                Admission::Wait,
+            ),
         ] {
-            let seen = held(&taken).may(who, 5, &after(waited, free));
+            let seen = held(&taken).admission(identity, 5, &after(waited, free));
             assert_eq!(
                 seen, wanted,
-                "{taken:?}: {who:?} after {waited:?}, {free:?}"
+                "{taken:?}: {identity:?} after {waited:?}, {free:?}"
             );
         }
     }
 
     #[test]
-    fn a_crawl_steps_aside_for_who_does_something() {
-        let (editor, customer) = (who(Class::Editor, 1), who(Class::Customer, 1));
-        let (crawl, began) = (who(Class::Visitor, 2), Instant::now());
+    fn a_crawl_yields_to_writers() {
+        let (editor, customer) = (identity(Class::Editor, 1), identity(Class::Customer, 1));
+        let (crawl, began) = (identity(Class::Visitor, 2), Instant::now());
         let busy = Processors::Busy;
-        let soon = ASIDE / 2;
+        let soon = YIELD_INTERVAL / 2;
         for (before, taken, waited, later, free, wanted) in [
             (
                 Some(crawl),
                 vec![editor],
-                STANDING,
+                STANDING_QUEUE_WAIT,
                 soon,
                 busy,
-                May::HeldBack,
+                Admission::Throttled,
             ),
             (
                 Some(crawl),
                 vec![customer],
-                STANDING,
+                STANDING_QUEUE_WAIT,
                 soon,
                 busy,
-                May::HeldBack,
+                Admission::Throttled,
             ),
-            (Some(crawl), vec![], STANDING, soon, busy, May::Enter),
-            (Some(crawl), vec![editor], STANDING, ASIDE, busy, May::Enter),
             (
                 Some(crawl),
-                vec![editor],
-                STANDING / 2,
+                vec![],
+                STANDING_QUEUE_WAIT,
                 soon,
                 busy,
-                May::Enter,
+                Admission::Admit,
             ),
             (
                 Some(crawl),
                 vec![editor],
-                STANDING,
+                STANDING_QUEUE_WAIT,
+                YIELD_INTERVAL,
+                busy,
+                Admission::Admit,
+            ),
+            (
+                Some(crawl),
+                vec![editor],
+                STANDING_QUEUE_WAIT / 2,
+                soon,
+                busy,
+                Admission::Admit,
+            ),
+            (
+                Some(crawl),
+                vec![editor],
+                STANDING_QUEUE_WAIT,
                 soon,
                 Processors::Spare,
-                May::Enter,
+                Admission::Admit,
             ),
-            (None, vec![editor], STANDING, soon, busy, May::Enter),
+            (
+                None,
+                vec![editor],
+                STANDING_QUEUE_WAIT,
+                soon,
+                busy,
+                Admission::Admit,
+            ),
         ] {
-            let mut holders = Holders::default();
+            let mut holders = SlotHolders::default();
             if let Some(reader) = before {
                 holders.take(reader, began);
-                holders.give_back(reader);
+                holders.release(reader);
             }
-            for who in &taken {
-                holders.take(*who, began);
+            for identity in &taken {
+                holders.take(*identity, began);
             }
             let now = began + later;
-            let moment = AdmissionContext { now, waited, free };
+            let context = AdmissionContext { now, waited, free };
             let case = format!("{taken:?}: after {waited:?} and {later:?}, {free:?}");
-            assert_eq!(holders.may(crawl, 5, &moment), wanted, "{case}");
-            assert_eq!(holders.may(editor, 5, &moment), May::Enter, "{case}");
+            assert_eq!(holders.admission(crawl, 5, &context), wanted, "{case}");
+            assert_eq!(
+                holders.admission(editor, 5, &context),
+                Admission::Admit,
+                "{case}"
+            );
         }
     }
 
     #[test]
-    fn what_was_given_back_is_forgotten() {
-        let visitor = who(Class::Visitor, 2);
-        let mut holders = held(&[visitor, visitor, who(Class::Editor, 2)]);
-        for who in [visitor, who(Class::Editor, 2), visitor] {
-            holders.give_back(who);
+    fn released_slots_are_forgotten() {
+        let visitor = identity(Class::Visitor, 2);
+        let mut holders = held(&[visitor, visitor, identity(Class::Editor, 2)]);
+        for identity in [visitor, identity(Class::Editor, 2), visitor] {
+            holders.release(identity);
         }
         assert_eq!((holders.all(), holders.readers), (0, 0));
         assert!(holders.by_client.is_empty());

@@ -1,15 +1,15 @@
-//! What came of one attempt to send a request.
+//! The outcome of one attempt to send a request.
 
 use galley_cache::fill::FillError;
 
 use super::call::UpstreamCall;
 
-/// How an upstream stood when it answered.
+/// The state of an upstream when it responded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UpstreamHealth {
-    /// As ever.
+    /// It responds as usual.
     Usual,
-    /// No server of it had been asked for a while.
+    /// All of its circuit breakers were open.
     Recovered,
 }
 
@@ -23,18 +23,18 @@ impl UpstreamHealth {
     }
 }
 
-/// An attempt that gave no answer.
+/// An attempt without a response.
 pub(super) struct FailedAttempt {
     pub(super) failure: FillError,
     pub(super) retry: Retry,
 }
 
-/// Whether an attempt may be made again.
+/// Whether the request may be sent again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// Nothing was received, and the request was not sent or is safe.
+    /// Nothing was received, and the request was not sent or its method is safe.
     Harmless,
-    /// It may have been carried out.
+    /// The upstream may have executed it.
     Never,
 }
 
@@ -46,7 +46,7 @@ impl FailedAttempt {
         }
     }
 
-    /// The server is left alone.
+    /// The circuit breaker is open.
     pub(super) fn paused() -> Self {
         Self {
             failure: FillError::Paused,
@@ -54,13 +54,13 @@ impl FailedAttempt {
         }
     }
 
-    /// Whether this says that nobody is there.
-    pub(super) fn is_absence(&self) -> bool {
+    /// Whether it counts as a failure of the server, for the circuit breaker.
+    pub(super) fn is_server_failure(&self) -> bool {
         matches!(self.failure, FillError::Connect | FillError::Timeout)
     }
 
-    pub(super) fn sent(failure: FillError, ask: &UpstreamCall) -> Self {
-        let retry = match (&failure, ask.is_safe()) {
+    pub(super) fn sent(failure: FillError, call: &UpstreamCall) -> Self {
+        let retry = match (&failure, call.is_safe()) {
             (FillError::Closed, true) => Retry::Harmless,
             _ => Retry::Never,
         };

@@ -1,18 +1,18 @@
-//! A server that does not answer is left alone, and asked again now and then by one request (circuit breaker; Nygard,
+//! The circuit breaker of a server: a server that does not respond is paused, then probed by one request at a time (Nygard,
 //! "Release It!", 2007).
 //!
 //! ```text
-//!            FAILURES on end                       pause over: one request goes through
+//!            FAILURES in a row                     pause over: one request probes
 //!   closed ------------------> open (500 ms ...) ---------------------------------------> probing
 //!     ^                          ^                                                         |   |
 //!     |                          +---- it fails: twice the pause, up to 8 s ---------------+   |
-//!     +------------------------------- it is answered -----------------------------------------+
+//!     +------------------------------- a response arrives -------------------------------------+
 //! ```
-//! Failures are connections that do not come to stand and answers that do not begin in time. An answer of whatever status, also
-//! one that breaks off, says that somebody is there. What began before the server was left alone changes nothing any more. A
-//! probe that is given up (its client left) lets the next one through at once.
+//! Failures are connections that cannot be established and responses that do not begin in time. Any response, whatever its status
+//! and even if it breaks off, proves that the server is there. The outcome of a request sent before the breaker opened is ignored. A
+//! cancelled probe (its client disconnected) lets the next request probe immediately.
 //!
-//! Who is not let through learns it at once instead of waiting out timeouts, with a place that others need.
+//! While the breaker is open, requests fail immediately instead of holding a slot until they time out.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Breaker {
     state: Cell<BreakerState>,
     site: String,
     stats: Arc<UpstreamStats>,
-    /// Its place among the servers of the gauge.
+    /// Its index in the servers of the statistics.
     server: usize,
 }
 
@@ -39,8 +39,8 @@ enum BreakerState {
     Probing { pause: Duration },
 }
 
-/// A request that was let through to a server. Say what came of it.
-#[must_use = "dropped, it counts as given up"]
+/// A request that the breaker has admitted; record its outcome.
+#[must_use = "dropped, it counts as cancelled"]
 pub(super) struct Attempt<'b> {
     breaker: &'b Breaker,
     is_probe: bool,
@@ -48,21 +48,21 @@ pub(super) struct Attempt<'b> {
 }
 
 impl Breaker {
-    pub(super) fn new(site: &str, gauge: &Arc<UpstreamStats>, server: usize) -> Self {
+    pub(super) fn new(site: &str, stats: &Arc<UpstreamStats>, server: usize) -> Self {
         Self {
             state: Cell::new(BreakerState::Closed { failures: 0 }),
             site: site.to_owned(),
-            stats: Arc::clone(gauge),
+            stats: Arc::clone(stats),
             server,
         }
     }
 
-    /// Whether the server is asked as usual.
+    /// Whether requests are sent as usual.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.state.get(), BreakerState::Closed { .. })
     }
 
-    /// How long nobody will be let through; zero where somebody would.
+    /// How long requests are blocked; zero if one would be admitted.
     pub(super) fn pause(&self, now: Instant) -> Duration {
         match self.state.get() {
             BreakerState::Closed { .. } => Duration::ZERO,
@@ -71,8 +71,8 @@ impl Breaker {
         }
     }
 
-    /// Lets a request through, if the server may be asked now.
-    pub(super) fn pass(&self, now: Instant) -> Option<Attempt<'_>> {
+    /// Admits a request, if the server may be tried now.
+    pub(super) fn try_acquire(&self, now: Instant) -> Option<Attempt<'_>> {
         let is_probe = match self.state.get() {
             BreakerState::Closed { .. } => false,
             BreakerState::Open { until, pause } if until <= now => {
@@ -103,10 +103,10 @@ impl Breaker {
 }
 
 impl Attempt<'_> {
-    /// Judges by what came of it. True where the server was left alone until now, and answers.
+    /// Records an outcome. True if it closes the breaker.
     pub(super) fn record<T>(self, outcome: &Result<T, FailedAttempt>) -> bool {
         match outcome {
-            Err(broken) if broken.is_absence() => {
+            Err(broken) if broken.is_server_failure() => {
                 self.failed();
                 false
             }
@@ -114,7 +114,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Somebody answered. True where the server was left alone until now.
+    /// A response arrived. True if it closes the breaker.
     pub(super) fn succeeded(mut self) -> bool {
         self.is_settled = true;
         let breaker = self.breaker;
@@ -131,12 +131,12 @@ impl Attempt<'_> {
         tracing::info!(
             site = breaker.site,
             upstream = breaker.address(),
-            "the upstream answers again"
+            "the upstream responds again: the circuit breaker is closed"
         );
         true
     }
 
-    /// Nobody was there, or nobody answered in time.
+    /// The connection failed, or no response began in time.
     pub(super) fn failed(mut self) {
         self.is_settled = true;
         let breaker = self.breaker;
@@ -146,18 +146,18 @@ impl Attempt<'_> {
                 breaker.state.set(BreakerState::Closed { failures });
             }
             BreakerState::Closed { .. } => {
-                breaker.open(FIRST_PAUSE);
+                breaker.open(MIN_PAUSE);
                 if let Some(server) = breaker.server() {
                     server.pause();
                 }
                 tracing::error!(
                     site = breaker.site,
                     upstream = breaker.address(),
-                    "the upstream failed {FAILURES} times on end and is left alone; one request at a time tries it again"
+                    "the upstream failed {FAILURES} times in a row: the circuit breaker is open, and one request at a time probes the upstream"
                 );
             }
             BreakerState::Probing { pause } if self.is_probe => {
-                breaker.open((pause * 2).min(LONGEST_PAUSE));
+                breaker.open((pause * 2).min(MAX_PAUSE));
             }
             BreakerState::Open { .. } | BreakerState::Probing { .. } => {}
         }
@@ -175,14 +175,14 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Failures on end that are no accident any more.
+/// Consecutive failures that open the breaker.
 const FAILURES: u32 = 5;
 
-/// A restart takes less.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Longer than a restart.
+const MIN_PAUSE: Duration = Duration::from_millis(500);
 
-/// Whoever mended it does not wait for long.
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// A repaired upstream is noticed within this time.
+const MAX_PAUSE: Duration = Duration::from_secs(8);
 
 #[cfg(test)]
 mod tests {
@@ -190,72 +190,75 @@ mod tests {
     use crate::upstream::limit::tests::spec;
 
     fn breaker() -> Breaker {
-        let gauge = Arc::new(UpstreamStats::new(&spec(1, 1, Duration::ZERO)));
-        Breaker::new("example.com", &gauge, 0)
+        let stats = Arc::new(UpstreamStats::new(&spec(1, 1, Duration::ZERO)));
+        Breaker::new("example.com", &stats, 0)
     }
 
     fn fail(breaker: &Breaker, times: u32) {
         for _ in 0..times {
-            breaker.pass(Instant::now()).unwrap().failed();
+            breaker.try_acquire(Instant::now()).unwrap().failed();
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_opens_after_failures_on_end_only() {
+    async fn it_opens_only_after_consecutive_failures() {
         let breaker = breaker();
         for _ in 0..3 {
             fail(&breaker, FAILURES - 1);
-            assert!(!breaker.pass(Instant::now()).unwrap().succeeded());
+            assert!(!breaker.try_acquire(Instant::now()).unwrap().succeeded());
         }
         assert!(breaker.is_closed());
         fail(&breaker, FAILURES);
         assert!(!breaker.is_closed());
-        assert!(breaker.pass(Instant::now()).is_none());
+        assert!(breaker.try_acquire(Instant::now()).is_none());
         let server = &breaker.stats.servers()[0];
         assert!(server.is_paused() && server.pauses() == 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_probe_at_a_time_and_pauses_that_grow() {
+    async fn one_probe_at_a_time_and_growing_pauses() {
         let breaker = breaker();
         fail(&breaker, FAILURES);
         for pause_ms in [500, 1000, 2000, 4000, 8000, 8000] {
             tokio::time::advance(Duration::from_millis(pause_ms - 1)).await;
-            assert!(breaker.pass(Instant::now()).is_none(), "{pause_ms}");
+            assert!(breaker.try_acquire(Instant::now()).is_none(), "{pause_ms}");
             tokio::time::advance(Duration::from_millis(1)).await;
-            let probe = breaker.pass(Instant::now()).unwrap();
-            assert!(breaker.pass(Instant::now()).is_none(), "one is enough");
+            let probe = breaker.try_acquire(Instant::now()).unwrap();
+            assert!(
+                breaker.try_acquire(Instant::now()).is_none(),
+                "one is enough"
+            );
             probe.failed();
         }
-        tokio::time::advance(LONGEST_PAUSE).await;
-        assert!(breaker.pass(Instant::now()).unwrap().succeeded());
+        tokio::time::advance(MAX_PAUSE).await;
+        assert!(breaker.try_acquire(Instant::now()).unwrap().succeeded());
         assert!(breaker.is_closed() && !breaker.stats.servers()[0].is_paused());
         fail(&breaker, FAILURES - 1);
         assert!(breaker.is_closed());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_is_given_up_lets_the_next_through() {
+    async fn a_cancelled_probe_admits_the_next_request() {
         let breaker = breaker();
         fail(&breaker, FAILURES);
-        tokio::time::advance(FIRST_PAUSE).await;
-        drop(breaker.pass(Instant::now()).unwrap());
-        let next = breaker.pass(Instant::now());
+        tokio::time::advance(MIN_PAUSE).await;
+        drop(breaker.try_acquire(Instant::now()).unwrap());
+        let next = breaker.try_acquire(Instant::now());
         assert!(next.unwrap().succeeded());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_began_before_changes_nothing() {
+    async fn a_request_sent_before_the_breaker_opened_changes_nothing() {
         let breaker = breaker();
         let (slow, late) = (
-            breaker.pass(Instant::now()).unwrap(),
-            breaker.pass(Instant::now()).unwrap(),
+            breaker.try_acquire(Instant::now()).unwrap(),
+            breaker.try_acquire(Instant::now()).unwrap(),
         );
         fail(&breaker, FAILURES);
         assert!(!slow.succeeded());
         assert!(!breaker.is_closed());
-        tokio::time::advance(FIRST_PAUSE).await;
-        let probe = breaker.pass(Instant::now()).unwrap();
+        tokio::time::advance(MIN_PAUSE).await;
+        let probe = breaker.try_acquire(Instant::now()).unwrap();
         late.failed();
         assert!(probe.succeeded());
         assert!(breaker.is_closed());

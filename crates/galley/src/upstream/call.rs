@@ -14,11 +14,11 @@ use crate::body::RequestBody;
 
 /// One request for an upstream, complete.
 pub struct UpstreamCall {
-    /// Method, path and fields as they are to be sent.
+    /// Method, path and fields as they are sent.
     pub request: UpstreamRequest,
-    /// The script that FastCGI is to run; HTTP upstreams do not look at it.
+    /// The script that FastCGI runs; HTTP upstreams ignore it.
     pub script: Option<Script>,
-    /// Beside whom it waits for a place.
+    /// The class under which it is queued.
     pub class: Class,
     /// The client's address.
     pub client_address: IpAddr,
@@ -26,23 +26,23 @@ pub struct UpstreamCall {
     pub client_port: u16,
     /// The request's id.
     pub request_id: String,
-    /// The port that the client came in by.
+    /// The port on which the client's connection was accepted.
     pub server_port: u16,
-    /// The address that the client came in by.
+    /// The address on which the client's connection was accepted.
     pub server_address: Option<IpAddr>,
-    /// The body, arrived completely.
+    /// The complete body.
     pub body: RequestBody,
-    /// What a rule says about waiting for it.
+    /// Timeouts that a rule sets.
     pub timeouts: UpstreamTimeouts,
-    /// Where interim responses go; `None`: nowhere, which is where FastCGI has them from.
+    /// Receives interim responses; `None`: they are dropped. FastCGI has none.
     pub interim: Option<InterimSender>,
-    /// The protocol that its client asks for in place of HTTP; HTTP upstreams only.
+    /// The protocol that its client requests instead of HTTP; HTTP upstreams only.
     pub switch: Option<Switch>,
 }
 
 impl UpstreamCall {
-    /// In whose name it waits for a place.
-    pub fn who(&self) -> QueueIdentity {
+    /// The class and client under which it is queued.
+    pub fn queue_identity(&self) -> QueueIdentity {
         QueueIdentity {
             class: self.class,
             client: Network::of(self.client_address),
@@ -57,7 +57,7 @@ impl UpstreamCall {
         }
     }
 
-    /// The same request, to be changed and sent without a body.
+    /// The same request without its body, to be modified and sent.
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self {

@@ -1,12 +1,12 @@
-//! FastCGI towards PHP-FPM and the like: a connection for each request, one attempt, the answer's pieces.
+//! FastCGI towards PHP-FPM and similar programs: one connection per request, one attempt, the pieces of the response.
 //!
-//! The variables come from typed values only (`galley_policy::cgi`); what PHP writes to its error stream goes to the log with
-//! the request's id.
+//! The variables come from typed values only (`galley_policy::cgi`). The error stream of PHP is logged with the id of the
+//! request.
 //!
-//! No connection is kept. It would belong to one worker, and nothing on the wire tells whether that worker is free:
-//! after `fastcgi_finish_request()`, as in each run of WordPress's scheduler, an answer has ended and the script works on.
-//! The next request on that connection would wait for it, beside idle workers. Also, a kept idle connection occupies a worker.
-//! A new one goes to whoever is free, and costs some 20 us beside PHP's milliseconds.
+//! Connections are not reused. A connection belongs to one worker, and nothing in the protocol tells whether that worker is
+//! free: after `fastcgi_finish_request()`, as in each run of WordPress's scheduler, the response has ended and the script
+//! goes on. The next request on that connection would wait for it while other workers are idle. An idle connection also
+//! occupies a worker. A new connection reaches any free worker, and costs about 20 us beside PHP's milliseconds.
 
 use std::io;
 use std::sync::Arc;
@@ -45,21 +45,21 @@ impl FastCgiUpstream {
     pub(super) fn new(
         address: FastCgiAddress,
         spec: &PoolSpec,
-        gauge: &Arc<UpstreamStats>,
+        stats: &Arc<UpstreamStats>,
     ) -> Self {
         Self {
             site: spec.site.as_str().into(),
             address: ConnectAddress::of(address),
-            breaker: Breaker::new(&spec.site, gauge, 0),
+            breaker: Breaker::new(&spec.site, stats, 0),
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
             end: spec.end,
-            refusals: Refusals::new(&spec.site, gauge),
+            refusals: Refusals::new(&spec.site, stats),
         }
     }
 
-    /// How long nobody is let through; zero where the application may be asked.
+    /// How long the circuit breaker blocks requests; zero if one may be sent now.
     pub(super) fn pause(&self) -> Duration {
         self.breaker.pause(Instant::now())
     }
@@ -67,35 +67,35 @@ impl FastCgiUpstream {
     /// One attempt.
     pub(super) async fn send(
         &self,
-        ask: &UpstreamCall,
+        call: &UpstreamCall,
     ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
-        let Some(attempt) = self.breaker.pass(Instant::now()) else {
+        let Some(attempt) = self.breaker.try_acquire(Instant::now()) else {
             return Err(FailedAttempt::paused());
         };
-        let outcome = self.exchange(ask).await;
+        let outcome = self.exchange(call).await;
         let standing = UpstreamHealth::of(attempt.record(&outcome));
         outcome.map(|incoming| (incoming, standing))
     }
 
-    async fn exchange(&self, ask: &UpstreamCall) -> Result<IncomingResponse, FailedAttempt> {
+    async fn exchange(&self, call: &UpstreamCall) -> Result<IncomingResponse, FailedAttempt> {
         let never = |failure| FailedAttempt {
             failure,
             retry: Retry::Never,
         };
-        let Some(script) = &ask.script else {
+        let Some(script) = &call.script else {
             return Err(never(FillError::Malformed));
         };
         let connection = cgi::CgiConnection {
-            client: ask.client(),
-            server_port: ask.server_port,
-            server_address: ask.server_address,
+            client: call.client(),
+            server_port: call.server_port,
+            server_address: call.server_address,
         };
-        let variables = cgi::variables(&ask.request, script, &connection);
+        let variables = cgi::variables(&call.request, script, &connection);
         let request = FastCgiRequest {
             variables: &variables,
-            body_length: ask.body.length(),
+            body_length: call.body.length(),
         };
-        let body = RequestBodySource(ask.body.reader());
+        let body = RequestBodySource(call.body.reader());
         let connection = self.begin(&request).await?;
         let reading = FastCgiBody {
             connection: Some(connection),
@@ -103,18 +103,18 @@ impl FastCgiUpstream {
             splitter: Splitter::new(),
             first: Bytes::new(),
             ended: None,
-            read_timeout: ask.timeouts.read.unwrap_or(self.read_timeout),
+            read_timeout: call.timeouts.read.unwrap_or(self.read_timeout),
             end: self.end,
-            errors: Errors::new(&self.site, &ask.request.host, &ask.request_id),
+            errors: Errors::new(&self.site, &call.request.host, &call.request_id),
         };
-        let patience = ask.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
-        let answered = timeout(patience, reading.head(&self.refusals)).await;
+        let first_byte_timeout = call.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
+        let answered = timeout(first_byte_timeout, reading.head(&self.refusals)).await;
         match answered {
-            Err(_elapsed) => Err(FailedAttempt::sent(FillError::Timeout, ask)),
+            Err(_elapsed) => Err(FailedAttempt::sent(FillError::Timeout, call)),
             Ok(Err((failure, received))) if received => Err(never(failure)),
-            Ok(Err((failure, _))) => Err(FailedAttempt::sent(failure, ask)),
+            Ok(Err((failure, _))) => Err(FailedAttempt::sent(failure, call)),
             Ok(Ok((status, fields, reading))) => {
-                let is_head = ask.request.method == "HEAD";
+                let is_head = call.request.method == "HEAD";
                 Ok(IncomingResponse::new(
                     status,
                     fields,
@@ -143,8 +143,8 @@ impl FastCgiUpstream {
         }
     }
 
-    /// Connects, trying again for a moment: an application that restarts is away for less than a second, and a full listen
-    /// queue of a unix socket answers at once instead of making us wait.
+    /// Connects, with a few retries: a restart takes less than a second, and a unix socket with a full listen queue fails at
+    /// once instead of waiting.
     async fn connect(&self) -> Result<FastCgiConnection<UpstreamStream>, FillError> {
         let attempts = async {
             let mut refused = 0;
@@ -168,8 +168,8 @@ impl FastCgiUpstream {
     }
 }
 
-/// Between two attempts to connect.
+/// Between two connection attempts.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Refused connections that are taken for a restart under way: 150 ms, so that a dead PHP is told soon.
+/// Refused connections that are treated as a restart: 150 ms, so that a dead PHP is noticed early.
 const RESTART_PATIENCE: u32 = 3;

@@ -1,4 +1,4 @@
-//! A response over FastCGI under way: its head, the pieces of its body, and what the application writes to its error stream.
+//! A FastCGI response in progress: its head, the pieces of its body, and the application's error stream.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ use super::stream::UpstreamStream;
 use super::strict::Refusals;
 use crate::body::SpooledBodyReader;
 
-/// The answer under way.
+/// A response in progress.
 pub(super) struct FastCgiBody {
     pub(super) connection: Option<FastCgiConnection<UpstreamStream>>,
     pub(super) body: RequestBodySource,
@@ -34,7 +34,7 @@ pub(super) struct FastCgiBody {
 }
 
 impl FastCgiBody {
-    /// Reads up to the end of the CGI head. The flag of an error: whether something of the answer was received.
+    /// Reads to the end of the CGI head. The flag of an error: whether part of the response was received.
     pub(super) async fn head(
         mut self,
         refusals: &Refusals,
@@ -103,13 +103,13 @@ impl FastCgiBody {
         }
     }
 
-    /// Reads to the end without giving anything of the body.
+    /// Reads to the end and discards the body.
     pub(super) async fn skip(&mut self) -> Result<Option<Bytes>, FillError> {
         while self.chunk().await?.is_some() {}
         Ok(None)
     }
 
-    /// PHP ends with another status than 0 after a fatal error: what it printed until then is not a whole page.
+    /// PHP ends with a status other than 0 after a fatal error: its output until then is not a complete page.
     pub(super) fn ended_well(&self) -> bool {
         self.ended.is_some_and(|end| {
             end.app_status == 0 && end.protocol_status == ProtocolStatus::RequestComplete
@@ -124,19 +124,19 @@ impl FastCgiBody {
     }
 }
 
-/// Waits until the worker has done what it does after its answer: it closes the connection then.
+/// Waits until the worker has finished its work after the response: it then closes the connection.
 async fn released(
     connection: Option<FastCgiConnection<UpstreamStream>>,
-    patience: Duration,
+    time_limit: Duration,
 ) -> Result<Option<Bytes>, FillError> {
     if let Some(connection) = connection {
-        let released = timeout(patience, connection.released()).await;
+        let released = timeout(time_limit, connection.released()).await;
         released.map_err(|_elapsed| FillError::Timeout)?;
     }
     Ok(None)
 }
 
-/// What the application writes to its error stream, line by line into the log.
+/// Logs the application's error stream, line by line.
 pub(super) struct Errors {
     site: Arc<str>,
     host: String,
@@ -204,8 +204,8 @@ pub(super) fn failure(error: &Error) -> FillError {
     }
 }
 
-/// Bytes of one line from the error stream.
+/// Maximum length of one line of the error stream.
 const LONGEST_LINE: usize = 4096;
 
-/// Lines of one request: a plugin that warns in a loop does not fill the disk.
+/// Maximum number of lines per request: a plugin that warns in a loop does not fill the disk.
 const MOST_LINES: usize = 50;

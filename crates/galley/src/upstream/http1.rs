@@ -1,10 +1,11 @@
-//! HTTP/1.1 towards Apache and the like, on hyper's client.
+//! HTTP/1.1 towards Apache and other servers, on hyper's client.
 //!
-//! Requests are written anew from typed parts, never passed through as bytes, so what a client framed oddly cannot reach
-//! the upstream as framing. Connections are kept ([`super::idle`]) only while nobody else waits for a first byte: a kept idle one
-//! occupies a worker of a prefork Apache, and with fewer workers than connections those in the listen queue would wait for one
-//! that never comes free. A request is tried once more when a kept connection turns out closed. Servers are asked in turn;
-//! those that are left alone are passed over. Responses are read as strictly as requests ([`super::strict`]).
+//! Requests are written from typed parts, never passed through as bytes, so that a client's framing cannot reach the
+//! upstream. Connections are reused ([`super::idle`]) only while no other request waits for a first byte: an idle connection
+//! occupies a worker of a prefork Apache, and with fewer workers than connections, connections in the listen queue would wait
+//! for a worker that never becomes free. A request is retried once if a reused connection turns out to be closed. Servers are
+//! used in turn; those with an open circuit breaker are skipped. Responses are read as strictly as requests
+//! ([`super::strict`]).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,8 +25,8 @@ use tokio::time::{Instant, timeout};
 use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
 use super::breaker::{Attempt, Breaker};
 use super::call::UpstreamCall;
-use super::http1_body::{AskBody, HttpBody, HttpShared, Link};
-use super::idle::Idle;
+use super::http1_body::{HttpBody, HttpShared, HyperRequestBody, Link};
+use super::idle::IdleConnections;
 use super::incoming::{IncomingBody, IncomingResponse};
 use super::resolve::ResolvedName;
 use super::spec::{HttpServer, PoolSpec};
@@ -33,7 +34,7 @@ use super::stats::UpstreamStats;
 use super::strict::{self, Refusals, Strict};
 use crate::tls::UpstreamTlsClient;
 
-/// The way to a list of servers.
+/// The connections to the servers of one upstream.
 pub(super) struct HttpConnections {
     shared: Rc<HttpShared>,
     servers: Vec<HttpPeer>,
@@ -46,19 +47,19 @@ pub(super) struct HttpConnections {
 
 struct HttpPeer {
     name: ResolvedName,
-    /// `None`: it is spoken with in plain.
+    /// `None`: plain HTTP.
     tls: Option<Arc<UpstreamTlsClient>>,
-    /// Connections to it that are kept without a request, by all pools.
+    /// Idle connections to it, over all pools.
     idle: Arc<AtomicUsize>,
     breaker: Breaker,
     site: String,
-    /// When it was last told that a handshake failed.
+    /// When a failed handshake was last logged.
     warned_at: Cell<Option<Instant>>,
 }
 
 impl HttpPeer {
-    /// Says why a handshake failed: a connection that does not come to stand is told of in general, and an authority that
-    /// nobody trusts would hide behind it.
+    /// Logs why a handshake failed: the general message about a failed connection would hide an untrusted certificate
+    /// authority.
     fn warn_once(&self, error: &std::io::Error) {
         let now = Instant::now();
         if self.warned_at.get().is_none_or(|at| now - at >= TELL_EVERY) {
@@ -72,7 +73,7 @@ impl HttpPeer {
 /// A connection for one request.
 struct ReadyConnection<'c> {
     connection: Link,
-    /// Whose it is, and its place among the servers.
+    /// The server, and its index.
     server: (usize, &'c HttpPeer),
     attempt: Attempt<'c>,
 }
@@ -81,12 +82,12 @@ impl HttpConnections {
     pub(super) fn new(
         servers: Vec<HttpServer>,
         spec: &PoolSpec,
-        gauge: &Arc<UpstreamStats>,
+        stats: &Arc<UpstreamStats>,
     ) -> Self {
         let servers = servers.into_iter().enumerate();
         Self {
             shared: Rc::new(HttpShared {
-                idle: Rc::new(Idle::new(spec.idle_share, spec.idle_age, gauge)),
+                idle: Rc::new(IdleConnections::new(spec.idle_share, spec.idle_age, stats)),
                 unanswered: Cell::new(0),
             }),
             servers: servers
@@ -94,7 +95,7 @@ impl HttpConnections {
                     name: ResolvedName::new(&at.host, at.port),
                     tls: at.tls,
                     idle: at.idle,
-                    breaker: Breaker::new(&spec.site, gauge, index),
+                    breaker: Breaker::new(&spec.site, stats, index),
                     site: spec.site.clone(),
                     warned_at: Cell::new(None),
                 })
@@ -103,11 +104,11 @@ impl HttpConnections {
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
-            refusals: Refusals::new(&spec.site, gauge),
+            refusals: Refusals::new(&spec.site, stats),
         }
     }
 
-    /// How long nobody is let through to any server; zero where one may be asked.
+    /// How long the circuit breakers block requests to all servers; zero if one may be sent now.
     pub(super) fn pause(&self) -> Duration {
         let now = Instant::now();
         let pauses = self.servers.iter().map(|server| server.breaker.pause(now));
@@ -117,14 +118,14 @@ impl HttpConnections {
     /// One attempt.
     pub(super) async fn send(
         &self,
-        ask: &UpstreamCall,
+        call: &UpstreamCall,
     ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
         let ReadyConnection {
             connection,
             server: (index, server),
             attempt,
         } = self.connection().await?;
-        let outcome = self.exchange(ask, connection, index, server).await;
+        let outcome = self.exchange(call, connection, index, server).await;
         let was_alone = !self.servers.iter().any(|server| server.breaker.is_closed());
         let standing = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
         outcome.map(|incoming| (incoming, standing))
@@ -132,90 +133,90 @@ impl HttpConnections {
 
     async fn exchange(
         &self,
-        ask: &UpstreamCall,
+        call: &UpstreamCall,
         mut connection: Link,
         index: usize,
         server: &HttpPeer,
     ) -> Result<IncomingResponse, FailedAttempt> {
-        let request = request(ask).ok_or(FailedAttempt {
+        let request = request(call).ok_or(FailedAttempt {
             failure: FillError::Malformed,
             retry: Retry::Never,
         })?;
         let unanswered = Unanswered::begin(&self.shared);
-        let patience = ask.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
+        let first_byte_timeout = call.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
         connection.watch.begin();
         let sending = connection.sender.send_request(request);
-        let answer = match timeout(patience, sending).await {
-            Err(_elapsed) => return Err(FailedAttempt::sent(FillError::Timeout, ask)),
-            Ok(Err(error)) => return Err(self.failed(ask, &error, &connection, index)),
+        let answer = match timeout(first_byte_timeout, sending).await {
+            Err(_elapsed) => return Err(FailedAttempt::sent(FillError::Timeout, call)),
+            Ok(Err(error)) => return Err(self.failed(call, &error, &connection, index)),
             Ok(Ok(answer)) => answer,
         };
         drop(unanswered);
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(ask, answer, server).await;
+            return self.switched(call, answer, server).await;
         }
         if let Err(bad) = strict::check(&answer) {
             self.refusals.log(index, &bad);
-            return Err(FailedAttempt::sent(FillError::Malformed, ask));
+            return Err(FailedAttempt::sent(FillError::Malformed, call));
         }
         let (parts, body) = answer.into_parts();
         let reading = HttpBody {
             body,
             connection: Some((index, connection)),
-            read_timeout: ask.timeouts.read.unwrap_or(self.read_timeout),
+            read_timeout: call.timeouts.read.unwrap_or(self.read_timeout),
             all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
         };
-        let is_head = ask.request.method == "HEAD";
+        let is_head = call.request.method == "HEAD";
         let body = IncomingBody::Http(reading);
         let mut incoming = IncomingResponse::new(parts.status, parts.headers, body, is_head);
         if parts.status == StatusCode::RESET_CONTENT
             && let Err((failure, bad)) = incoming.without_content().await
         {
             self.refusals.log(index, &bad);
-            return Err(FailedAttempt::sent(failure, ask));
+            return Err(FailedAttempt::sent(failure, call));
         }
         Ok(incoming)
     }
 
-    /// What an attempt that hyper gave up says.
+    /// The error of an attempt that hyper gave up.
     fn failed(
         &self,
-        ask: &UpstreamCall,
+        call: &UpstreamCall,
         error: &hyper::Error,
         connection: &Link,
         server: usize,
     ) -> FailedAttempt {
         if let Some(bad) = connection.watch.refused() {
             self.refusals.log(server, &bad);
-            return FailedAttempt::sent(FillError::Malformed, ask);
+            return FailedAttempt::sent(FillError::Malformed, call);
         }
         if error.is_parse() {
             self.refusals.log(server, error);
-            return FailedAttempt::sent(FillError::Malformed, ask);
+            return FailedAttempt::sent(FillError::Malformed, call);
         }
         if error.is_canceled() {
             return FailedAttempt::unsent(FillError::Closed);
         }
-        FailedAttempt::sent(FillError::Closed, ask)
+        FailedAttempt::sent(FillError::Closed, call)
     }
 
-    /// A connection that the upstream takes for something else than HTTP from here on.
+    /// A connection that the upstream switches to another protocol.
     async fn switched(
         &self,
-        ask: &UpstreamCall,
+        call: &UpstreamCall,
         mut answer: Response<HyperBody>,
         server: &HttpPeer,
     ) -> Result<IncomingResponse, FailedAttempt> {
-        let agreed = ask.switch.as_ref();
+        let agreed = call.switch.as_ref();
         let agreed = agreed.filter(|switch| switch.is_agreed(answer.headers()));
-        // To a request that asked for nothing of the kind: what follows is nobody's answer.
+        // The request asked for no switch: the bytes that follow are no response.
         let Some(switch) = agreed else {
-            return Err(FailedAttempt::sent(FillError::Malformed, ask));
+            return Err(FailedAttempt::sent(FillError::Malformed, call));
         };
         let switching = hyper::upgrade::on(&mut answer);
         let Ok(Ok(stream)) = timeout(self.connect_timeout, switching).await else {
-            return Err(FailedAttempt::sent(FillError::Closed, ask));
+            return Err(FailedAttempt::sent(FillError::Closed, call));
         };
         switch.done(TokioIo::new(stream));
         let (parts, body) = answer.into_parts();
@@ -235,16 +236,16 @@ impl HttpConnections {
         ))
     }
 
-    /// A kept connection, or a new one to the next server that may be asked and can be reached.
+    /// An idle connection, or a new one to the next server that is not paused and can be reached.
     async fn connection(&self) -> Result<ReadyConnection<'_>, FailedAttempt> {
         while let Some((index, mut connection)) = self.shared.idle.take() {
             let Some(server) = self.servers.get(index) else {
                 continue;
             };
-            // `ready` waits for the connection's task to have settled after the last exchange; a closed one fails.
+            // `ready` waits for the connection's task to settle after the last exchange; a closed connection fails.
             if server.breaker.is_closed()
                 && connection.sender.ready().await.is_ok()
-                && let Some(attempt) = server.breaker.pass(Instant::now())
+                && let Some(attempt) = server.breaker.try_acquire(Instant::now())
             {
                 return Ok(ReadyConnection {
                     connection,
@@ -261,7 +262,7 @@ impl HttpConnections {
             let Some(server) = self.servers.get(index) else {
                 continue;
             };
-            let Some(attempt) = server.breaker.pass(Instant::now()) else {
+            let Some(attempt) = server.breaker.try_acquire(Instant::now()) else {
                 continue;
             };
             let connecting = connect(server, self.connect_timeout);
@@ -279,11 +280,11 @@ impl HttpConnections {
     }
 }
 
-/// A new connection, over TLS where the server speaks it; the caller sees to the time.
-async fn connect(server: &HttpPeer, patience: Duration) -> Result<Link, FillError> {
-    let stream = server.name.connect(patience).await;
+/// A new connection, with TLS if the server uses it; the caller enforces the timeout.
+async fn connect(server: &HttpPeer, time_limit: Duration) -> Result<Link, FillError> {
+    let stream = server.name.connect(time_limit).await;
     let stream = stream.map_err(|_| FillError::Connect)?;
-    // Heads and bodies leave in whole writes; waiting to fill segments only delays PHP.
+    // Heads and bodies are sent in whole writes; waiting to fill segments only delays PHP.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &server.tls else {
         return speak(stream).await;
@@ -306,38 +307,41 @@ where
     let (sender, connection) = handshake(TokioIo::new(stream))
         .await
         .map_err(|_| FillError::Connect)?;
-    // Ends by itself when the sender is dropped or the server closes; its errors reach the exchange.
+    // The task ends when the sender is dropped or the server closes; the exchange receives its errors.
     tokio::task::spawn_local(async move {
         let _ = connection.with_upgrades().await;
     });
     Ok(Link { sender, watch })
 }
 
-/// Writes the request anew; `None` where its parts do not make one.
-fn request(ask: &UpstreamCall) -> Option<Request<AskBody>> {
-    let mut target = ask.request.path.clone();
-    if let Some(query) = &ask.request.query {
+/// Builds the request; `None` if its parts are invalid.
+fn request(call: &UpstreamCall) -> Option<Request<HyperRequestBody>> {
+    let mut target = call.request.path.clone();
+    if let Some(query) = &call.request.query {
         target.push(b'?');
         target.extend_from_slice(query);
     }
-    let body = AskBody {
-        reader: ask.body.reader(),
-        length: ask.body.length(),
+    let body = HyperRequestBody {
+        reader: call.body.reader(),
+        length: call.body.length(),
     };
     let mut request = Request::builder()
-        .method(ask.request.method.as_str())
+        .method(call.request.method.as_str())
         .uri(http::Uri::try_from(target).ok()?)
         .body(body)
         .ok()?;
     let fields = request.headers_mut();
-    fields.insert(header::HOST, HeaderValue::from_str(&ask.request.host).ok()?);
-    for (name, value) in &ask.request.fields {
+    fields.insert(
+        header::HOST,
+        HeaderValue::from_str(&call.request.host).ok()?,
+    );
+    for (name, value) in &call.request.fields {
         fields.append(name.clone(), value.clone());
     }
-    if let Some(switch) = &ask.switch {
-        switch.ask(fields);
+    if let Some(switch) = &call.switch {
+        switch.write_fields(fields);
     }
-    if let Some(client) = ask.interim.clone() {
+    if let Some(client) = call.interim.clone() {
         on_informational(&mut request, move |interim| {
             client.send(interim.status(), interim.headers());
         });
@@ -360,5 +364,5 @@ impl Drop for Unanswered {
     }
 }
 
-/// An upstream whose certificate is refused is refused at each request.
+/// Minimum time between two log lines: an upstream with a rejected certificate fails at each request.
 const TELL_EVERY: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Bodies over HTTP/1.1, both ways, and the connection that goes back to the idle ones at the end of a response.
+//! Bodies over HTTP/1.1 in both directions, and the return of the connection to the idle ones after a response.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -15,38 +15,38 @@ use hyper::body::{Body, Frame, Incoming as HyperBody, SizeHint};
 use hyper::client::conn::http1::SendRequest;
 use tokio::time::timeout;
 
-use super::idle::Idle;
+use super::idle::IdleConnections;
 use super::strict::HeadWatch;
 use crate::body::SpooledBodyReader;
 
-/// A connection, and what is known of the head that is awaited on it.
+/// A connection, and the state of the next response head on it.
 pub(super) struct Link {
-    pub(super) sender: SendRequest<AskBody>,
+    pub(super) sender: SendRequest<HyperRequestBody>,
     pub(super) watch: Arc<HeadWatch>,
 }
 
 pub(super) struct HttpShared {
-    pub(super) idle: Rc<Idle<Link>>,
-    /// Exchanges that have been sent and not yet answered.
+    pub(super) idle: Rc<IdleConnections<Link>>,
+    /// Exchanges that were sent and have no response yet.
     pub(super) unanswered: Cell<usize>,
 }
 
 impl HttpShared {
-    fn give_back(&self, server: usize, connection: Link, all: &Arc<AtomicUsize>) {
+    fn release(&self, server: usize, connection: Link, all: &Arc<AtomicUsize>) {
         if self.unanswered.get() == 0 && !connection.sender.is_closed() {
-            self.idle.keep(server, connection, all);
+            self.idle.put_back(server, connection, all);
         }
     }
 }
 
-/// The body of an answer under way.
+/// The body of a response in progress.
 pub(super) struct HttpBody {
     pub(super) body: HyperBody,
-    /// With its server's place among the servers.
+    /// With the index of its server.
     pub(super) connection: Option<(usize, Link)>,
-    /// Connections to that server that anybody keeps.
+    /// Idle connections to that server, over all pools.
     pub(super) all_idle: Arc<AtomicUsize>,
-    /// The longest silence inside it.
+    /// Maximum time between two pieces.
     pub(super) read_timeout: Duration,
     pub(super) shared: Rc<HttpShared>,
 }
@@ -59,14 +59,14 @@ impl HttpBody {
                 Ok(None) => {
                     if let Some((server, connection)) = self.connection.take() {
                         let all = &self.all_idle;
-                        self.shared.give_back(server, connection, all);
+                        self.shared.release(server, connection, all);
                     }
                     return Ok(None);
                 }
                 Ok(Some(Err(_))) => return Err(FillError::Closed),
                 Ok(Some(Ok(frame))) => frame,
             };
-            // Trailers are dropped: RFC 9110 §6.5.1 forbids merging what we do not know.
+            // Trailers are dropped: RFC 9110 §6.5.1 forbids merging unknown ones.
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }
@@ -74,13 +74,13 @@ impl HttpBody {
     }
 }
 
-/// A request's body for hyper.
-pub(super) struct AskBody {
+/// The body of a request, for hyper.
+pub(super) struct HyperRequestBody {
     pub(super) reader: SpooledBodyReader,
     pub(super) length: u64,
 }
 
-impl Body for AskBody {
+impl Body for HyperRequestBody {
     type Data = Bytes;
     type Error = std::io::Error;
 

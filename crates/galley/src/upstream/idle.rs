@@ -1,9 +1,10 @@
-//! Connections to an HTTP upstream that are kept without a request.
+//! Idle connections to an HTTP upstream.
 //!
-//! A kept connection occupies a child of a prefork Apache as a request does, also against other sites on it and against
-//! people who reach it directly. So they are few (a share of the places that there are now, for each server over all sites that
-//! use it), and they are closed when they were not needed for a while. The one used last is used first: the others age. It
-//! is shorter than Apache's own five seconds, so that a request seldom meets a connection that is just being closed.
+//! An idle connection occupies a child of a prefork Apache as a request does, also against other sites on that server and against
+//! clients that connect to it directly. Their number is therefore small (a share of the current slots, for each server over all
+//! sites that use it), and they are closed after a short time. The most recently used connection is reused first, so that the
+//! others expire. The time is shorter than Apache's own five seconds, so that a request seldom meets a connection that is just
+//! being closed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,83 +16,90 @@ use tokio::time::{Instant, sleep_until};
 
 use super::stats::UpstreamStats;
 
-/// The kept connections of one pool.
-pub(super) struct Idle<C> {
+/// The idle connections of one pool.
+pub(super) struct IdleConnections<C> {
     /// The oldest first.
     connections: RefCell<Vec<IdleConnection<C>>>,
-    /// In hundredths of the places.
+    /// Hundredths of the current slots.
     share: usize,
     age: Duration,
     stats: Arc<UpstreamStats>,
-    is_watched: Cell<bool>,
+    has_expiry_task: Cell<bool>,
 }
 
 struct IdleConnection<C> {
     connection: C,
     server: usize,
-    since: Instant,
+    idle_since: Instant,
     #[expect(dead_code, reason = "held for its drop")]
     count: IdleCount,
 }
 
-impl<C: 'static> Idle<C> {
-    pub(super) fn new(share: usize, age: Duration, gauge: &Arc<UpstreamStats>) -> Self {
+impl<C: 'static> IdleConnections<C> {
+    pub(super) fn new(share: usize, age: Duration, stats: &Arc<UpstreamStats>) -> Self {
         Self {
             connections: RefCell::default(),
             share,
             age,
-            stats: Arc::clone(gauge),
-            is_watched: Cell::new(false),
+            stats: Arc::clone(stats),
+            has_expiry_task: Cell::new(false),
         }
     }
 
-    /// The connection that was used last, with its server.
+    /// The most recently used connection, with the index of its server.
     pub(super) fn take(&self) -> Option<(usize, C)> {
         let taken = self.connections.borrow_mut().pop();
         self.publish();
-        taken.map(|kept| (kept.server, kept.connection))
+        taken.map(|idle| (idle.server, idle.connection))
     }
 
-    /// Keeps a connection, if there is room for it. `all`: those to this server that anybody keeps. Call within a
+    /// Stores a connection, if the limits permit it. `all`: idle connections to this server, over all pools. Call within a
     /// `LocalSet`.
-    pub(super) fn keep(self: &Rc<Self>, server: usize, connection: C, all: &Arc<AtomicUsize>) {
+    pub(super) fn put_back(self: &Rc<Self>, server: usize, connection: C, all: &Arc<AtomicUsize>) {
         let most = self.stats.load().limit.saturating_mul(self.share) / 100;
         let Some(count) = IdleCount::within(all, most) else {
             return;
         };
-        let mut kept = self.connections.borrow_mut();
-        if kept.len() >= most {
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() >= most {
             return;
         }
-        kept.push(IdleConnection {
+        connections.push(IdleConnection {
             connection,
             server,
-            since: Instant::now(),
+            idle_since: Instant::now(),
             count,
         });
-        drop(kept);
+        drop(connections);
         self.publish();
-        if !self.is_watched.replace(true) {
-            tokio::task::spawn_local(Rc::clone(self).watch());
+        if !self.has_expiry_task.replace(true) {
+            tokio::task::spawn_local(Rc::clone(self).close_expired());
         }
     }
 
-    /// Closes what was not needed, until none is left.
-    async fn watch(self: Rc<Self>) {
+    /// Closes expired connections until none is left.
+    async fn close_expired(self: Rc<Self>) {
         loop {
-            let oldest = self.connections.borrow().first().map(|kept| kept.since);
+            let oldest = self
+                .connections
+                .borrow()
+                .first()
+                .map(|idle| idle.idle_since);
             let Some(oldest) = oldest else { break };
             sleep_until(oldest + self.age).await;
             let now = Instant::now();
-            let young = |kept: &IdleConnection<C>| kept.since + self.age > now;
-            let mut kept = self.connections.borrow_mut();
-            let old = kept.iter().position(young).unwrap_or(kept.len());
-            let closed: Vec<IdleConnection<C>> = kept.drain(..old).collect();
-            drop(kept);
+            let young = |idle: &IdleConnection<C>| idle.idle_since + self.age > now;
+            let mut connections = self.connections.borrow_mut();
+            let old = connections
+                .iter()
+                .position(young)
+                .unwrap_or(connections.len());
+            let closed: Vec<IdleConnection<C>> = connections.drain(..old).collect();
+            drop(connections);
             drop(closed);
             self.publish();
         }
-        self.is_watched.set(false);
+        self.has_expiry_task.set(false);
     }
 
     fn publish(&self) {
@@ -99,7 +107,7 @@ impl<C: 'static> Idle<C> {
     }
 }
 
-/// One of a number of all that exist.
+/// One of a bounded number.
 struct IdleCount(Arc<AtomicUsize>);
 
 impl IdleCount {
@@ -122,67 +130,67 @@ mod tests {
     use super::*;
     use crate::upstream::limit::tests::spec;
 
-    fn idle(places: usize, share: usize) -> Rc<Idle<u32>> {
-        let gauge = Arc::new(UpstreamStats::new(&spec(places, 1, Duration::ZERO)));
-        Rc::new(Idle::new(share, Duration::from_secs(4), &gauge))
+    fn idle(slots: usize, share: usize) -> Rc<IdleConnections<u32>> {
+        let stats = Arc::new(UpstreamStats::new(&spec(slots, 1, Duration::ZERO)));
+        Rc::new(IdleConnections::new(share, Duration::from_secs(4), &stats))
     }
 
-    fn kept(idle: &Idle<u32>) -> usize {
+    fn count(idle: &IdleConnections<u32>) -> usize {
         assert_eq!(idle.stats.load().idle, idle.connections.borrow().len());
         idle.connections.borrow().len()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_share_of_the_places_is_kept_over_all_sites_of_a_server() {
+    async fn a_share_of_the_slots_is_the_maximum_over_all_sites_of_a_server() {
         let local = tokio::task::LocalSet::new();
         let test = async {
             let (one, other) = (idle(20, 25), idle(20, 25));
             let (shared, alone) = (Arc::default(), Arc::default());
             for connection in 0..10 {
-                one.keep(0, connection, &shared);
-                other.keep(0, connection, &shared);
+                one.put_back(0, connection, &shared);
+                other.put_back(0, connection, &shared);
             }
-            assert_eq!(kept(&one) + kept(&other), 5);
-            other.keep(1, 10, &alone);
+            assert_eq!(count(&one) + count(&other), 5);
+            other.put_back(1, 10, &alone);
             assert_eq!(other.take(), Some((1, 10)));
             while one.take().is_some() || other.take().is_some() {}
             assert_eq!(
                 shared.load(Ordering::Relaxed) + alone.load(Ordering::Relaxed),
                 0
             );
-            for (places, share, most) in [(20, 0, 0), (3, 25, 0), (4, 25, 1), (8, 100, 8)] {
-                let idle = idle(places, share);
+            for (slots, share, most) in [(20, 0, 0), (3, 25, 0), (4, 25, 1), (8, 100, 8)] {
+                let idle = idle(slots, share);
                 for connection in 0..20 {
-                    idle.keep(0, connection, &Arc::default());
+                    idle.put_back(0, connection, &Arc::default());
                 }
-                assert_eq!(kept(&idle), most, "{share} of {places}");
+                assert_eq!(count(&idle), most, "{share} of {slots}");
             }
         };
         local.run_until(test).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_needed_is_closed_and_the_rest_stays() {
+    async fn unused_connections_expire_and_the_rest_stays() {
         let local = tokio::task::LocalSet::new();
         let test = async {
             let (idle, all) = (idle(20, 25), Arc::default());
             for connection in 0..3 {
-                idle.keep(0, connection, &all);
+                idle.put_back(0, connection, &all);
             }
             for _ in 0..5 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let (server, connection) = idle.take().unwrap();
                 assert_eq!(connection, 2, "the one that was used last");
-                idle.keep(server, connection, &all);
+                idle.put_back(server, connection, &all);
             }
-            assert_eq!(kept(&idle), 1);
+            assert_eq!(count(&idle), 1);
             tokio::time::sleep(Duration::from_millis(4100)).await;
-            assert_eq!(kept(&idle), 0);
+            assert_eq!(count(&idle), 0);
             assert_eq!(all.load(Ordering::Relaxed), 0);
-            // And it is watched again.
-            idle.keep(0, 9, &all);
+            // A new task closes later connections.
+            idle.put_back(0, 9, &all);
             tokio::time::sleep(Duration::from_millis(4100)).await;
-            assert_eq!(kept(&idle), 0);
+            assert_eq!(count(&idle), 0);
         };
         local.run_until(test).await;
     }

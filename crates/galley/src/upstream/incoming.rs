@@ -1,4 +1,4 @@
-//! A response whose head has arrived, and its body, whatever the upstream speaks.
+//! A response whose head has arrived, and its body, over any upstream protocol.
 
 use bytes::Bytes;
 use galley_cache::budget::MemoryBudget;
@@ -14,7 +14,7 @@ use super::http1_body::HttpBody;
 use super::limit::Slot;
 use crate::codec::decode::{BodyDecoder, CodingError as Undecodable, DecodeStep};
 
-/// An answer whose head has arrived.
+/// A response whose head has arrived.
 pub struct IncomingResponse {
     /// Final status.
     pub status: StatusCode,
@@ -40,7 +40,7 @@ impl IncomingResponse {
         is_head: bool,
     ) -> Self {
         cache_status::drop_own(&mut fields);
-        // A 304 may tell the length that a 200 would have (RFC 9110 §8.6); the others have no content to tell of.
+        // A 304 may state the length of the 200 (RFC 9110 §8.6); other statuses without content have none to state.
         let is_bare = is_head || has_no_content(status);
         let expected = if is_bare {
             None
@@ -58,15 +58,15 @@ impl IncomingResponse {
         }
     }
 
-    pub(super) fn holding(mut self, place: Slot) -> Self {
-        self.slot = Some(place);
+    pub(super) fn with_slot(mut self, slot: Slot) -> Self {
+        self.slot = Some(slot);
         self
     }
 
-    /// Undoes the codings that the upstream applied unasked: from here on fields and pieces are those of the plain body.
-    /// `free`: the longest body that could be kept, up to which it may be however much larger than what came.
+    /// Removes the codings that the upstream applied unasked: from here on, fields and pieces are those of the plain body.
+    /// `free`: the longest body that may be stored; up to that length any compression ratio is accepted.
     ///
-    /// Errors say why it cannot be done; nothing has changed then.
+    /// Errors state the reason; nothing has changed then.
     pub fn decode(&mut self, budget: &MemoryBudget, free: u64) -> Result<(), NotStored> {
         if !self.fields.contains_key(http::header::CONTENT_ENCODING) {
             return Ok(());
@@ -82,7 +82,7 @@ impl IncomingResponse {
         Ok(())
     }
 
-    /// Length of the body, where the upstream announced one.
+    /// Length of the body, if the upstream announced it.
     pub fn length(&self) -> Option<u64> {
         match self.decoder {
             Some(_) => None,
@@ -90,18 +90,19 @@ impl IncomingResponse {
         }
     }
 
-    /// The length that its head tells, also where no body comes: of an answer to `HEAD`.
+    /// The length that the head announces, also without a body: in a response to `HEAD`.
     pub fn announced(&self) -> Option<u64> {
         content_length(&self.fields)
     }
 
-    /// The next piece of the body, `None` when it is complete.
+    /// The next piece of the body; `None` at the end.
     ///
-    /// Errors: [`FillError::Closed`] when it ends before its announced length, [`FillError::Malformed`] when it is longer or
-    /// not what its coding says, [`FillError::Timeout`] when no byte comes in time. After an error or the end the place is free again. Cancel-safe.
+    /// Errors: [`FillError::Closed`] if the body ends before its announced length, [`FillError::Malformed`] if it is longer
+    /// or not validly coded, [`FillError::Timeout`] if no byte arrives in time. After an error or the end the slot is free
+    /// again. Cancel-safe.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
         if self.decoder.is_some() {
-            // A body that is large once decoded leaves the thread to others between its pieces.
+            // A body that is large once decoded yields the thread to others between its pieces.
             tokio::task::yield_now().await;
         }
         loop {
@@ -139,10 +140,10 @@ impl IncomingResponse {
             .map_err(|Undecodable| FillError::Closed)
     }
 
-    /// The next piece as it came.
+    /// The next piece as received.
     async fn raw(&mut self) -> Result<Option<Bytes>, FillError> {
         let next = match &mut self.body {
-            // WordPress ends a 204 of its REST API with `null`. The records say where that ends, so it is dropped.
+            // WordPress ends a 204 of its REST API with `null`. The records state where that ends, so it is dropped.
             IncomingBody::FastCgi(reading) if has_no_content(self.status) => reading.skip().await,
             IncomingBody::FastCgi(reading) => reading.chunk().await,
             IncomingBody::Http(reading) => reading.chunk().await,
@@ -154,7 +155,7 @@ impl IncomingResponse {
         judged
     }
 
-    /// Whether the program that composed it said that it ended well; asked after the end.
+    /// Whether the program reported success; valid after the end.
     pub fn ended_well(&self) -> bool {
         match &self.body {
             IncomingBody::FastCgi(reading) => reading.ended_well(),
@@ -176,7 +177,7 @@ impl IncomingResponse {
         }
     }
 
-    /// Waits for the end of a response that may have no content, and refuses one that has.
+    /// Waits for the end of a response that must have no content, and rejects one with content.
     pub(super) async fn without_content(&mut self) -> Result<(), (FillError, BadResponse)> {
         loop {
             match self.chunk().await {

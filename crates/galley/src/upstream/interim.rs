@@ -1,9 +1,9 @@
-//! Interim responses (1xx) on their way from an upstream to the one client whose request they answer.
+//! Interim responses (1xx) from an upstream to the client of that request.
 //!
-//! A proxy passes them on (RFC 9110 §15.2); `103 Early Hints` (RFC 8297) is the one that matters: a browser fetches what
-//! a page needs while PHP still composes it. They belong to one exchange: who joined a fill gets none, and none is stored.
-//! They are no promise about the answer and may be lost: a client that is slow to take them, or an upstream that sends too
-//! many or too large ones, loses them and nothing else.
+//! A proxy forwards them (RFC 9110 §15.2). The one that matters is `103 Early Hints` (RFC 8297): a browser fetches what a
+//! page needs while PHP still generates it. They belong to one exchange: a request that joined a fetch gets none, and none is
+//! stored. They promise nothing about the final response and may be lost: a slow client, or an upstream that sends too many
+//! or too large ones, loses them and nothing else.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use galley_policy::storable;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 
-/// One interim response, as the client may have it.
+/// One interim response, as it is sent to the client.
 #[derive(Debug)]
 pub struct Interim {
     /// 102 to 199.
@@ -24,13 +24,13 @@ pub struct Interim {
     pub fields: HeaderMap,
 }
 
-/// Where a front finds the interim responses of the exchange that it waits for. Nothing is allocated for a request that
-/// asks no upstream. One task may wait.
+/// Receives the interim responses of the exchange for which a front thread waits. Allocates nothing for a request without an
+/// upstream. One task may wait.
 #[derive(Clone, Debug, Default)]
 pub struct Mailbox(Arc<Mutex<Option<mpsc::Receiver<Interim>>>>);
 
 impl Mailbox {
-    /// Begins an exchange: what an earlier one still sends is lost from now on.
+    /// Begins an exchange: interim responses of an earlier one are dropped from now on.
     pub fn open(&self) -> InterimSender {
         let (letters, receiver) = mpsc::channel(MOST_WAITING);
         *self.lock() = Some(receiver);
@@ -45,13 +45,13 @@ impl Mailbox {
         *self.lock() = None;
     }
 
-    /// The next one; waits for ever where none comes, and is woken only for an exchange that had begun when it was polled
-    /// last. Cancel-safe.
+    /// The next one; waits for ever if none arrives, and is woken only for an exchange that had begun at its last poll.
+    /// Cancel-safe.
     pub async fn next(&self) -> Interim {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The next one that has come already.
+    /// The next one that has already arrived.
     pub fn try_next(&self) -> Option<Interim> {
         self.lock().as_mut()?.try_recv().ok()
     }
@@ -69,16 +69,16 @@ impl Mailbox {
     }
 }
 
-/// The upstream's end, for one exchange.
+/// The sender of one exchange.
 #[derive(Clone, Debug)]
 pub struct InterimSender {
     letters: mpsc::Sender<Interim>,
-    /// How many more may be sent; lowered by whoever receives from the upstream.
+    /// How many more may be sent; the receiver of the upstream's responses lowers it.
     left: Arc<AtomicUsize>,
 }
 
 impl InterimSender {
-    /// Passes one on, or drops it: 100 and 101 are about the connection it came on, and bounds hold. Never waits.
+    /// Forwards one, or drops it: 100 and 101 concern the connection, and the limits apply. Never waits.
     pub fn send(&self, status: StatusCode, fields: &HeaderMap) {
         if !(102..=199).contains(&status.as_u16()) || size(fields) > LARGEST {
             return;
@@ -106,13 +106,13 @@ fn size(fields: &HeaderMap) -> usize {
         .sum()
 }
 
-/// Interim responses of one exchange; more tell a browser nothing that fewer could not.
+/// Maximum of interim responses per exchange.
 const MOST_RESPONSES: usize = 8;
 
-/// Those that a client has not taken yet.
+/// Maximum of those that the client has not taken yet.
 const MOST_WAITING: usize = 4;
 
-/// Bytes of the names and values of one: a few dozen links.
+/// Maximum of bytes of the names and values of one: a few dozen links.
 const LARGEST: usize = 8 * 1024;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The limit on exchanges at once, and the queue in front of it.
+//! The concurrency limit of an upstream, and the admission queue.
 //!
-//! A request that finds a place free and nobody waiting goes in; the others wait in a [`AdmissionQueue`](super::queue) that says who is
-//! next, for as long as [`QueueDeadlines`](super::queue_deadline) lets them, while [`Adaptive`](super::adaptive) says how many places there
-//! are and [`Holders`](super::admission) who may have one. One fetch thread thread owns all of it, for all cores. A place is given back when its [`Slot`] is dropped, wherever
-//! that happens; a place that was given to somebody who has just left goes to the next.
+//! A request takes a free slot immediately if nobody is queued. Otherwise it waits in an [`AdmissionQueue`](super::queue), which
+//! determines the order. [`QueueDeadlines`](super::queue_deadline) bound the wait, [`AdaptiveLimit`](super::adaptive) sets the
+//! number of slots, and [`SlotHolders`](super::admission) decides which request may take one. One fetch thread owns all of this,
+//! for all front threads. Dropping a [`Slot`] releases it. A slot granted to a request that is being cancelled goes to the next one.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,138 +16,139 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::PoolSpec;
-use super::adaptive::Adaptive;
-use super::admission::{AdmissionContext, Holders, May, Processors, processors};
+use super::adaptive::AdaptiveLimit;
+use super::admission::{Admission, AdmissionContext, Processors, SlotHolders, processors};
 use super::queue::{AdmissionQueue, Joined, QueueIdentity, QueueTicket};
 use super::queue_deadline::{QueueDeadlines, WaitDecision};
 use super::stats::UpstreamStats;
 use crate::sys;
 
-/// A number of places and a bounded line in front of them.
+/// A number of slots and a bounded queue in front of them.
 pub(super) struct ConcurrencyLimit(Rc<LimitShared>);
 
 struct LimitShared {
     state: RefCell<LimitState>,
     spec: PoolSpec,
     stats: Arc<UpstreamStats>,
-    /// Somebody who waits looks now and then whether processors are free for those who are held back.
-    is_watched: Cell<bool>,
+    /// A queued request polls whether processors are free, for all throttled requests.
+    is_polled: Cell<bool>,
 }
 
 struct LimitState {
-    holders: Holders,
-    /// A place was free at the last look, and was left to others.
-    is_held_back: bool,
-    queue: AdmissionQueue<Waker>,
-    /// Who wanted to stand in the queue last.
+    holders: SlotHolders,
+    /// A slot was free at the last check, and was left to others.
+    is_throttled: bool,
+    queue: AdmissionQueue<PendingDecision>,
+    /// The last request that tried to join the queue.
     newest: Option<QueueIdentity>,
     deadlines: QueueDeadlines,
-    adaptive: Adaptive,
+    adaptive: AdaptiveLimit,
 }
 
-/// The way to tell somebody who waits.
+/// Wakes a queued request with its decision.
 #[derive(Debug)]
-struct Waker {
+struct PendingDecision {
     joined: Instant,
-    verdict: oneshot::Sender<SlotDecision>,
+    decision: oneshot::Sender<SlotDecision>,
 }
 
 #[derive(Debug)]
 enum SlotDecision {
-    /// A place is taken in this name: its own, or that of somebody who wanted the same.
-    Come(QueueIdentity),
-    /// It had to give way.
-    Leave,
+    /// The slot is taken in this name: the request's own, or that of a request for the same page.
+    Granted(QueueIdentity),
+    /// Another request took its position in the full queue.
+    Evicted,
 }
 
-/// A request on its way to a place; others may find it here and hurry it on.
+/// The position of a request in the queue, if it is queued; another request for the same page can promote it.
 #[derive(Default)]
 pub struct QueueTurn(Cell<Option<QueueTicket>>);
 
-/// One place; dropping it lets the next in.
+/// One slot; dropping it admits the next request.
 pub struct Slot {
     limit: Rc<LimitShared>,
-    who: QueueIdentity,
-    signaled_at: Cell<Option<Instant>>,
+    identity: QueueIdentity,
+    sent_at: Cell<Option<Instant>>,
 }
 
 impl ConcurrencyLimit {
-    pub(super) fn new(spec: &PoolSpec, gauge: &Arc<UpstreamStats>) -> Self {
+    pub(super) fn new(spec: &PoolSpec, stats: &Arc<UpstreamStats>) -> Self {
         Self(Rc::new(LimitShared {
             state: RefCell::new(LimitState {
-                holders: Holders::default(),
-                is_held_back: false,
+                holders: SlotHolders::default(),
+                is_throttled: false,
                 queue: AdmissionQueue::new(spec.queue),
                 newest: None,
                 deadlines: QueueDeadlines::new(spec.queue_timeout),
-                adaptive: Adaptive::new(spec.most()),
+                adaptive: AdaptiveLimit::new(spec.most()),
             }),
             spec: spec.clone(),
-            stats: Arc::clone(gauge),
-            is_watched: Cell::new(false),
+            stats: Arc::clone(stats),
+            is_polled: Cell::new(false),
         }))
     }
 
-    /// Waits for a place. Cancel-safe: who leaves holds nothing and stands nowhere.
+    /// Waits for a slot. Cancel-safe: a cancelled request holds no slot and is not queued.
     pub(super) async fn enter(
         &self,
-        who: QueueIdentity,
+        identity: QueueIdentity,
         turn: &QueueTurn,
     ) -> Result<Slot, FillError> {
-        if self.0.take_free(who) {
-            self.0.stats.let_in(who.class);
-            return Ok(self.0.slot(who));
+        if self.0.take_free(identity) {
+            self.0.stats.count_admitted(identity.class);
+            return Ok(self.0.slot(identity));
         }
-        let (verdict, mut told) = oneshot::channel();
-        let ticket = self.0.join(who, verdict)?;
+        let (decision_tx, mut decision_rx) = oneshot::channel();
+        let ticket = self.0.join(identity, decision_tx)?;
         turn.0.set(Some(ticket));
         let mut waiting = QueuedRequest {
             limit: &self.0,
             ticket,
-            decision: &mut told,
-            is_over: false,
+            decision: &mut decision_rx,
+            is_settled: false,
         };
         let joined = Instant::now();
-        let mut look = self.0.look(ticket, joined);
-        let verdict = loop {
-            let WaitDecision::Again(at) = look else {
-                break SlotDecision::Leave;
+        let mut next_check = self.0.check(ticket, joined);
+        let decision = loop {
+            let WaitDecision::CheckAt(at) = next_check else {
+                break SlotDecision::Evicted;
             };
-            let watch = self.0.watch();
-            let next = watch.as_ref().map_or(at, |watch| at.min(watch.until));
+            let poll = self.0.start_polling();
+            let next = poll.as_ref().map_or(at, |poll| at.min(poll.until));
             match timeout_at(next, &mut *waiting.decision).await {
-                Ok(Ok(verdict)) => break verdict,
-                Ok(Err(_closed)) => break SlotDecision::Leave,
-                Err(_elapsed) if next < at => self.0.let_in(sys::running_processes),
-                Err(_elapsed) => look = self.0.look(ticket, joined),
+                Ok(Ok(decision)) => break decision,
+                Ok(Err(_closed)) => break SlotDecision::Evicted,
+                Err(_elapsed) if next < at => self.0.grant_free_slots(sys::running_processes),
+                Err(_elapsed) => next_check = self.0.check(ticket, joined),
             }
         };
         turn.0.set(None);
-        match verdict {
-            SlotDecision::Come(who) => {
-                waiting.is_over = true;
-                Ok(self.0.slot(who))
+        match decision {
+            SlotDecision::Granted(identity) => {
+                waiting.is_settled = true;
+                Ok(self.0.slot(identity))
             }
-            SlotDecision::Leave => {
+            SlotDecision::Evicted => {
                 drop(waiting);
-                self.0.turn_away(who);
+                self.0.reject(identity);
                 Err(FillError::Overload)
             }
         }
     }
 
-    /// Somebody else wants what this request is for: it waits in his name, if that is sooner.
-    pub(super) fn promote(&self, turn: &QueueTurn, who: QueueIdentity) {
+    /// Moves a queued request to the class and client of `identity`, if it is served sooner there: that client waits for the same
+    /// page.
+    pub(super) fn promote(&self, turn: &QueueTurn, identity: QueueIdentity) {
         let mut state = self.0.state.borrow_mut();
         if let Some(ticket) = turn.0.get()
-            && state.queue.promote(ticket, who)
+            && state.queue.promote(ticket, identity)
         {
-            self.0.stats.hurried();
+            self.0.stats.count_promotion();
             self.0.publish(&state);
         }
     }
 
-    /// Places taken, requests waiting, places that there are.
+    /// Slots taken, requests queued, current number of slots.
     pub(super) fn load(&self) -> (usize, usize, usize) {
         let state = self.0.state.borrow();
         (
@@ -157,7 +158,7 @@ impl ConcurrencyLimit {
         )
     }
 
-    /// Begins small after an outage.
+    /// Starts low after an outage.
     pub(super) fn restart(&self) {
         let mut state = self.0.state.borrow_mut();
         state.adaptive.restart();
@@ -166,74 +167,76 @@ impl ConcurrencyLimit {
 }
 
 impl LimitShared {
-    /// Takes a place, where one is free and nobody waits for it.
-    fn take_free(&self, who: QueueIdentity) -> bool {
+    /// Takes a slot, if one is free and the queue is empty.
+    fn take_free(&self, identity: QueueIdentity) -> bool {
         let mut state = self.state.borrow_mut();
-        state.adaptive.allow(self.spec.most());
+        state.adaptive.set_maximum(self.spec.most());
         let limit = state.adaptive.limit();
         let now = Instant::now();
-        let at_once = AdmissionContext {
+        let context = AdmissionContext {
             now,
             waited: Duration::ZERO,
             free: Processors::Busy,
         };
-        let may = state.holders.may(who, limit, &at_once);
-        let is_free = state.queue.len() == 0 && may == May::Enter;
+        let admission = state.holders.admission(identity, limit, &context);
+        let is_free = state.queue.len() == 0 && admission == Admission::Admit;
         if is_free {
-            state.holders.take(who, now);
+            state.holders.take(identity, now);
             self.publish(&state);
         }
         is_free
     }
 
-    fn slot(self: &Rc<Self>, who: QueueIdentity) -> Slot {
+    fn slot(self: &Rc<Self>, identity: QueueIdentity) -> Slot {
         Slot {
             limit: Rc::clone(self),
-            who,
-            signaled_at: Cell::new(None),
+            identity,
+            sent_at: Cell::new(None),
         }
     }
 
     fn join(
         &self,
-        who: QueueIdentity,
-        verdict: oneshot::Sender<SlotDecision>,
+        identity: QueueIdentity,
+        decision: oneshot::Sender<SlotDecision>,
     ) -> Result<QueueTicket, FillError> {
         let joined = Instant::now();
         let mut state = self.state.borrow_mut();
-        let came = if state.deadlines.longest().is_zero() {
+        let outcome = if state.deadlines.longest().is_zero() {
             Joined::Refused
         } else {
-            state.newest = Some(who);
-            state.queue.join(who, Waker { joined, verdict })
+            state.newest = Some(identity);
+            state
+                .queue
+                .join(identity, PendingDecision { joined, decision })
         };
         self.publish(&state);
         drop(state);
-        match came {
+        match outcome {
             Joined::Waits(ticket) => Ok(ticket),
-            Joined::InPlaceOf(ticket, evicted) => {
-                // Who has just left by itself is told nothing.
-                let _ = evicted.verdict.send(SlotDecision::Leave);
+            Joined::Evicting(ticket, evicted) => {
+                // The receiver is gone if that request was cancelled at this moment.
+                let _ = evicted.decision.send(SlotDecision::Evicted);
                 Ok(ticket)
             }
             Joined::Refused => {
-                self.turn_away(who);
+                self.reject(identity);
                 Err(FillError::Overload)
             }
         }
     }
 
-    /// Gives free places to those who wait. `running`: what says how many processes run, asked where somebody is held back.
-    fn let_in(&self, running: impl Fn() -> Option<(usize, usize)>) {
+    /// Grants free slots to queued requests. `running`: counts the running processes; called only if a request is throttled.
+    fn grant_free_slots(&self, running: impl Fn() -> Option<(usize, usize)>) {
         let mut free = Processors::Busy;
         loop {
             let mut state = self.state.borrow_mut();
-            state.adaptive.allow(self.spec.most());
-            let Some((who, waker)) = state.next(free) else {
-                let (is_held_back, looked) = (state.is_held_back, free);
+            state.adaptive.set_maximum(self.spec.most());
+            let Some((identity, pending)) = state.next(free) else {
+                let (is_throttled, seen) = (state.is_throttled, free);
                 self.publish(&state);
                 drop(state);
-                let (true, Processors::Busy) = (is_held_back, looked) else {
+                let (true, Processors::Busy) = (is_throttled, seen) else {
                     return;
                 };
                 free =
@@ -244,57 +247,61 @@ impl LimitShared {
                 continue;
             };
             let now = Instant::now();
-            let more_wait = state.queue.len_of(who.class) > 0;
+            let more_wait = state.queue.len_of(identity.class) > 0;
             state
                 .deadlines
-                .let_in(who.class, now - waker.joined, more_wait, now);
-            state.holders.take(who, now);
+                .record_admission(identity.class, now - pending.joined, more_wait, now);
+            state.holders.take(identity, now);
             drop(state);
-            self.stats.let_in(who.class);
-            if waker.verdict.send(SlotDecision::Come(who)).is_err() {
-                self.state.borrow_mut().holders.give_back(who);
+            self.stats.count_admitted(identity.class);
+            if pending
+                .decision
+                .send(SlotDecision::Granted(identity))
+                .is_err()
+            {
+                self.state.borrow_mut().holders.release(identity);
             } else if free == Processors::Spare {
-                // The one that was free is not any more.
+                // The processor that was free is taken now.
                 self.publish(&self.state.borrow());
                 return;
             }
         }
     }
 
-    /// Looks now and then in the place of a request that waits, where nobody does; `None`: there is nothing to look for.
-    fn watch(&self) -> Option<QueueSentinel<'_>> {
-        let is_wanted = self.state.borrow().is_held_back && !self.is_watched.get();
+    /// Polls on behalf of all throttled requests, unless another queued request does; `None`: nothing to poll for.
+    fn start_polling(&self) -> Option<ThrottlePoll<'_>> {
+        let is_wanted = self.state.borrow().is_throttled && !self.is_polled.get();
         is_wanted.then(|| {
-            self.is_watched.set(true);
-            QueueSentinel {
+            self.is_polled.set(true);
+            ThrottlePoll {
                 limit: self,
-                until: Instant::now() + BETWEEN_LOOKS,
+                until: Instant::now() + POLL_INTERVAL,
             }
         })
     }
 
-    fn look(&self, ticket: QueueTicket, joined: Instant) -> WaitDecision {
-        // More places may be allowed since somebody last looked.
-        self.let_in(|| None);
+    fn check(&self, ticket: QueueTicket, joined: Instant) -> WaitDecision {
+        // The maximum may have been raised since the last check.
+        self.grant_free_slots(|| None);
         let mut state = self.state.borrow_mut();
         let now = Instant::now();
         let Some(class) = state.queue.class_of(ticket) else {
-            // It was told something this moment.
-            return WaitDecision::Again(now);
+            // It has left the queue; its decision has been sent.
+            return WaitDecision::CheckAt(now);
         };
         let is_needed = state.queue.len() <= state.adaptive.limit();
-        state.deadlines.look(class, joined, is_needed, now)
+        state.deadlines.check(class, joined, is_needed, now)
     }
 
-    fn turn_away(&self, who: QueueIdentity) {
-        self.stats.turned_away(who.class);
+    fn reject(&self, identity: QueueIdentity) {
+        self.stats.count_rejected(identity.class);
         let state = self.state.borrow();
-        self.stats.set_retry_after(state.waits_s());
+        self.stats.set_retry_after(state.expected_wait_s());
     }
 
-    fn give_back(&self, who: QueueIdentity) {
-        self.state.borrow_mut().holders.give_back(who);
-        self.let_in(|| None);
+    fn release(&self, identity: QueueIdentity) {
+        self.state.borrow_mut().holders.release(identity);
+        self.grant_free_slots(|| None);
     }
 
     fn publish(&self, state: &LimitState) {
@@ -302,19 +309,21 @@ impl LimitShared {
         self.stats.set_requests(taken, state.queue.len());
         let limit = state.adaptive.limit();
         self.stats.set_slots(limit, self.spec.most());
-        let newest = state.newest.filter(|who| state.queue.is_shut_for(*who));
-        let is_shut = |class: &Class| state.queue.is_shut_for_all(*class);
-        let classes: Vec<Class> = Class::ALL.iter().copied().filter(is_shut).collect();
+        let newest = state
+            .newest
+            .filter(|identity| state.queue.is_full_for(*identity));
+        let is_full = |class: &Class| state.queue.is_full_for_class(*class);
+        let classes: Vec<Class> = Class::ALL.iter().copied().filter(is_full).collect();
         if newest.is_some() || !classes.is_empty() {
-            self.stats.set_retry_after(state.waits_s());
+            self.stats.set_retry_after(state.expected_wait_s());
         }
-        self.stats.shut_for(newest, &classes);
+        self.stats.set_full_for(newest, &classes);
     }
 }
 
 impl LimitState {
-    /// How many seconds the queue will take for one more, at the pace of the last answers.
-    fn waits_s(&self) -> f64 {
+    /// Expected wait of one more request in seconds, at the rate of the last window of responses.
+    fn expected_wait_s(&self) -> f64 {
         let waiting = self.queue.len() + 1;
         let longest_s = self.deadlines.longest().as_secs_f64();
         self.adaptive.responses_per_s().map_or(longest_s, |rate| {
@@ -322,85 +331,85 @@ impl LimitState {
         })
     }
 
-    /// Takes the next one out of the queue, and notes whether a place stays free because who waits is held back.
-    fn next(&mut self, free: Processors) -> Option<(QueueIdentity, Waker)> {
+    /// Takes the next request out of the queue, and notes whether a slot stays free only because requests are throttled.
+    fn next(&mut self, free: Processors) -> Option<(QueueIdentity, PendingDecision)> {
         let (limit, now) = (self.adaptive.limit(), Instant::now());
-        let (holders, mut is_held_back) = (&self.holders, false);
+        let (holders, mut is_throttled) = (&self.holders, false);
         let found = if holders.all() >= limit {
             None
         } else {
-            self.queue.pop(|who, waker| {
-                let moment = AdmissionContext {
+            self.queue.pop(|identity, pending| {
+                let context = AdmissionContext {
                     now,
-                    waited: now - waker.joined,
+                    waited: now - pending.joined,
                     free,
                 };
-                let may = holders.may(who, limit, &moment);
-                is_held_back |= may == May::HeldBack;
-                may == May::Enter
+                let admission = holders.admission(identity, limit, &context);
+                is_throttled |= admission == Admission::Throttled;
+                admission == Admission::Admit
             })
         };
-        self.is_held_back = is_held_back;
-        found.map(|(_, who, waker)| (who, waker))
+        self.is_throttled = is_throttled;
+        found.map(|(_, identity, pending)| (identity, pending))
     }
 }
 
 impl Slot {
     /// Notes that the request is being sent.
-    pub(super) fn asks(&self) {
-        self.signaled_at.set(Some(Instant::now()));
+    pub(super) fn request_sent(&self) {
+        self.sent_at.set(Some(Instant::now()));
     }
 
-    /// Notes that the answer's head has come, or that it was waited for in vain.
+    /// Notes that the head of the response has arrived, or that the wait for it timed out.
     pub(super) fn response_arrived(&self) {
-        let Some(asked) = self.signaled_at.take() else {
+        let Some(sent_at) = self.sent_at.take() else {
             return;
         };
         let now = Instant::now();
         let mut state = self.limit.state.borrow_mut();
         let is_full = state.holders.are_full(state.adaptive.limit());
-        state.adaptive.record(now - asked, is_full, now);
+        state.adaptive.record(now - sent_at, is_full, now);
         drop(state);
-        self.limit.let_in(|| None);
+        self.limit.grant_free_slots(|| None);
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.limit.give_back(self.who);
+        self.limit.release(self.identity);
     }
 }
 
-/// Somebody who waits looks for all who are held back.
-struct QueueSentinel<'l> {
+/// The queued request that polls for all throttled ones.
+struct ThrottlePoll<'l> {
     limit: &'l LimitShared,
     until: Instant,
 }
 
-impl Drop for QueueSentinel<'_> {
+impl Drop for ThrottlePoll<'_> {
     fn drop(&mut self) {
-        self.limit.is_watched.set(false);
+        self.limit.is_polled.set(false);
     }
 }
 
-/// Somebody in the queue; leaves it when dropped, with the place that it was given at the same moment.
+/// A queued request; when dropped, it leaves the queue and releases a slot granted at the same moment.
 struct QueuedRequest<'l> {
     limit: &'l LimitShared,
     ticket: QueueTicket,
     decision: &'l mut oneshot::Receiver<SlotDecision>,
-    is_over: bool,
+    is_settled: bool,
 }
 
 impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
-        if self.is_over {
+        if self.is_settled {
             return;
         }
-        let left = self.limit.state.borrow_mut().queue.leave(self.ticket);
-        if left.is_none()
-            && let Ok(SlotDecision::Come(who)) = self.decision.try_recv()
+        let removed = self.limit.state.borrow_mut().queue.leave(self.ticket);
+        if removed.is_none()
+            && let Ok(SlotDecision::Granted(identity)) = self.decision.try_recv()
         {
-            self.limit.give_back(who);
+            self.limit.release(identity);
             return;
         }
         let state = self.limit.state.borrow();
@@ -408,8 +417,8 @@ impl Drop for QueuedRequest<'_> {
     }
 }
 
-/// Between two looks whether a processor has become free: shorter than a page, and hardly any work.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// Between two checks for a free processor: shorter than the generation of a page, and cheap.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 pub(super) mod tests;

@@ -1,11 +1,11 @@
-//! The side that composes: PHP over FastCGI, or Apache over HTTP.
+//! Upstreams: PHP over FastCGI, or an HTTP server such as Apache.
 //!
-//! A [`UpstreamPool`] belongs to one fetch thread thread. It makes connections, and it holds the one limit that matters: at most as many
-//! exchanges at once as the upstream has workers, over all front cores together, with a bounded and fair queue in front
-//! (`limit`). Who was let in has a [`Slot`]; with it a request is sent, and what comes back, an [`IncomingResponse`], keeps it until
-//! it has been read to the end or dropped. A server that fails again and again is left alone for a while (`breaker`).
+//! An [`UpstreamPool`] belongs to one fetch thread. It opens connections and enforces the concurrency limit: never more concurrent
+//! exchanges than the upstream has workers, over all front threads together, with a bounded and fair admission queue
+//! (`limit`). An admitted request holds a [`Slot`]. The response, an [`IncomingResponse`], keeps the slot until its body has been
+//! read to the end or dropped. A server that fails repeatedly is paused (`breaker`).
 //!
-//! One retry, and only where nothing was received and the method is safe, or where the request was never sent.
+//! A request is retried at most once, and only if it was never sent, or if nothing was received and its method is safe.
 
 mod adaptive;
 mod admission;
@@ -36,4 +36,4 @@ pub use limit::{QueueTurn, Slot};
 pub use pool::UpstreamPool;
 pub use queue::QueueIdentity;
 pub use spec::{ExchangeEnd, FastCgiAddress, HttpServer, PoolSpec, UpstreamAddress};
-pub use stats::{Load, OfClass, ServerStats, UpstreamStats};
+pub use stats::{ClassCounts, Load, ServerStats, UpstreamStats};

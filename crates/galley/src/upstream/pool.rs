@@ -1,4 +1,4 @@
-//! The way to one upstream: its connections, and the limit in front of them.
+//! The pool of one upstream: its connections and its concurrency limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::queue::QueueIdentity;
 use super::spec::{PoolSpec, UpstreamAddress};
 use super::stats::UpstreamStats;
 
-/// The way to one upstream, and the limit on it.
+/// The connections to one upstream, and the concurrency limit in front of them.
 pub struct UpstreamPool {
     limit: ConcurrencyLimit,
     stats: Arc<UpstreamStats>,
@@ -28,43 +28,47 @@ enum UpstreamKind {
 }
 
 impl UpstreamPool {
-    /// A pool that has not connected yet. `gauge`: where it tells what it does.
-    pub fn new(spec: &PoolSpec, gauge: &Arc<UpstreamStats>) -> Self {
-        let limit = ConcurrencyLimit::new(spec, gauge);
+    /// A pool without connections. It publishes what it does in `stats`.
+    pub fn new(spec: &PoolSpec, stats: &Arc<UpstreamStats>) -> Self {
+        let limit = ConcurrencyLimit::new(spec, stats);
         let kind = match spec.target.clone() {
             UpstreamAddress::FastCgi(address) => {
-                UpstreamKind::FastCgi(FastCgiUpstream::new(address, spec, gauge))
+                UpstreamKind::FastCgi(FastCgiUpstream::new(address, spec, stats))
             }
             UpstreamAddress::Http(servers) => {
-                UpstreamKind::Http(HttpConnections::new(servers, spec, gauge))
+                UpstreamKind::Http(HttpConnections::new(servers, spec, stats))
             }
         };
         Self {
             limit,
-            stats: Arc::clone(gauge),
+            stats: Arc::clone(stats),
             kind,
         }
     }
 
-    /// Whether work that can wait may go up: nobody waits for a place, and less than half of them are taken.
+    /// Whether deferrable work may be sent: the queue is empty, and less than half of the slots are taken.
     pub fn has_room(&self) -> bool {
-        let (taken, waiting, places) = self.limit.load();
-        waiting == 0 && taken * 2 < places
+        let (taken, waiting, slots) = self.limit.load();
+        waiting == 0 && taken * 2 < slots
     }
 
-    /// Waits for a place. Cancel-safe: who leaves holds nothing.
+    /// Waits for a slot. Cancel-safe: a cancelled request holds no slot and is not queued.
     ///
-    /// Errors: [`FillError::Overload`] when none comes free in time, [`FillError::Paused`] when the upstream is left alone.
-    pub async fn enter(&self, who: QueueIdentity, turn: &QueueTurn) -> Result<Slot, FillError> {
+    /// Errors: [`FillError::Overload`] if no slot becomes free in time, [`FillError::Paused`] if the circuit breaker is open.
+    pub async fn enter(
+        &self,
+        identity: QueueIdentity,
+        turn: &QueueTurn,
+    ) -> Result<Slot, FillError> {
         let pause = self.pause();
         if !pause.is_zero() {
             self.stats.set_retry_after(pause.as_secs_f64());
             return Err(FillError::Paused);
         }
-        self.limit.enter(who, turn).await
+        self.limit.enter(identity, turn).await
     }
 
-    /// How long no server is asked; zero where one may be.
+    /// How long the circuit breaker blocks all requests; zero if one may be sent now.
     fn pause(&self) -> Duration {
         match &self.kind {
             UpstreamKind::FastCgi(connections) => connections.pause(),
@@ -72,53 +76,54 @@ impl UpstreamPool {
         }
     }
 
-    /// Somebody else wants what this request is for: it waits in his name, if that is sooner.
-    pub fn promote(&self, turn: &QueueTurn, who: QueueIdentity) {
-        self.limit.promote(turn, who);
+    /// Moves a queued request to the class and client of `identity`, if it is served sooner there: that client waits for the same
+    /// page.
+    pub fn promote(&self, turn: &QueueTurn, identity: QueueIdentity) {
+        self.limit.promote(turn, identity);
     }
 
-    /// Sends `ask` and returns when the answer's head has arrived.
+    /// Sends `call` and returns when the head of the response has arrived.
     ///
-    /// `sending` is called immediately before the first byte of each attempt: what a purge orders before that moment is
-    /// composed in. Cancel-safe: dropping it closes the connection, which PHP-FPM takes as an abort.
+    /// `sending` is called immediately before the first byte of each attempt: the response reflects every purge published
+    /// before that moment. Cancel-safe: dropping it closes the connection, which PHP-FPM takes as an abort.
     pub async fn send(
         &self,
-        place: Slot,
-        ask: &UpstreamCall,
+        slot: Slot,
+        call: &UpstreamCall,
         sending: &dyn Fn(),
     ) -> Result<IncomingResponse, FillError> {
         let mut first = None;
         loop {
             sending();
-            place.asks();
+            slot.request_sent();
             let attempt = match &self.kind {
-                UpstreamKind::FastCgi(connections) => connections.send(ask).await,
-                UpstreamKind::Http(connections) => connections.send(ask).await,
+                UpstreamKind::FastCgi(connections) => connections.send(call).await,
+                UpstreamKind::Http(connections) => connections.send(call).await,
             };
             match attempt {
                 Ok((incoming, standing)) => {
-                    place.response_arrived();
+                    slot.response_arrived();
                     if standing == UpstreamHealth::Recovered {
                         self.limit.restart();
                     }
-                    return Ok(incoming.holding(place));
+                    return Ok(incoming.with_slot(slot));
                 }
                 Err(broken) if broken.retry == Retry::Harmless && first.is_none() => {
                     first = Some(broken.failure);
                 }
-                Err(broken) => return Err(self.failed(&place, broken.failure, first)),
+                Err(broken) => return Err(self.failed(&slot, broken.failure, first)),
             }
         }
     }
 
-    /// What a request that failed says; `first`: what it met before it was tried again.
-    fn failed(&self, place: &Slot, failure: FillError, first: Option<FillError>) -> FillError {
+    /// The error of a failed request; `first`: the error of its first attempt, if it was retried.
+    fn failed(&self, slot: &Slot, failure: FillError, first: Option<FillError>) -> FillError {
         if failure == FillError::Timeout {
-            place.response_arrived();
+            slot.response_arrived();
         } else if failure == FillError::Paused {
             self.stats.set_retry_after(self.pause().as_secs_f64());
         }
-        // What this request met itself says more than that the server is left alone since.
+        // The error that this request met itself says more than that the server is paused since.
         first
             .filter(|_| failure == FillError::Paused)
             .unwrap_or(failure)

@@ -1,23 +1,23 @@
-//! Who is next for a place at the upstream: shares between classes, turns between clients.
+//! The admission queue of an upstream: shares between classes, round robin between clients.
 //!
-//! Classes that wait are served in proportion to their shares, by stride scheduling (Waldspurger and Weihl, 1995): a class
-//! pays for each place with a stride that is the shorter the larger its share, and who has paid least is next. A class that
-//! comes anew begins at what the others have paid by now, so nothing is saved up while away. Within a class the clients take
-//! turns (fair queueing, Nagle 1987, RFC 970), and a client's own requests stay in their order. So what a request waits for is
-//! how many *others* there are, never how much one of them has asked for. Whoever may not be served at the moment is passed
-//! over and loses nothing by it.
+//! Classes are served in proportion to their shares, by stride scheduling (Waldspurger and Weihl, 1995): each slot adds the
+//! class's stride to its pass, a larger share has a shorter stride, and the class with the lowest pass is next. A class that was
+//! empty starts at the current pass of the others, so an absence saves nothing up. Within a class the clients take turns (fair
+//! queueing, Nagle 1987, RFC 970), and the requests of one client stay in order. The wait of a request therefore depends on the
+//! number of *other clients*, never on how much one of them has requested. A request that may not be served at the moment is
+//! skipped and keeps its turn.
 //!
-//! In a full queue a newcomer takes the place of the newest request of the client that has most waiting, in the class that is
-//! furthest above its share; where that is the newcomer's own, the newcomer is refused. Nobody thus fills the queue against
-//! others, and without others a client may have all of it.
+//! If the queue is full, a new request evicts the newest request of the client with the most queued requests, in the class that is
+//! furthest above its share. If that is the new request's own client, the new request is rejected. So no client fills the queue
+//! against others, and a client alone may use all of it.
 //!
-//! Pure: no clock, no runtime. Memory follows the requests that wait: lists carry at most as many dead entries as living.
+//! Pure: no clock, no runtime. Memory follows the queued requests: each list has at most as many dead entries as live ones.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use galley_policy::class::{Class, Network};
 
-/// In whose name a request waits.
+/// The class and client in whose name a request is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueIdentity {
     /// Its class.
@@ -26,49 +26,49 @@ pub struct QueueIdentity {
     pub client: Network,
 }
 
-/// A request in the queue. Never used twice.
+/// A queued request. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct QueueTicket(u64);
 
-/// Requests that wait, with what each is woken by.
+/// The queued requests, each with a value of the caller.
 #[derive(Debug)]
 pub(super) struct AdmissionQueue<T> {
     waiting: HashMap<QueueTicket, (QueueIdentity, T)>,
-    lines: Vec<ClassQueue>,
+    classes: Vec<ClassQueue>,
     most: usize,
     next: u64,
-    /// What the class that was served last had paid before.
-    paid: u64,
+    /// The pass of the class that was served last, before it was served.
+    pass: u64,
 }
 
-/// One class.
+/// The queue of one class.
 #[derive(Debug)]
 struct ClassQueue {
     class: Class,
     clients: HashMap<Network, QueuedClient>,
-    /// Whose turn it is. Each client in `clients` stands here once.
+    /// Round robin: each client in `clients` is in here once.
     turns: VecDeque<Network>,
-    /// Clients by how many of their requests wait, those without left out.
+    /// Clients by their number of queued requests, without those that have none.
     longest: BTreeSet<(usize, Network)>,
     waiting: usize,
-    paid: u64,
+    pass: u64,
 }
 
 #[derive(Debug, Default)]
 struct QueuedClient {
-    /// In the order of asking; those that have left meanwhile are still here.
+    /// In order of arrival; may contain requests that have left the queue.
     tickets: VecDeque<QueueTicket>,
     waiting: usize,
 }
 
-/// What became of a request that came.
+/// The outcome of joining the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Joined<T> {
-    /// It waits.
+    /// It is queued.
     Waits(QueueTicket),
-    /// It waits, and this one had to leave for it.
-    InPlaceOf(QueueTicket, T),
-    /// There is no room for it.
+    /// It is queued, and this one was evicted for it.
+    Evicting(QueueTicket, T),
+    /// The queue is full.
     Refused,
 }
 
@@ -77,90 +77,94 @@ impl<T> AdmissionQueue<T> {
     pub(super) fn new(most: usize) -> Self {
         Self {
             waiting: HashMap::new(),
-            lines: Class::ALL
+            classes: Class::ALL
                 .iter()
                 .map(|class| ClassQueue::new(*class))
                 .collect(),
             most,
             next: 0,
-            paid: 0,
+            pass: 0,
         }
     }
 
-    /// How many wait.
+    /// Number of queued requests.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How many of a class wait.
+    /// Number of queued requests of a class.
     pub(super) fn len_of(&self, class: Class) -> usize {
-        self.line_ref(class).map_or(0, |line| line.waiting)
+        self.class_queue(class).map_or(0, |queue| queue.waiting)
     }
 
-    /// Lets a request wait.
-    pub(super) fn join(&mut self, who: QueueIdentity, waker: T) -> Joined<T> {
+    /// Adds a request.
+    pub(super) fn join(&mut self, identity: QueueIdentity, pending: T) -> Joined<T> {
         let mut evicted = None;
         if self.waiting.len() >= self.most {
-            let Some(victim) = self.victim(who) else {
+            let Some(victim) = self.victim(identity) else {
                 return Joined::Refused;
             };
             evicted = self.leave(victim);
         }
         let ticket = QueueTicket(self.next);
         self.next += 1;
-        self.waiting.insert(ticket, (who, waker));
-        self.enter_line(who, ticket);
+        self.waiting.insert(ticket, (identity, pending));
+        self.push_to_class(identity, ticket);
         match evicted {
-            Some((_, waker)) => Joined::InPlaceOf(ticket, waker),
+            Some((_, pending)) => Joined::Evicting(ticket, pending),
             None => Joined::Waits(ticket),
         }
     }
 
-    /// Whether one more request of `who` would be refused.
-    pub(super) fn is_shut_for(&self, who: QueueIdentity) -> bool {
-        self.waiting.len() >= self.most && self.victim(who).is_none()
+    /// Whether one more request of `identity` would be rejected.
+    pub(super) fn is_full_for(&self, identity: QueueIdentity) -> bool {
+        self.waiting.len() >= self.most && self.victim(identity).is_none()
     }
 
-    /// Whether one more request of a class would be refused whoever sends it: of one who has nothing in the queue, even.
-    pub(super) fn is_shut_for_all(&self, class: Class) -> bool {
+    /// Whether one more request of a class would be rejected, even of a client without queued requests.
+    pub(super) fn is_full_for_class(&self, class: Class) -> bool {
         self.waiting.len() >= self.most && self.victim_of(class, 0).is_none()
     }
 
-    /// Takes a request out; `None` where it is not in here any more.
+    /// Removes a request; `None` if it is not queued any more.
     pub(super) fn leave(&mut self, ticket: QueueTicket) -> Option<(QueueIdentity, T)> {
-        let (who, waker) = self.waiting.remove(&ticket)?;
-        if let Some(line) = self.line(who.class) {
-            line.left(who.client);
+        let (identity, pending) = self.waiting.remove(&ticket)?;
+        if let Some(queue) = self.class_queue_mut(identity.class) {
+            queue.left(identity.client);
         }
-        self.tidy(who);
-        Some((who, waker))
+        self.compact(identity);
+        Some((identity, pending))
     }
 
-    /// Moves a request to the end of another client's line, if it is served sooner there: somebody else waits for the same
-    /// page. True where it has moved.
-    pub(super) fn promote(&mut self, ticket: QueueTicket, who: QueueIdentity) -> bool {
-        if !self.is_sooner(ticket, who) {
+    /// Moves a request to the end of another client's queue, if it is served sooner there. True if it has moved.
+    pub(super) fn promote(&mut self, ticket: QueueTicket, identity: QueueIdentity) -> bool {
+        if !self.is_sooner(ticket, identity) {
             return false;
         }
-        let Some((_, waker)) = self.leave(ticket) else {
+        let Some((_, pending)) = self.leave(ticket) else {
             return false;
         };
-        self.waiting.insert(ticket, (who, waker));
-        self.enter_line(who, ticket);
+        self.waiting.insert(ticket, (identity, pending));
+        self.push_to_class(identity, ticket);
         true
     }
 
-    /// Whether a class with a larger share has it, or a client of as good a class with fewer requests than stand before it.
-    fn is_sooner(&self, ticket: QueueTicket, who: QueueIdentity) -> bool {
+    /// Whether the class of `identity` has a larger share, or, in the same class, its client fewer requests than are ahead of this
+    /// one.
+    fn is_sooner(&self, ticket: QueueTicket, identity: QueueIdentity) -> bool {
         let Some((held, _)) = self.waiting.get(&ticket) else {
             return false;
         };
-        let (ours, theirs) = (held.class.share(), who.class.share());
-        if *held == who || ours != theirs {
-            return ours < theirs;
+        let (current_share, other_share) = (held.class.share(), identity.class.share());
+        if *held == identity || current_share != other_share {
+            return current_share < other_share;
         }
-        let of = |who: &QueueIdentity| self.line_ref(who.class)?.clients.get(&who.client);
-        let others = of(&who).map_or(0, |client| client.waiting);
+        let of = |identity: &QueueIdentity| {
+            self.class_queue(identity.class)?
+                .clients
+                .get(&identity.client)
+        };
+        let others = of(&identity).map_or(0, |client| client.waiting);
         let stands = of(held)
             .into_iter()
             .flat_map(|client| client.tickets.iter());
@@ -170,116 +174,125 @@ impl<T> AdmissionQueue<T> {
         before.all(|one| *one != ticket)
     }
 
-    /// The class under which a request waits.
+    /// The class under which a request is queued.
     pub(super) fn class_of(&self, ticket: QueueTicket) -> Option<Class> {
-        self.waiting.get(&ticket).map(|(who, _)| who.class)
+        self.waiting
+            .get(&ticket)
+            .map(|(identity, _)| identity.class)
     }
 
-    /// The next to be served of those who `may` be; who may not keeps its turn.
+    /// Removes and returns the next request for which `may` is true; the others keep their turn.
     pub(super) fn pop(
         &mut self,
         mut may: impl FnMut(QueueIdentity, &T) -> bool,
     ) -> Option<(QueueTicket, QueueIdentity, T)> {
         let mut tried = Vec::new();
-        while let Some(line) = self
-            .lines
+        while let Some(queue) = self
+            .classes
             .iter_mut()
-            .filter(|line| line.waiting > 0 && !tried.contains(&line.class))
-            .min_by_key(|line| line.paid)
+            .filter(|queue| queue.waiting > 0 && !tried.contains(&queue.class))
+            .min_by_key(|queue| queue.pass)
         {
             let waiting = &self.waiting;
-            let of = |ticket: QueueTicket, who: QueueIdentity| {
-                let found = waiting.get(&ticket).filter(|(held, _)| *held == who);
-                found.map(|(_, waker)| waker)
+            let of = |ticket: QueueTicket, identity: QueueIdentity| {
+                let found = waiting.get(&ticket).filter(|(held, _)| *held == identity);
+                found.map(|(_, pending)| pending)
             };
-            let Some(ticket) = line.next(of, &mut may) else {
-                tried.push(line.class);
+            let Some(ticket) = queue.next(of, &mut may) else {
+                tried.push(queue.class);
                 continue;
             };
-            self.paid = line.paid;
-            line.paid += STRIDE / line.class.share();
-            let (who, waker) = self.waiting.remove(&ticket)?;
-            return Some((ticket, who, waker));
+            self.pass = queue.pass;
+            queue.pass += STRIDE / queue.class.share();
+            let (identity, pending) = self.waiting.remove(&ticket)?;
+            return Some((ticket, identity, pending));
         }
         None
     }
 
-    fn enter_line(&mut self, who: QueueIdentity, ticket: QueueTicket) {
-        let paid = self.paid;
-        let Some(line) = self.line(who.class) else {
+    fn push_to_class(&mut self, identity: QueueIdentity, ticket: QueueTicket) {
+        let pass = self.pass;
+        let Some(queue) = self.class_queue_mut(identity.class) else {
             return;
         };
-        if line.waiting == 0 {
-            line.paid = line.paid.max(paid);
+        if queue.waiting == 0 {
+            queue.pass = queue.pass.max(pass);
         }
-        line.joined(who.client, ticket);
+        queue.joined(identity.client, ticket);
     }
 
-    /// Who has to leave so that `who` may come.
-    fn victim(&self, who: QueueIdentity) -> Option<QueueTicket> {
-        let line = self.line_ref(who.class)?;
-        self.victim_of(who.class, line.waiting_of(who.client))
+    /// The request to evict for one more of `identity`.
+    fn victim(&self, identity: QueueIdentity) -> Option<QueueTicket> {
+        let queue = self.class_queue(identity.class)?;
+        self.victim_of(identity.class, queue.waiting_of(identity.client))
     }
 
-    /// Who has to leave for one more of a client of `class` with `waiting` requests: the newest of the client with most, in the
-    /// class that is furthest above its share if that is further than this one with it. `None` where nobody has more than it
-    /// would have.
+    /// The request to evict for one more of a client of `class` with `waiting` queued requests: the newest of the client with
+    /// most, in the class that is furthest above its share, if that is further above than this class would be. `None` if no
+    /// client has more than this one would have.
     fn victim_of(&self, class: Class, waiting: usize) -> Option<QueueTicket> {
         // How much of its share a class has taken. Both factors are small.
         let load = |class: Class, waiting: usize| waiting as u64 * (STRIDE / class.share());
-        let own = load(class, self.len_of(class) + 1);
+        let own_load = load(class, self.len_of(class) + 1);
         let fullest = self
-            .lines
+            .classes
             .iter()
-            .max_by_key(|line| load(line.class, line.waiting))
-            .filter(|line| load(line.class, line.waiting) > own);
-        let line = match fullest {
-            Some(line) => line,
+            .max_by_key(|queue| load(queue.class, queue.waiting))
+            .filter(|queue| load(queue.class, queue.waiting) > own_load);
+        let queue = match fullest {
+            Some(queue) => queue,
             None => self
-                .line_ref(class)
-                .filter(|line| line.most() > waiting + 1)?,
+                .class_queue(class)
+                .filter(|queue| queue.most() > waiting + 1)?,
         };
-        let (_, client) = line.longest.last()?;
+        let (_, client) = queue.longest.last()?;
         let held = QueueIdentity {
-            class: line.class,
+            class: queue.class,
             client: *client,
         };
-        let newest = line.clients.get(client)?.tickets.iter().rev();
+        let newest = queue.clients.get(client)?.tickets.iter().rev();
         newest.copied().find(|ticket| self.is_of(*ticket, held))
     }
 
-    fn is_of(&self, ticket: QueueTicket, who: QueueIdentity) -> bool {
+    fn is_of(&self, ticket: QueueTicket, identity: QueueIdentity) -> bool {
         self.waiting
             .get(&ticket)
-            .is_some_and(|(held, _)| *held == who)
+            .is_some_and(|(held, _)| *held == identity)
     }
 
-    /// Forgets those that have left, when they are more than those that wait.
-    fn tidy(&mut self, who: QueueIdentity) {
+    /// Drops entries of requests that have left, if they outnumber the queued ones.
+    fn compact(&mut self, identity: QueueIdentity) {
         let waiting = &self.waiting;
-        let Some(line) = self.lines.iter_mut().find(|line| line.class == who.class) else {
+        let Some(queue) = self
+            .classes
+            .iter_mut()
+            .find(|queue| queue.class == identity.class)
+        else {
             return;
         };
-        if let Some(client) = line.clients.get_mut(&who.client)
+        if let Some(client) = queue.clients.get_mut(&identity.client)
             && client.tickets.len() > 2 * client.waiting
         {
-            let is_of =
-                |ticket: &QueueTicket| waiting.get(ticket).is_some_and(|(held, _)| *held == who);
+            let is_of = |ticket: &QueueTicket| {
+                waiting
+                    .get(ticket)
+                    .is_some_and(|(held, _)| *held == identity)
+            };
             client.tickets.retain(is_of);
         }
-        if line.turns.len() > 2 * line.longest.len() {
-            line.clients.retain(|_, client| client.waiting > 0);
-            let clients = &line.clients;
-            line.turns.retain(|client| clients.contains_key(client));
+        if queue.turns.len() > 2 * queue.longest.len() {
+            queue.clients.retain(|_, client| client.waiting > 0);
+            let clients = &queue.clients;
+            queue.turns.retain(|client| clients.contains_key(client));
         }
     }
 
-    fn line(&mut self, class: Class) -> Option<&mut ClassQueue> {
-        self.lines.iter_mut().find(|line| line.class == class)
+    fn class_queue_mut(&mut self, class: Class) -> Option<&mut ClassQueue> {
+        self.classes.iter_mut().find(|queue| queue.class == class)
     }
 
-    fn line_ref(&self, class: Class) -> Option<&ClassQueue> {
-        self.lines.iter().find(|line| line.class == class)
+    fn class_queue(&self, class: Class) -> Option<&ClassQueue> {
+        self.classes.iter().find(|queue| queue.class == class)
     }
 }
 
@@ -291,11 +304,11 @@ impl ClassQueue {
             turns: VecDeque::new(),
             longest: BTreeSet::new(),
             waiting: 0,
-            paid: 0,
+            pass: 0,
         }
     }
 
-    /// What the client with most requests has waiting.
+    /// The largest number of queued requests of one client.
     fn most(&self) -> usize {
         self.longest.last().map_or(0, |(most, _)| *most)
     }
@@ -333,8 +346,8 @@ impl ClassQueue {
         }
     }
 
-    /// The first living request of the first client whose turn it is and who `may` be served; it then stands at the end.
-    /// `of`: what a living request of a client waits with.
+    /// The first live request of the first client in turn that `may` be served; the client then moves to the end. `of`: the
+    /// value of a live request.
     fn next<'w, T: 'w>(
         &mut self,
         of: impl Fn(QueueTicket, QueueIdentity) -> Option<&'w T>,
@@ -342,7 +355,7 @@ impl ClassQueue {
     ) -> Option<QueueTicket> {
         let mut at = 0;
         while let Some(network) = self.turns.get(at).copied() {
-            let who = QueueIdentity {
+            let identity = QueueIdentity {
                 class: self.class,
                 client: network,
             };
@@ -351,7 +364,7 @@ impl ClassQueue {
                 continue;
             };
             while let Some(dead) = client.tickets.front().copied()
-                && of(dead, who).is_none()
+                && of(dead, identity).is_none()
             {
                 client.tickets.pop_front();
             }
@@ -360,7 +373,7 @@ impl ClassQueue {
                 self.turns.remove(at);
                 continue;
             };
-            if of(first, who).is_none_or(|waker| !may(who, waker)) {
+            if of(first, identity).is_none_or(|pending| !may(identity, pending)) {
                 at += 1;
                 continue;
             }
@@ -378,7 +391,7 @@ impl ClassQueue {
     }
 }
 
-/// What a place costs a class with a share of one.
+/// The stride of a class with a share of one.
 const STRIDE: u64 = 1 << 20;
 
 #[cfg(test)]

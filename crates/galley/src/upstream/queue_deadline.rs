@@ -1,56 +1,66 @@
-//! How long a request may wait for a place: long in a burst, short while the queue does not get shorter.
+//! Queue deadlines: a request may wait long during a burst, and only briefly in a standing queue.
 //!
-//! A queue absorbs bursts. One in which even the shortest wait stays long absorbs nothing: as many are refused in the end as
-//! PHP cannot do, and everybody else has waited for it. This is the insight of `CoDel` (RFC 8289): look at the shortest wait over
-//! an interval, not at the length. What is done then is what Facebook does with it for requests ("Fail at Scale", 2015): the
-//! time to wait shrinks to the target, so that who is not served soon is told soon. The *oldest* leave, those about to give up;
-//! first come, first served holds for the rest. (Serving the newest first, as the same paper does, would reward whoever
-//! asks again and again.) It ends when one is let in that has waited for less than half the target: as long as those leave who
-//! reach the target, whoever is let in has almost reached it. As many as there are places always may wait: no worker becomes
-//! idle for this.
+//! A queue absorbs bursts. If even the shortest wait stays long, the queue absorbs nothing: the upstream cannot process the excess,
+//! so the same number of requests is rejected in the end, and everyone else has waited for it. `CoDel` (RFC 8289) therefore looks at
+//! the shortest wait over an interval, not at the length of the queue. The reaction is that of Facebook ("Fail at Scale", 2015):
+//! the deadline shrinks to the target, so that requests that will not be served are rejected early. The *oldest* requests time
+//! out; the others are served first come, first served. (Serving the newest first, as that paper does, would reward clients that
+//! retry.) It ends when a request is admitted that has waited for less than half of the target: while requests time out at the
+//! target, every admitted request has waited almost that long. As many requests as there are slots may always wait, so that no
+//! worker becomes idle.
 //!
-//! Kept for each class, so that a crawl which is behind shortens nobody else's time. Pure: `now` is an argument.
+//! Each class has its own state, so that a congested crawl does not shorten the deadline of other classes. Pure: `now` is an
+//! argument.
 
 use std::time::Duration;
 
 use galley_policy::class::Class;
 use tokio::time::Instant;
 
-/// The waits of one queue.
+/// The queue deadlines of one pool.
 #[derive(Debug)]
 pub(super) struct QueueDeadlines {
     longest: Duration,
     /// Since when every wait of a class has been longer than the target, in the order of [`Class::ALL`].
-    behind: Vec<Option<Instant>>,
+    congested_since: Vec<Option<Instant>>,
 }
 
 impl QueueDeadlines {
-    /// `longest`: what nobody waits longer than.
+    /// `longest`: the maximum wait.
     pub(super) fn new(longest: Duration) -> Self {
         Self {
             longest,
-            behind: vec![None; Class::ALL.len()],
+            congested_since: vec![None; Class::ALL.len()],
         }
     }
 
-    /// The longest wait.
+    /// The maximum wait.
     pub(super) fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// Notes that one of a class is let in, and whether more of it wait.
-    pub(super) fn let_in(&mut self, class: Class, waited: Duration, more_wait: bool, now: Instant) {
+    /// Records that a request of a class is admitted, and whether more of the class are queued.
+    pub(super) fn record_admission(
+        &mut self,
+        class: Class,
+        waited: Duration,
+        more_wait: bool,
+        now: Instant,
+    ) {
         let target = self.target();
-        let Some(behind) = self.of(class) else { return };
+        let Some(congested_since) = self.of(class) else {
+            return;
+        };
         if waited < target / 2 || !more_wait {
-            *behind = None;
+            *congested_since = None;
         } else if waited >= target {
-            behind.get_or_insert(now);
+            congested_since.get_or_insert(now);
         }
     }
 
-    /// What is to become of one that still waits. `is_needed`: so few wait that a free place might find nobody.
-    pub(super) fn look(
+    /// Whether a queued request goes on waiting. `is_needed`: the queue is so short that a slot might become free with nobody
+    /// queued.
+    pub(super) fn check(
         &mut self,
         class: Class,
         joined: Instant,
@@ -61,20 +71,20 @@ impl QueueDeadlines {
         let interval = longest * INTERVAL_PARTS / PARTS;
         let end = joined + longest;
         if now >= end {
-            return WaitDecision::Leave;
+            return WaitDecision::TimeOut;
         }
         if now < joined + target {
-            return WaitDecision::Again((joined + target).min(end));
+            return WaitDecision::CheckAt((joined + target).min(end));
         }
-        let Some(behind) = self.of(class) else {
-            return WaitDecision::Again(end);
+        let Some(congested_since) = self.of(class) else {
+            return WaitDecision::CheckAt(end);
         };
-        let due = *behind.get_or_insert(now) + interval;
+        let due = *congested_since.get_or_insert(now) + interval;
         if now >= due && !is_needed {
-            return WaitDecision::Leave;
+            return WaitDecision::TimeOut;
         }
-        let soon = now + target.max(SHORTEST_LOOK);
-        WaitDecision::Again(due.max(soon).min(end))
+        let soon = now + target.max(MIN_RECHECK);
+        WaitDecision::CheckAt(due.max(soon).min(end))
     }
 
     fn target(&self) -> Duration {
@@ -83,27 +93,28 @@ impl QueueDeadlines {
 
     fn of(&mut self, class: Class) -> Option<&mut Option<Instant>> {
         let at = Class::ALL.iter().position(|one| *one == class)?;
-        self.behind.get_mut(at)
+        self.congested_since.get_mut(at)
     }
 }
 
-/// What is to become of a request that waits.
+/// The decision on a queued request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitDecision {
-    /// It goes on waiting; look again then.
-    Again(Instant),
-    /// It has waited for too long.
-    Leave,
+    /// It goes on waiting until the next check.
+    CheckAt(Instant),
+    /// It has waited too long.
+    TimeOut,
 }
 
-/// The target is this part of the longest wait: a second of the usual ten, which a visitor hardly feels and a few pages take.
+/// The target is this part of the maximum wait: one second of the default ten, which a visitor hardly notices and a few pages
+/// take.
 const PARTS: u32 = 10;
 
-/// The interval, in the same parts: longer than most pages take, so that one slow page is no sign.
+/// The interval, in the same parts: longer than most pages take, so that one slow page does not count.
 const INTERVAL_PARTS: u32 = 3;
 
-/// Between two looks at one request.
-const SHORTEST_LOOK: Duration = Duration::from_millis(10);
+/// Minimum time between two checks of one request.
+const MIN_RECHECK: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
@@ -116,83 +127,92 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_may_wait_to_the_end() {
-        let mut patience = QueueDeadlines::new(TEN);
+    fn a_burst_may_wait_for_the_whole_timeout() {
+        let mut deadlines = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
-        let look = |patience: &mut QueueDeadlines, at: f64| {
-            patience.look(Class::Visitor, t0, false, t0 + s(at))
+        let check = |deadlines: &mut QueueDeadlines, at: f64| {
+            deadlines.check(Class::Visitor, t0, false, t0 + s(at))
         };
-        assert_eq!(look(&mut patience, 0.0), WaitDecision::Again(t0 + s(1.0)));
-        assert_eq!(look(&mut patience, 1.0), WaitDecision::Again(t0 + s(4.0)));
-        // Somebody was let in at once: this is no standing queue.
-        patience.let_in(Class::Visitor, s(0.4), true, t0 + s(3.9));
-        assert_eq!(look(&mut patience, 4.0), WaitDecision::Again(t0 + s(7.0)));
-        patience.let_in(Class::Visitor, s(2.0), false, t0 + s(5.0));
-        assert_eq!(look(&mut patience, 7.0), WaitDecision::Again(t0 + TEN));
-        assert_eq!(look(&mut patience, 10.0), WaitDecision::Leave);
+        assert_eq!(
+            check(&mut deadlines, 0.0),
+            WaitDecision::CheckAt(t0 + s(1.0))
+        );
+        assert_eq!(
+            check(&mut deadlines, 1.0),
+            WaitDecision::CheckAt(t0 + s(4.0))
+        );
+        // An immediate admission: this is not a standing queue.
+        deadlines.record_admission(Class::Visitor, s(0.4), true, t0 + s(3.9));
+        assert_eq!(
+            check(&mut deadlines, 4.0),
+            WaitDecision::CheckAt(t0 + s(7.0))
+        );
+        deadlines.record_admission(Class::Visitor, s(2.0), false, t0 + s(5.0));
+        assert_eq!(check(&mut deadlines, 7.0), WaitDecision::CheckAt(t0 + TEN));
+        assert_eq!(check(&mut deadlines, 10.0), WaitDecision::TimeOut);
     }
 
     #[test]
-    fn in_a_standing_queue_nobody_waits_longer_than_the_target() {
-        let mut patience = QueueDeadlines::new(TEN);
+    fn a_standing_queue_shortens_the_deadline_to_the_target() {
+        let mut deadlines = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
         for second in 1..=4 {
-            patience.let_in(Class::Visitor, s(1.5), true, t0 + s(f64::from(second)));
+            deadlines.record_admission(Class::Visitor, s(1.5), true, t0 + s(f64::from(second)));
         }
         let now = t0 + s(4.0);
-        let look = |patience: &mut QueueDeadlines, class, is_needed, waits: f64| {
-            patience.look(class, now - s(waits), is_needed, now)
+        let check = |deadlines: &mut QueueDeadlines, class, is_needed, waits: f64| {
+            deadlines.check(class, now - s(waits), is_needed, now)
         };
         assert_eq!(
-            look(&mut patience, Class::Visitor, false, 1.1),
-            WaitDecision::Leave
+            check(&mut deadlines, Class::Visitor, false, 1.1),
+            WaitDecision::TimeOut
         );
         assert_eq!(
-            look(&mut patience, Class::Visitor, false, 0.9),
-            WaitDecision::Again(now + s(0.1))
+            check(&mut deadlines, Class::Visitor, false, 0.9),
+            WaitDecision::CheckAt(now + s(0.1))
         );
         assert_eq!(
-            look(&mut patience, Class::Visitor, true, 1.1),
-            WaitDecision::Again(now + s(1.0))
+            check(&mut deadlines, Class::Visitor, true, 1.1),
+            WaitDecision::CheckAt(now + s(1.0))
         );
         assert_ne!(
-            look(&mut patience, Class::Editor, false, 1.1),
-            WaitDecision::Leave
+            check(&mut deadlines, Class::Editor, false, 1.1),
+            WaitDecision::TimeOut
         );
-        // Those are let in that have just not left; then it has got shorter.
-        patience.let_in(Class::Visitor, s(0.9), true, now);
+        // Requests are admitted just before they time out; then the queue gets shorter.
+        deadlines.record_admission(Class::Visitor, s(0.9), true, now);
         assert_eq!(
-            look(&mut patience, Class::Visitor, false, 1.1),
-            WaitDecision::Leave
+            check(&mut deadlines, Class::Visitor, false, 1.1),
+            WaitDecision::TimeOut
         );
-        patience.let_in(Class::Visitor, s(0.4), true, now);
+        deadlines.record_admission(Class::Visitor, s(0.4), true, now);
         assert_ne!(
-            look(&mut patience, Class::Visitor, false, 1.1),
-            WaitDecision::Leave
+            check(&mut deadlines, Class::Visitor, false, 1.1),
+            WaitDecision::TimeOut
         );
     }
 
     #[test]
-    fn where_nothing_moves_those_behind_leave_early() {
-        let mut patience = QueueDeadlines::new(TEN);
+    fn without_admissions_requests_time_out_early() {
+        let mut deadlines = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
         assert_eq!(
-            patience.look(Class::Visitor, t0, false, t0 + s(1.0)),
-            WaitDecision::Again(t0 + s(4.0))
+            deadlines.check(Class::Visitor, t0, false, t0 + s(1.0)),
+            WaitDecision::CheckAt(t0 + s(4.0))
         );
         assert_eq!(
-            patience.look(Class::Visitor, t0, false, t0 + s(4.0)),
-            WaitDecision::Leave
+            deadlines.check(Class::Visitor, t0, false, t0 + s(4.0)),
+            WaitDecision::TimeOut
         );
     }
 
     #[test]
-    fn without_patience_nobody_waits() {
-        let mut patience = QueueDeadlines::new(Duration::ZERO);
+    fn without_a_timeout_nothing_waits() {
+        let mut deadlines = QueueDeadlines::new(Duration::ZERO);
         let now = Instant::now();
         assert_eq!(
-            patience.look(Class::Visitor, now, true, now),
-            WaitDecision::Leave
+            deadlines.check(Class::Visitor, now, true, now),
+            WaitDecision::TimeOut
         );
     }
 }

@@ -1,7 +1,7 @@
-//! Names of upstreams, looked up each time and remembered for when that fails.
+//! Resolves the names of upstreams for each connection, and remembers the last result.
 //!
-//! A name is looked up for each connection, as its owner may move it. When its servers do not answer, or not in time, the
-//! addresses of the last time are as good as any: the upstream has rarely moved in the moment in which its name is gone.
+//! A name is resolved for each connection, because its owner may change it. If its name servers fail or are slow, the last
+//! addresses are used: an upstream rarely moves at the moment when its name cannot be resolved.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,12 +13,12 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// One upstream's name with what it meant the last time.
+/// The name of one upstream, with its last addresses.
 pub(super) struct ResolvedName {
     host: String,
     port: u16,
     known: RefCell<Vec<SocketAddr>>,
-    /// Held by each look-up until it has ended, which may be long after anybody waited for it.
+    /// Held by each look-up until it has ended, which may be long after its caller gave up.
     under_way: Arc<()>,
 }
 
@@ -38,19 +38,19 @@ impl ResolvedName {
         &self.host
     }
 
-    /// A connection to one of its addresses. The look-up may take half of `patience`; the caller sees to the whole.
-    pub(super) async fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
+    /// A connection to one of its addresses. The look-up may take half of `time_limit`; the caller enforces the whole.
+    pub(super) async fn connect(&self, time_limit: Duration) -> io::Result<TcpStream> {
         if let Ok(address) = self.host.parse() {
             return TcpStream::connect(SocketAddr::new(address, self.port)).await;
         }
-        let found = match timeout(patience / 2, self.look_up()).await {
+        let found = match timeout(time_limit / 2, self.look_up()).await {
             Ok(found) => found,
             Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
         };
         TcpStream::connect(self.meant(found)?.as_slice()).await
     }
 
-    /// What the name means now. A look-up takes a helper thread, of which those that hang leave enough for files.
+    /// The current addresses. A look-up takes a helper thread; look-ups that hang leave enough threads for files.
     async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {
         let is_known = !self.known.borrow().is_empty();
         if is_known && Arc::strong_count(&self.under_way) > MOST_LOOK_UPS {
@@ -66,7 +66,7 @@ impl ResolvedName {
         looked.await.map_err(io::Error::other)?
     }
 
-    /// What was found, or else what was known.
+    /// The result of the look-up, or else the last known addresses.
     fn meant(&self, found: io::Result<Vec<SocketAddr>>) -> io::Result<Vec<SocketAddr>> {
         match found {
             Ok(found) if !found.is_empty() => {
@@ -84,10 +84,10 @@ impl ResolvedName {
     }
 }
 
-/// Addresses of one name.
+/// Maximum of addresses of one name.
 const MOST_KNOWN: usize = 16;
 
-/// Look-ups of one name at one time, once it is known. With as many as this hanging, its servers do not answer.
+/// Maximum of concurrent look-ups of one name, once it is known. If as many hang, its name servers do not respond.
 const MOST_LOOK_UPS: usize = 8;
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
         let hang: Vec<_> = (0..MOST_LOOK_UPS)
             .map(|_| Arc::clone(&name.under_way))
             .collect();
-        // Nothing is known yet, so there is nothing better than to ask.
+        // Nothing is known yet, so a look-up is the only way.
         let asked = name.look_up().await.unwrap_err();
         assert_ne!(asked.kind(), io::ErrorKind::TimedOut);
         name.meant(Ok(vec!["192.0.2.1:80".parse().unwrap()]))

@@ -1,5 +1,5 @@
-//! Which upstream a pool talks to, and within what limits. Made once from the configuration; one number may change later, and
-//! is read anew each time ([`PoolSpec::most`]).
+//! The address and limits of an upstream pool. Built once from the configuration, except the number of slots, which is read at
+//! each request ([`PoolSpec::most`]).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,57 +9,57 @@ use std::time::Duration;
 
 use crate::tls::UpstreamTlsClient;
 
-/// Which upstream a pool talks to, and how much of it.
+/// The address of an upstream, and the limits of its pool.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
-    /// Whose it is, for the log.
+    /// The name of the site, for the log.
     pub site: String,
-    /// Where it is.
+    /// The address.
     pub target: UpstreamAddress,
-    /// Exchanges at once, at most.
+    /// Maximum of concurrent exchanges.
     pub in_flight: usize,
-    /// A lower number of them, written at any time by whoever runs the upstream; holds from the next request on.
+    /// A lower maximum, which the supervisor of the upstream may change at any time; applies from the next request.
     pub slots: Option<Arc<AtomicUsize>>,
-    /// Requests that may wait for a place.
+    /// Maximum of queued requests.
     pub queue: usize,
-    /// How long they may wait.
+    /// Maximum wait in the queue.
     pub queue_timeout: Duration,
-    /// For a connection.
+    /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// From the request sent to the first byte of the answer.
+    /// From the end of the request to the first byte of the response.
     pub first_byte_timeout: Duration,
-    /// Between two pieces of the answer.
+    /// Between two pieces of the response.
     pub read_timeout: Duration,
-    /// What part of the places may be connections that are kept without a request, in hundredths.
+    /// Maximum of idle connections, in hundredths of the slots.
     pub idle_share: usize,
-    /// How long such a connection is kept.
+    /// When an idle connection expires.
     pub idle_age: Duration,
-    /// What ends an exchange.
+    /// When a slot is free again.
     pub end: ExchangeEnd,
 }
 
-/// What ends an exchange.
+/// When a slot is free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeEnd {
-    /// Its answer.
+    /// At the end of the response.
     Answer,
-    /// The worker is free again: PHP may work on after its answer. Over FastCGI only.
+    /// When the worker is free: PHP may go on after its response. FastCGI only.
     Worker,
 }
 
-/// Where an upstream is.
+/// The address of an upstream.
 #[derive(Clone, Debug)]
 pub enum UpstreamAddress {
     /// A FastCGI application.
     FastCgi(FastCgiAddress),
-    /// HTTP/1.1 servers, asked in turn.
+    /// HTTP/1.1 servers, used in turn.
     Http(Vec<HttpServer>),
 }
 
-/// Where a FastCGI application listens.
+/// The address of a FastCGI application.
 #[derive(Clone, Debug)]
 pub enum FastCgiAddress {
-    /// A socket in the file system.
+    /// A unix socket.
     Unix(PathBuf),
     /// `host:port`.
     Tcp(String),
@@ -81,14 +81,14 @@ pub struct HttpServer {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Connections to it that are kept without a request, by all pools that ask it.
+    /// Idle connections to it, over all pools.
     pub idle: Arc<AtomicUsize>,
-    /// How it is spoken with over TLS; `None`: in plain.
+    /// The TLS client; `None`: plain HTTP.
     pub tls: Option<Arc<UpstreamTlsClient>>,
 }
 
 impl PoolSpec {
-    /// The same upstream for runs of WordPress's scheduler: one at a time, in no queue, to the end of its work.
+    /// The same upstream for runs of WordPress's scheduler: one at a time, no queue, until the worker is free.
     #[must_use]
     pub fn for_cron(&self, longest: Duration) -> Self {
         Self {
@@ -102,10 +102,10 @@ impl PoolSpec {
         }
     }
 
-    /// Exchanges at once that are allowed at this moment.
+    /// The current maximum of concurrent exchanges.
     pub fn most(&self) -> usize {
         let live = self.slots.as_ref();
-        let live = live.map_or(usize::MAX, |places| places.load(Ordering::Relaxed));
+        let live = live.map_or(usize::MAX, |slots| slots.load(Ordering::Relaxed));
         self.in_flight.min(live).max(1)
     }
 }

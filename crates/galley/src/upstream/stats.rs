@@ -1,6 +1,7 @@
-//! What the way to one upstream looks like from outside: for `status`, `why`, metrics, and `Retry-After`.
+//! Statistics of one upstream, for `status`, `why`, metrics and `Retry-After`.
 //!
-//! Written by the fetch thread's thread, but for counts of those whom a front core turned away; read by any. Each number is right by itself; together they may be of two moments.
+//! Written by the fetch thread, except the count of requests that a front thread rejected; read by any thread. Each number is
+//! consistent in itself; two numbers may be from different moments.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -13,28 +14,28 @@ use super::{PoolSpec, UpstreamAddress};
 /// One upstream of one site.
 #[derive(Debug)]
 pub struct UpstreamStats {
-    /// Places taken.
+    /// Slots taken.
     in_flight: AtomicUsize,
-    /// Requests waiting for one.
+    /// Requests queued.
     waiting: AtomicUsize,
-    /// Places that there are now.
+    /// Current limit.
     limit: AtomicUsize,
-    /// Places that there may be at most.
+    /// Maximum of the limit.
     most: AtomicUsize,
-    /// Connections kept without a request.
+    /// Idle connections.
     idle: AtomicUsize,
-    /// After how many seconds a place may be free.
+    /// Seconds until a slot may be free.
     retry_after_s: AtomicU32,
-    /// For each class, in the order of [`Class::ALL`]: let in, and turned away.
+    /// Requests admitted and rejected, for each class in the order of [`Class::ALL`].
     classes: Vec<(AtomicU64, AtomicU64)>,
-    /// The mark of whom the queue has no room for, [`NOBODY`] if it has.
-    shut: AtomicU64,
-    /// A bit for each class of which it has no room for anybody, in the order of [`Class::ALL`].
-    shut_classes: AtomicU8,
-    /// Seeds the marks, so that nobody can choose an address with the mark of another.
-    marks: RandomState,
-    /// Requests that moved to another line.
-    hurried: AtomicU64,
+    /// Hash of the client whose next request the full queue would reject; [`NO_CLIENT`] if none.
+    full_client: AtomicU64,
+    /// A bit for each class whose next request the full queue would reject, in the order of [`Class::ALL`].
+    full_classes: AtomicU8,
+    /// Seeds the hashes, so that nobody can choose an address whose hash equals another's.
+    hash_seed: RandomState,
+    /// Requests moved to a class or client that is served sooner.
+    promoted: AtomicU64,
     /// Its servers, in the order of the configuration.
     servers: Vec<ServerStats>,
 }
@@ -42,40 +43,40 @@ pub struct UpstreamStats {
 /// One server of an upstream.
 #[derive(Debug)]
 pub struct ServerStats {
-    /// Where it is, as people write it.
+    /// Its address, as in the configuration.
     pub address: String,
     is_paused: AtomicBool,
     pauses: AtomicU64,
 }
 
-/// A moment of a [`UpstreamStats`].
+/// A snapshot of [`UpstreamStats`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Places taken.
+    /// Slots taken.
     pub in_flight: usize,
-    /// Requests waiting for one.
+    /// Requests queued.
     pub waiting: usize,
-    /// Places now.
+    /// Current limit.
     pub limit: usize,
-    /// Places at most.
+    /// Maximum of the limit.
     pub most: usize,
-    /// Connections kept without a request.
+    /// Idle connections.
     pub idle: usize,
 }
 
-/// What became of the requests of a class.
+/// Counts of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfClass {
-    /// Which.
+pub struct ClassCounts {
+    /// The class.
     pub class: Class,
-    /// Let in.
-    pub let_in: u64,
-    /// Turned away, because no place was free in time.
-    pub turned_away: u64,
+    /// Requests that got a slot.
+    pub admitted: u64,
+    /// Requests that timed out in the queue or found it full.
+    pub rejected: u64,
 }
 
 impl UpstreamStats {
-    /// The gauge of an upstream that nobody has asked yet.
+    /// Statistics of an upstream without requests.
     pub fn new(spec: &PoolSpec) -> Self {
         let servers = match &spec.target {
             UpstreamAddress::FastCgi(address) => vec![ServerStats::new(address.to_string())],
@@ -95,15 +96,15 @@ impl UpstreamStats {
             idle: AtomicUsize::new(0),
             retry_after_s: AtomicU32::new(1),
             classes: Class::ALL.iter().map(|_| Default::default()).collect(),
-            shut: AtomicU64::new(NOBODY),
-            shut_classes: AtomicU8::new(0),
-            marks: RandomState::new(),
-            hurried: AtomicU64::new(0),
+            full_client: AtomicU64::new(NO_CLIENT),
+            full_classes: AtomicU8::new(0),
+            hash_seed: RandomState::new(),
+            promoted: AtomicU64::new(0),
             servers,
         }
     }
 
-    /// The numbers of this moment.
+    /// A snapshot.
     pub fn load(&self) -> Load {
         let read = |number: &AtomicUsize| number.load(Ordering::Relaxed);
         Load {
@@ -116,12 +117,12 @@ impl UpstreamStats {
     }
 
     /// Counts of all classes.
-    pub fn classes(&self) -> impl Iterator<Item = OfClass> {
+    pub fn classes(&self) -> impl Iterator<Item = ClassCounts> {
         let counts = Class::ALL.iter().zip(&self.classes);
-        counts.map(|(class, (let_in, turned_away))| OfClass {
+        counts.map(|(class, (admitted, rejected))| ClassCounts {
             class: *class,
-            let_in: let_in.load(Ordering::Relaxed),
-            turned_away: turned_away.load(Ordering::Relaxed),
+            admitted: admitted.load(Ordering::Relaxed),
+            rejected: rejected.load(Ordering::Relaxed),
         })
     }
 
@@ -130,42 +131,44 @@ impl UpstreamStats {
         &self.servers
     }
 
-    /// What a client that was turned away is told to wait, in seconds; at least 1.
+    /// `Retry-After` for rejected requests, in seconds; at least 1.
     pub fn retry_after_s(&self) -> u32 {
         self.retry_after_s
             .load(Ordering::Relaxed)
             .clamp(1, LONGEST_RETRY_S)
     }
 
-    /// Whether the queue has no room for one more request of `who` at this moment: for nobody of that class, or not for this
-    /// client. Of several clients who get none it knows the last.
-    pub fn is_shut_for(&self, who: QueueIdentity) -> bool {
-        if self.shut_classes.load(Ordering::Relaxed) & bit(who.class) != 0 {
+    /// Whether the full queue would reject one more request of `identity`: every request of its class, or those of this client. Of
+    /// several such clients it knows the last one.
+    pub fn is_full_for(&self, identity: QueueIdentity) -> bool {
+        if self.full_classes.load(Ordering::Relaxed) & bit(identity.class) != 0 {
             return true;
         }
-        let shut = self.shut.load(Ordering::Relaxed);
-        shut != NOBODY && shut == self.mark(who)
+        let full_client = self.full_client.load(Ordering::Relaxed);
+        full_client != NO_CLIENT && full_client == self.hash(identity)
     }
 
-    /// Notes for whom the queue has no room: a client, and everybody of some classes.
-    pub(crate) fn shut_for(&self, who: Option<QueueIdentity>, classes: &[Class]) {
+    /// Notes which requests the full queue would reject: those of a client, and all of some classes.
+    pub(crate) fn set_full_for(&self, identity: Option<QueueIdentity>, classes: &[Class]) {
         let bits = classes.iter().fold(0, |bits, class| bits | bit(*class));
-        self.shut_classes.store(bits, Ordering::Relaxed);
-        let mark = who.map_or(NOBODY, |who| self.mark(who));
-        self.shut.store(mark, Ordering::Relaxed);
+        self.full_classes.store(bits, Ordering::Relaxed);
+        let hash = identity.map_or(NO_CLIENT, |identity| self.hash(identity));
+        self.full_client.store(hash, Ordering::Relaxed);
     }
 
-    fn mark(&self, who: QueueIdentity) -> u64 {
-        self.marks.hash_one((who.class.word(), who.client)).max(1)
+    fn hash(&self, identity: QueueIdentity) -> u64 {
+        self.hash_seed
+            .hash_one((identity.class.word(), identity.client))
+            .max(1)
     }
 
-    /// Requests that moved to a line in which they are served sooner, because somebody else wanted the same page.
-    pub fn hurried_on(&self) -> u64 {
-        self.hurried.load(Ordering::Relaxed)
+    /// Requests moved to a class or client that is served sooner, because another request wants the same page.
+    pub fn promoted(&self) -> u64 {
+        self.promoted.load(Ordering::Relaxed)
     }
 
-    pub(super) fn hurried(&self) {
-        self.hurried.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_promotion(&self) {
+        self.promoted.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn set_slots(&self, limit: usize, most: usize) {
@@ -192,16 +195,16 @@ impl UpstreamStats {
         self.retry_after_s.store(seconds as u32, Ordering::Relaxed);
     }
 
-    pub(super) fn let_in(&self, class: Class) {
-        if let Some((let_in, _)) = self.of(class) {
-            let_in.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_admitted(&self, class: Class) {
+        if let Some((admitted, _)) = self.of(class) {
+            admitted.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Counts one of a class that was turned away.
-    pub fn turned_away(&self, class: Class) {
-        if let Some((_, turned_away)) = self.of(class) {
-            turned_away.fetch_add(1, Ordering::Relaxed);
+    /// Counts a rejected request.
+    pub fn count_rejected(&self, class: Class) {
+        if let Some((_, rejected)) = self.of(class) {
+            rejected.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -220,12 +223,12 @@ impl ServerStats {
         }
     }
 
-    /// Whether it is left alone because it failed.
+    /// Whether the circuit breaker is open.
     pub fn is_paused(&self) -> bool {
         self.is_paused.load(Ordering::Relaxed)
     }
 
-    /// How often that has begun.
+    /// How often it has opened.
     pub fn pauses(&self) -> u64 {
         self.pauses.load(Ordering::Relaxed)
     }
@@ -240,7 +243,7 @@ impl ServerStats {
     }
 }
 
-/// Its place among the classes, as a bit.
+/// The index of a class, as a bit.
 fn bit(class: Class) -> u8 {
     let at = Class::ALL.iter().position(|one| *one == class);
     at.map_or(0, |at| 1 << at)
@@ -248,8 +251,8 @@ fn bit(class: Class) -> u8 {
 
 const _: () = assert!(Class::ALL.len() <= 8);
 
-/// The mark that no client has.
-const NOBODY: u64 = 0;
+/// The hash that no client has.
+const NO_CLIENT: u64 = 0;
 
-/// Nobody is told to stay away for longer than a minute: by then all may be well.
+/// Clients are asked to wait for at most a minute: the overload may be over by then.
 const LONGEST_RETRY_S: u32 = 60;

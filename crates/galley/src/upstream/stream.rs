@@ -1,7 +1,8 @@
-//! Streams to FastCGI applications: a socket in the file system, or TCP.
+//! Streams to FastCGI applications: a unix socket or TCP.
 //!
-//! A socket in the file system is connected at once or not at all, and takes a usual request at once. So the runtime hears of it
-//! only when the request has left: it would first have to say that the socket can be written to, in a turn of its own.
+//! A unix socket connects immediately or not at all, and accepts a usual request at once. It is therefore registered with the
+//! runtime only after the request was sent; otherwise the runtime would first have to report it as writable, with an extra
+//! poll.
 
 use std::io::{self, IoSlice, Write};
 use std::net::Shutdown;
@@ -19,7 +20,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::resolve::ResolvedName;
 use super::spec::FastCgiAddress;
 
-/// An [`FastCgiAddress`] that remembers what its name means.
+/// A [`FastCgiAddress`] that remembers the addresses of its name.
 pub(super) enum ConnectAddress {
     Unix(PathBuf),
     Tcp(ResolvedName),
@@ -30,7 +31,7 @@ impl ConnectAddress {
         match address {
             FastCgiAddress::Unix(path) => Self::Unix(path),
             FastCgiAddress::Tcp(address) => {
-                // Checked when the configuration was read; port 0 is nobody's.
+                // Checked when the configuration was read; port 0 is invalid.
                 let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
                 Self::Tcp(ResolvedName::new(host, port.parse().unwrap_or_default()))
             }
@@ -40,29 +41,31 @@ impl ConnectAddress {
 
 /// A stream of either kind.
 pub(super) enum UpstreamStream {
-    /// A socket in the file system that the runtime does not know of yet.
+    /// A unix socket that is not registered with the runtime yet.
     New(NewStream),
     Unix(UnixStream),
     Tcp(TcpStream),
-    /// The runtime would not have it.
+    /// The runtime failed to register it.
     Lost,
 }
 
 impl UpstreamStream {
-    /// Connects. [`io::ErrorKind::WouldBlock`]: a socket in the file system whose application has a full queue; nothing was
-    /// waited for.
-    pub(super) async fn connect(place: &ConnectAddress, patience: Duration) -> io::Result<Self> {
-        match place {
+    /// Connects. [`io::ErrorKind::WouldBlock`]: a unix socket whose listen queue is full; it did not wait.
+    pub(super) async fn connect(
+        address: &ConnectAddress,
+        time_limit: Duration,
+    ) -> io::Result<Self> {
+        match address {
             ConnectAddress::Unix(path) => connect_now(path).map(Self::New),
             ConnectAddress::Tcp(name) => {
-                let stream = name.connect(patience).await?;
+                let stream = name.connect(time_limit).await?;
                 stream.set_nodelay(true)?;
                 Ok(Self::Tcp(stream))
             }
         }
     }
 
-    /// From now on it can be waited for.
+    /// Registers it with the runtime.
     fn register(&mut self) -> io::Result<()> {
         if !matches!(self, Self::New(_)) {
             return Ok(());
@@ -73,7 +76,7 @@ impl UpstreamStream {
         Ok(())
     }
 
-    /// A first write, which does not wait; `None`: there is to be waited.
+    /// A first write that does not wait; `None`: the socket must be waited for.
     fn write_now(&mut self, slices: &[IoSlice<'_>]) -> Option<io::Result<usize>> {
         let Self::New(stream) = self else { return None };
         match stream.write_vectored(slices) {

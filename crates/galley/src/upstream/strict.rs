@@ -1,9 +1,9 @@
-//! A connection to an HTTP upstream whose response heads are looked at as bytes, and the log of what is refused.
+//! A connection to an HTTP upstream whose response heads are checked as bytes, and the log of rejected responses.
 //!
-//! hyper reads responses more loosely than Galley reads requests: it takes a bare line feed for the end of a line, and a body
-//! behind `gzip, chunked` for plain. So [`Strict`] stands below it and looks at each head as it arrives
-//! ([`galley_http::response::HeadCheck`]); what hyper has parsed is checked by [`check`]. A [`HeadWatch`] says when a head begins, which
-//! a stream of bytes does not: with the request that it answers.
+//! hyper reads responses more loosely than Galley reads requests: it accepts a bare line feed as the end of a line, and a
+//! body with `gzip, chunked` as plain. [`Strict`] therefore checks each head below hyper as it arrives
+//! ([`galley_http::response::HeadCheck`]); [`check`] checks what hyper has parsed. A [`HeadWatch`] tells when a head begins,
+//! which is not visible in a stream of bytes: with the request to which it responds.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -20,13 +20,13 @@ use tokio::time::Instant;
 
 use super::stats::UpstreamStats;
 
-/// What both sides of a connection know about the head that is awaited.
+/// What both sides of a connection know about the next head.
 #[derive(Debug, Default)]
 pub(super) struct HeadWatch(Mutex<AwaitedHead>);
 
 #[derive(Debug, Default)]
 struct AwaitedHead {
-    /// `None`: no head is awaited.
+    /// `None`: no head is expected.
     head: Option<HeadCheck>,
     refused: Option<BadResponse>,
 }
@@ -40,7 +40,7 @@ impl HeadWatch {
         };
     }
 
-    /// Why the head was refused, if it was.
+    /// Why the head was rejected, if it was.
     pub(super) fn refused(&self) -> Option<BadResponse> {
         self.lock().refused
     }
@@ -63,7 +63,7 @@ impl HeadWatch {
     }
 }
 
-/// A stream whose heads are looked at on their way to hyper.
+/// A stream that checks the heads on their way to hyper.
 pub(super) struct Strict<S> {
     stream: S,
     watch: Arc<HeadWatch>,
@@ -131,8 +131,8 @@ pub(super) fn check<B>(response: &Response<B>) -> Result<(), BadResponse> {
     response::check(response.status().as_u16(), fields)
 }
 
-/// Logs responses that are refused: at once where the reason is a new one, else once a minute, since an upstream that sends one
-/// such response sends many.
+/// Logs rejected responses: a new reason immediately, a repeated one once a minute, because an upstream that sends one such
+/// response sends many.
 pub(super) struct Refusals {
     site: String,
     stats: Arc<UpstreamStats>,
@@ -140,15 +140,15 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    pub(super) fn new(site: &str, gauge: &Arc<UpstreamStats>) -> Self {
+    pub(super) fn new(site: &str, stats: &Arc<UpstreamStats>) -> Self {
         Self {
             site: site.to_owned(),
-            stats: Arc::clone(gauge),
+            stats: Arc::clone(stats),
             last: RefCell::default(),
         }
     }
 
-    /// `server`: its place among those of the upstream.
+    /// `server`: its index in the servers of the upstream.
     pub(super) fn log(&self, server: usize, reason: &dyn Display) {
         let reason = reason.to_string();
         let now = Instant::now();
@@ -171,5 +171,5 @@ impl Refusals {
     }
 }
 
-/// Between two lines with the same reason.
+/// Minimum time between two lines with the same reason.
 const LOG_EVERY: Duration = Duration::from_secs(60);

@@ -1,9 +1,9 @@
-//! A connection to an HTTP upstream that becomes something else than HTTP (RFC 9110 §7.8): a WebSocket above all.
+//! A connection to an HTTP upstream that switches to another protocol (RFC 9110 §7.8), usually a WebSocket.
 //!
-//! A request whose client asks for it carries a [`Switch`]. Only a 101 that names the protocol that was asked for makes the
-//! connection a tunnel, which goes to the front that waits for the answer; any other answer is an answer like others. So no
-//! byte of the client's reaches the upstream outside of HTTP before both have agreed. How many tunnels there may be is
-//! decided before the upstream is asked.
+//! A request whose client asks for it carries a [`Switch`]. Only a 101 that names the requested protocol turns the connection
+//! into a tunnel, which is handed to the front thread that waits for the response; any other response is an ordinary one. So
+//! no byte of the client reaches the upstream outside HTTP before both have agreed. The limit on tunnels is checked before
+//! the request is sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 
-/// Both directions of a connection to an upstream, with what it has sent already.
+/// Both directions of a connection to an upstream, with the bytes that it has already sent.
 pub type TunnelStream = TokioIo<Upgraded>;
 
-/// All tunnels, and how many there may be.
+/// All tunnels, and their maximum.
 #[derive(Debug)]
 pub struct Tunnels {
     open: Arc<AtomicUsize>,
@@ -27,7 +27,7 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
-    /// The same connections under other limits.
+    /// The same tunnels under other limits.
     #[must_use]
     pub fn with(&self, most: usize, silence: Duration) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Tunnels {
         }
     }
 
-    /// At most so many at one time; one that carries nothing for `silence` ends.
+    /// The maximum of tunnels; one that carries nothing for `silence` ends.
     pub fn new(most: usize, silence: Duration) -> Self {
         Self {
             open: Arc::default(),
@@ -46,17 +46,17 @@ impl Tunnels {
         }
     }
 
-    /// How many there are, with those that are being asked for.
+    /// Number of tunnels, including requested ones.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How long one may carry nothing.
+    /// Maximum silence of one.
     pub fn silence(&self) -> Duration {
         self.silence
     }
 
-    /// A place for one more, and the two ends of its way; `None`: there are as many as may be.
+    /// Reserves one more, and returns its two ends; `None`: the maximum is reached.
     pub fn offer(&self, protocol: HeaderValue) -> Option<(Switch, AwaitedSwitch)> {
         let entered = self
             .open
@@ -64,7 +64,7 @@ impl Tunnels {
                 (open < self.most).then_some(open + 1)
             });
         entered.ok()?;
-        let place = TunnelSlot(Arc::clone(&self.open));
+        let slot = TunnelSlot(Arc::clone(&self.open));
         let (sender, stream) = oneshot::channel();
         let switch = Switch {
             protocol: protocol.clone(),
@@ -73,13 +73,13 @@ impl Tunnels {
         let awaited = AwaitedSwitch {
             protocol,
             stream,
-            slot: place,
+            slot,
         };
         Some((switch, awaited))
     }
 }
 
-/// The upstream's end: what is asked for.
+/// The end at the upstream: the requested protocol.
 #[derive(Clone, Debug)]
 pub struct Switch {
     protocol: HeaderValue,
@@ -87,13 +87,13 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Asks for the protocol in the head of a request.
-    pub(super) fn ask(&self, fields: &mut HeaderMap) {
+    /// Writes the request for the protocol into the head of a request.
+    pub(super) fn write_fields(&self, fields: &mut HeaderMap) {
         fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         fields.insert(UPGRADE, self.protocol.clone());
     }
 
-    /// Whether a 101 agrees to what was asked for, and to nothing else.
+    /// Whether a 101 agrees to the requested protocol, and to nothing else.
     pub(super) fn is_agreed(&self, fields: &HeaderMap) -> bool {
         let mut named = fields.get_all(UPGRADE).iter();
         let (Some(protocol), None) = (named.next(), named.next()) else {
@@ -105,7 +105,7 @@ impl Switch {
             .eq_ignore_ascii_case(self.protocol.as_bytes())
     }
 
-    /// Hands the connection over; it is closed where nobody waits any more.
+    /// Hands the connection over; it is closed if nobody waits any more.
     pub(super) fn done(&self, stream: TunnelStream) {
         let waiting = self.hand_over.lock();
         let waiting = waiting.unwrap_or_else(PoisonError::into_inner).take();
@@ -115,7 +115,7 @@ impl Switch {
     }
 }
 
-/// The client's end, until the upstream has answered.
+/// The end at the client, until the upstream has responded.
 #[derive(Debug)]
 pub struct AwaitedSwitch {
     protocol: HeaderValue,
@@ -124,7 +124,7 @@ pub struct AwaitedSwitch {
 }
 
 impl AwaitedSwitch {
-    /// The tunnel, if the upstream's answer has made one.
+    /// The tunnel, if the upstream has agreed.
     pub fn begin(mut self) -> Option<Tunnel> {
         Some(Tunnel {
             protocol: self.protocol,
@@ -134,17 +134,17 @@ impl AwaitedSwitch {
     }
 }
 
-/// A connection that is no HTTP any more.
+/// A connection that is not HTTP any more.
 #[derive(Debug)]
 pub struct Tunnel {
-    /// What it has become.
+    /// Its protocol.
     pub protocol: HeaderValue,
-    /// The upstream.
+    /// The connection to the upstream.
     pub stream: TunnelStream,
     _place: TunnelSlot,
 }
 
-/// Counts as one of the tunnels that there may be.
+/// Counts as one tunnel.
 #[derive(Debug)]
 struct TunnelSlot(Arc<AtomicUsize>);
 

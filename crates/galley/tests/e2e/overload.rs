@@ -98,8 +98,8 @@ fn a_crawl_holds_back_neither_an_editors_save_nor_a_readers_page() {
     // One line each: the editor's and the visitors', in which the crawl has its turn, too.
     assert!(position(&order, "/save") <= 2, "{order:?}");
     assert!(position(&order, "/read") <= 3, "{order:?}");
-    assert_eq!(status_of_class(&stage, "editor", "let_in"), 1);
-    assert_eq!(status_of_class(&stage, "visitor", "let_in"), 122);
+    assert_eq!(status_of_class(&stage, "editor", "admitted"), 1);
+    assert_eq!(status_of_class(&stage, "visitor", "admitted"), 122);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_full_queue_turns_away_who_has_most_in_it() {
         })
         .collect();
     wait_for("four of the crawl to give way", PATIENCE, || {
-        status_of_class(&stage, "visitor", "turned_away") == 5
+        status_of_class(&stage, "visitor", "rejected") == 5
     });
     wait_for_queue(&stage, 10);
     stage.release("/first");
@@ -214,7 +214,7 @@ fn a_page_that_a_visitor_wants_does_not_wait_in_the_line_of_the_crawl() {
     // The same page, by somebody else: still one composition.
     waiting.push(begin(&stage, READER, Request::get("/crawl/49")));
     wait_for("it to move", PATIENCE, || {
-        stage.status_number("hurried_on") == 1
+        stage.status_number("promoted") == 1
     });
     assert_eq!(stage.status_number("waiting"), 50);
     for answer in release(&stage, waiting) {

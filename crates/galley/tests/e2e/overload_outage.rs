@@ -10,9 +10,9 @@ use galley_testkit::{Apache, ApacheOptions, Galley, wait_for};
 
 use crate::support::{HOST, Is, LAB, PATIENCE, Plan, Stage, binary, hosted, said, together};
 
-/// Asks until the upstream is left alone.
+/// Asks until the circuit breaker opens.
 fn wait_for_pause(stage: &Stage) {
-    wait_for("the upstream to be left alone", PATIENCE, || {
+    wait_for("the circuit breaker to open", PATIENCE, || {
         let answer = stage.get("/never-seen");
         assert!(
             [502, 503].contains(&answer.status),
@@ -87,7 +87,7 @@ fn a_dead_php_is_left_alone_and_asked_again_by_one() {
     assert_eq!(metric(&stage, "galley_upstream_paused"), "1");
     assert_eq!(metric(&stage, "galley_upstream_pauses_total"), "1");
     let log = stage.galley.log();
-    assert_eq!(lines_with(&log, "left alone"), 1, "{log}");
+    assert_eq!(lines_with(&log, "the circuit breaker is open"), 1, "{log}");
 
     stage.fpm.as_mut().unwrap().restart().unwrap();
     wait_for("an answer", PATIENCE, || {
@@ -105,8 +105,8 @@ fn a_dead_php_is_left_alone_and_asked_again_by_one() {
     assert_eq!(stage.status_number("slots"), 20);
     assert_eq!(metric(&stage, "galley_upstream_paused"), "0");
     let log = stage.galley.log();
-    assert_eq!(lines_with(&log, "the upstream answers again"), 1, "{log}");
-    assert_eq!(lines_with(&log, "left alone"), 1, "{log}");
+    assert_eq!(lines_with(&log, "the upstream responds again"), 1, "{log}");
+    assert_eq!(lines_with(&log, "the circuit breaker is open"), 1, "{log}");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_php_that_hangs_is_left_alone_too() {
         .start();
     stage.hold("/hangs");
     let mut answers = Vec::new();
-    wait_for("it to be left alone", PATIENCE, || {
+    wait_for("the circuit breaker to open", PATIENCE, || {
         let number = answers.len();
         let asked = Request::form("/hangs", &[("n", &number.to_string())]);
         answers.push(stage.ask(asked).status);

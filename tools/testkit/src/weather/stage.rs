@@ -69,7 +69,7 @@ impl Stage {
         let counts = classes
             .into_iter()
             .flatten()
-            .map(|(_, counts)| counts["turned_away"].as_u64());
+            .map(|(_, counts)| counts["rejected"].as_u64());
         counts.flatten().sum()
     }
 

@@ -42,11 +42,11 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
         }
         _ => None,
     };
-    let gauge = exchange.upstream().upstream_stats();
+    let stats = exchange.upstream().upstream_stats();
     json!({
         "kind": kind,
         "class": Class::of(&exchange.info).word(),
-        "load": gauge.map(|gauge| status::upstream(gauge)),
+        "load": stats.map(|stats| status::upstream(stats)),
         "form": form,
         "line": line(&request),
         "fields": fields(&request),

@@ -1,44 +1,44 @@
-//! A small world: requests without end, an upstream with a law of its own, a clock that only the world moves.
+//! Simulations: continuous load, an upstream with a given throughput curve, a simulated clock.
 
 use super::*;
 
 /// What an upstream gives when so many requests are there: answers a second.
-type Law = fn(f64) -> f64;
+type ThroughputCurve = fn(f64) -> f64;
 
 /// As many workers as that, each taking 100 ms; more requests wait in the upstream's own line.
-fn five_workers(places: f64) -> f64 {
-    places.min(5.0) * 10.0
+fn five_workers(slots: f64) -> f64 {
+    slots.min(5.0) * 10.0
 }
 
 /// Waits for others: each request has its own time, whatever else is there.
-fn idle_waiting(places: f64) -> f64 {
-    places * 2.0
+fn idle_waiting(slots: f64) -> f64 {
+    slots * 2.0
 }
 
 /// A few processors, a database: each further request brings less, and all of them bring something.
-fn half_as_much_from_each(places: f64) -> f64 {
-    10.0 * places.sqrt()
+fn half_as_much_from_each(slots: f64) -> f64 {
+    10.0 * slots.sqrt()
 }
 
 /// Memory runs out beyond eight: all of them go slower together.
-fn swapping(places: f64) -> f64 {
-    if places <= 8.0 {
-        places * 10.0
+fn swapping(slots: f64) -> f64 {
+    if slots <= 8.0 {
+        slots * 10.0
     } else {
-        80.0 * (8.0 / places).powi(2)
+        80.0 * (8.0 / slots).powi(2)
     }
 }
 
-struct World {
-    adaptive: Adaptive,
+struct Simulation {
+    adaptive: AdaptiveLimit,
     now: Instant,
-    dice: Dice,
+    rng: Rng,
 }
 
 /// Numbers below 1 that are the same in each run (xorshift).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn next(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -47,62 +47,62 @@ impl Dice {
     }
 }
 
-impl World {
+impl Simulation {
     fn new(most: usize) -> Self {
         Self {
-            adaptive: Adaptive::new(most),
+            adaptive: AdaptiveLimit::new(most),
             now: Instant::now(),
-            dice: Dice(0x2545_f491_4f6c_dd1d),
+            rng: Rng(0x2545_f491_4f6c_dd1d),
         }
     }
 
-    /// So many answers under a law, of a pool with `asked` requests at any time.
-    fn run(&mut self, law: Law, asked: usize, answers: usize) {
+    /// So many answers under a curve, of a pool with `demand` requests at any time.
+    fn run(&mut self, curve: ThroughputCurve, demand: usize, answers: usize) {
         for _ in 0..answers {
-            self.answer(law, asked, [1.0, 1.0]);
+            self.respond(curve, demand, [1.0, 1.0]);
         }
     }
 
     /// The same with pages that differ: times between answers, and latencies, are spread exponentially. Gives the part of the
     /// throughput that the best limit would have had.
-    fn run_with_noise(&mut self, law: Law, asked: usize, answers: usize) -> f64 {
-        let best = (1..=self.adaptive.most).map(|limit| law(places(limit)));
+    fn run_with_noise(&mut self, curve: ThroughputCurve, demand: usize, answers: usize) -> f64 {
+        let best = (1..=self.adaptive.maximum).map(|limit| curve(slots(limit)));
         let best = best.fold(0.0, f64::max);
         let began = self.now;
         for _ in 0..answers {
-            let mut spread = || -(1.0 - self.dice.next()).ln();
+            let mut spread = || -(1.0 - self.rng.next()).ln();
             let noise = [spread(), spread()];
-            self.answer(law, asked, noise);
+            self.respond(curve, demand, noise);
         }
         let lasted = (self.now - began).as_secs_f64();
         f64::from(u32::try_from(answers).unwrap()) / lasted / best
     }
 
-    fn answer(&mut self, law: Law, asked: usize, noise: [f64; 2]) {
+    fn respond(&mut self, curve: ThroughputCurve, demand: usize, noise: [f64; 2]) {
         let limit = self.adaptive.limit();
-        let there = asked.min(limit);
-        let rate = law(places(there));
+        let in_progress = demand.min(limit);
+        let rate = curve(slots(in_progress));
         self.now += Duration::from_secs_f64(noise[0] / rate);
-        // Little's law.
-        let latency = Duration::from_secs_f64(noise[1] * places(there) / rate);
-        self.adaptive.record(latency, asked >= limit, self.now);
+        // Little's curve.
+        let latency = Duration::from_secs_f64(noise[1] * slots(in_progress) / rate);
+        self.adaptive.record(latency, demand >= limit, self.now);
     }
 }
 
 #[test]
-fn more_places_than_workers_are_given_up_and_no_worker_is_idle() {
-    let mut world = World::new(20);
-    world.run(five_workers, 2, 100);
+fn excess_slots_are_given_up_and_no_worker_is_idle() {
+    let mut simulation = Simulation::new(20);
+    simulation.run(five_workers, 2, 100);
     assert_eq!(
-        world.adaptive.limit(),
+        simulation.adaptive.limit(),
         20,
         "nothing happens while it is quiet"
     );
-    world.run(five_workers, 200, 1000);
+    simulation.run(five_workers, 200, 1000);
     let mut limits = Vec::new();
     for _ in 0..200 {
-        world.run(five_workers, 200, 10);
-        limits.push(world.adaptive.limit());
+        simulation.run(five_workers, 200, 10);
+        limits.push(simulation.adaptive.limit());
     }
     let good = limits
         .iter()
@@ -117,13 +117,13 @@ fn more_places_than_workers_are_given_up_and_no_worker_is_idle() {
 
 #[test]
 fn an_upstream_that_collapses_is_relieved() {
-    let mut world = World::new(32);
-    world.run(swapping, 2, 100);
-    world.run(swapping, 500, 3000);
+    let mut simulation = Simulation::new(32);
+    simulation.run(swapping, 2, 100);
+    simulation.run(swapping, 500, 3000);
     let mut limits = Vec::new();
     for _ in 0..100 {
-        world.run(swapping, 500, 10);
-        limits.push(world.adaptive.limit());
+        simulation.run(swapping, 500, 10);
+        limits.push(simulation.adaptive.limit());
     }
     assert!(
         limits.iter().all(|limit| (4..=14).contains(limit)),
@@ -138,128 +138,133 @@ fn an_upstream_that_collapses_is_relieved() {
 
 #[test]
 fn slow_work_without_contention_keeps_its_slots() {
-    let mut world = World::new(20);
+    let mut simulation = Simulation::new(20);
     // Quick pages first, then requests that wait for another server: ten times as slow, and each for itself.
-    world.run(|places| places * 20.0, 10, 200);
+    simulation.run(|slots| slots * 20.0, 10, 200);
     let mut limits = Vec::new();
     for _ in 0..100 {
-        world.run(idle_waiting, 200, 20);
-        limits.push(world.adaptive.limit());
+        simulation.run(idle_waiting, 200, 20);
+        limits.push(simulation.adaptive.limit());
     }
     let all = limits.iter().filter(|limit| **limit == 20).count();
     assert!(all > 90, "{limits:?}");
 }
 
 #[test]
-fn where_each_place_brings_something_all_are_used() {
-    let mut world = World::new(20);
-    world.run(half_as_much_from_each, 2, 100);
-    world.run(half_as_much_from_each, 200, 2000);
+fn all_slots_are_used_if_each_raises_throughput() {
+    let mut simulation = Simulation::new(20);
+    simulation.run(half_as_much_from_each, 2, 100);
+    simulation.run(half_as_much_from_each, 200, 2000);
     let mut limits = Vec::new();
     for _ in 0..100 {
-        world.run(half_as_much_from_each, 200, 20);
-        limits.push(world.adaptive.limit());
+        simulation.run(half_as_much_from_each, 200, 20);
+        limits.push(simulation.adaptive.limit());
     }
     assert!(limits.iter().all(|limit| *limit >= 13), "{limits:?}");
 }
 
 #[test]
-fn pages_that_differ_do_not_mislead_it() {
-    for (law, least) in [
-        (five_workers as Law, 0.9),
-        (idle_waiting as Law, 0.85),
-        (half_as_much_from_each as Law, 0.75),
-        (swapping as Law, 0.7),
+fn differing_pages_do_not_mislead_it() {
+    for (curve, least) in [
+        (five_workers as ThroughputCurve, 0.9),
+        (idle_waiting as ThroughputCurve, 0.85),
+        (half_as_much_from_each as ThroughputCurve, 0.75),
+        (swapping as ThroughputCurve, 0.7),
     ] {
         for seed in 1..=20 {
-            let mut world = World::new(20);
-            world.dice = Dice(seed);
-            world.run_with_noise(law, 2, 200);
-            let part = world.run_with_noise(law, 200, 5000);
+            let mut simulation = Simulation::new(20);
+            simulation.rng = Rng(seed);
+            simulation.run_with_noise(curve, 2, 200);
+            let part = simulation.run_with_noise(curve, 200, 5000);
             assert!(
                 part >= least,
                 "{part} of what would be possible: {:?}",
-                world.adaptive
+                simulation.adaptive
             );
         }
     }
 }
 
 #[test]
-fn a_machine_that_others_use_too_does_not_mislead_it() {
+fn a_shared_machine_does_not_mislead_it() {
     for seed in 1..=20 {
-        let mut world = World::new(16);
-        world.dice = Dice(seed);
+        let mut simulation = Simulation::new(16);
+        simulation.rng = Rng(seed);
         // 20 ms each, but the processors belong to others half of the time, for a tenth of a second or for three.
-        let quiet: Law = |places| places * 50.0;
-        let disturbed: Law = |places| places * 15.0;
-        world.run_with_noise(quiet, 2, 200);
-        let (mut places_seen, mut rounds) = (0, 0);
+        let quiet: ThroughputCurve = |slots| slots * 50.0;
+        let disturbed: ThroughputCurve = |slots| slots * 15.0;
+        simulation.run_with_noise(quiet, 2, 200);
+        let (mut slots_seen, mut rounds) = (0, 0);
         for _ in 0..400 {
-            let law = if world.dice.next() < 0.5 {
+            let curve = if simulation.rng.next() < 0.5 {
                 quiet
             } else {
                 disturbed
             };
-            let until = world.now + Duration::from_secs_f64(0.1 + 2.9 * world.dice.next().powi(3));
-            while world.now < until {
-                world.run_with_noise(law, 200, 5);
+            let until =
+                simulation.now + Duration::from_secs_f64(0.1 + 2.9 * simulation.rng.next().powi(3));
+            while simulation.now < until {
+                simulation.run_with_noise(curve, 200, 5);
             }
-            places_seen += world.adaptive.limit();
+            slots_seen += simulation.adaptive.limit();
             rounds += 1;
         }
-        let mean = places_seen / rounds;
-        assert!(mean >= 13, "{mean} places in the mean, seed {seed}");
+        let mean = slots_seen / rounds;
+        assert!(mean >= 13, "{mean} slots in the mean, seed {seed}");
     }
 }
 
 #[test]
-fn it_recovers_in_a_few_windows() {
-    let mut world = World::new(20);
-    world.run(five_workers, 2, 100);
-    world.run(five_workers, 200, 1000);
-    assert!(world.adaptive.limit() < 12, "{:?}", world.adaptive);
+fn the_limit_recovers_in_a_few_windows() {
+    let mut simulation = Simulation::new(20);
+    simulation.run(five_workers, 2, 100);
+    simulation.run(five_workers, 200, 1000);
+    assert!(
+        simulation.adaptive.limit() < 12,
+        "{:?}",
+        simulation.adaptive
+    );
     // The administrator has given PHP forty workers.
     let mut answers = 0;
-    while world.adaptive.limit() < 20 {
-        world.run(|places| places.min(40.0) * 10.0, 200, 1);
+    while simulation.adaptive.limit() < 20 {
+        simulation.run(|slots| slots.min(40.0) * 10.0, 200, 1);
         answers += 1;
-        assert!(answers < 800, "{:?}", world.adaptive);
+        assert!(answers < 800, "{:?}", simulation.adaptive);
     }
 }
 
 #[test]
-fn after_an_outage_it_begins_small_and_grows_with_each_answer() {
-    let mut world = World::new(20);
-    world.adaptive.restart();
-    assert_eq!(world.adaptive.limit(), 2);
-    world.run(|places| places * 10.0, 200, 5);
-    assert_eq!(world.adaptive.limit(), 7);
-    world.run(|places| places * 10.0, 200, 20);
-    assert_eq!(world.adaptive.limit(), 20);
-    let mut single = Adaptive::new(1);
+fn after_an_outage_the_limit_starts_low_and_grows_with_each_response() {
+    let mut simulation = Simulation::new(20);
+    simulation.adaptive.restart();
+    assert_eq!(simulation.adaptive.limit(), 2);
+    simulation.run(|slots| slots * 10.0, 200, 5);
+    assert_eq!(simulation.adaptive.limit(), 7);
+    simulation.run(|slots| slots * 10.0, 200, 20);
+    assert_eq!(simulation.adaptive.limit(), 20);
+    let mut single = AdaptiveLimit::new(1);
     single.restart();
     assert_eq!(single.limit(), 1);
 }
 
 #[test]
-fn what_is_allowed_is_obeyed_at_once() {
-    let mut adaptive = Adaptive::new(20);
-    adaptive.allow(7);
+fn a_new_maximum_applies_at_once() {
+    let mut adaptive = AdaptiveLimit::new(20);
+    adaptive.set_maximum(7);
     assert_eq!(adaptive.limit(), 7);
-    adaptive.allow(0);
+    adaptive.set_maximum(0);
     assert_eq!(adaptive.limit(), 1, "nothing at all would never end");
-    adaptive.allow(30);
+    adaptive.set_maximum(30);
     assert_eq!(adaptive.limit(), 30);
 }
 
 proptest::proptest! {
     #[test]
-    fn it_keeps_within_its_bounds(
+    fn the_limit_stays_within_its_bounds(
         most in 1_usize..70,
         answers in proptest::collection::vec((0_u64..100_000, proptest::bool::ANY, 0_u64..1000), 0..600),
     ) {
-        let mut adaptive = Adaptive::new(most);
+        let mut adaptive = AdaptiveLimit::new(most);
         let mut now = Instant::now();
         for (latency_ms, is_full, pause_ms) in answers {
             now += Duration::from_millis(pause_ms);

@@ -1,4 +1,4 @@
-//! The limit under a paused clock: who waits how long, who is told what, and that no place is lost whatever happens.
+//! The concurrency limit under a paused clock: waits, rejections, and that no slot is ever lost.
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use tokio::task::LocalSet;
 
 /// A pool of one server.
-pub(in crate::upstream) fn spec(places: usize, queue: usize, queue_timeout: Duration) -> PoolSpec {
+pub(in crate::upstream) fn spec(slots: usize, queue: usize, queue_timeout: Duration) -> PoolSpec {
     PoolSpec {
         site: "example.com".to_owned(),
         target: UpstreamAddress::FastCgi(FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())),
-        in_flight: places,
+        in_flight: slots,
         slots: None,
         queue,
         queue_timeout,
@@ -28,13 +28,13 @@ pub(in crate::upstream) fn spec(places: usize, queue: usize, queue_timeout: Dura
 
 const TEN: Duration = Duration::from_secs(10);
 
-fn limit(places: usize, queue: usize) -> ConcurrencyLimit {
-    of(&spec(places, queue, TEN))
+fn limit(slots: usize, queue: usize) -> ConcurrencyLimit {
+    of(&spec(slots, queue, TEN))
 }
 
 fn of(spec: &PoolSpec) -> ConcurrencyLimit {
-    let gauge = Arc::new(UpstreamStats::new(spec));
-    ConcurrencyLimit::new(spec, &gauge)
+    let stats = Arc::new(UpstreamStats::new(spec));
+    ConcurrencyLimit::new(spec, &stats)
 }
 
 fn visitor(client: u32) -> QueueIdentity {
@@ -48,19 +48,19 @@ async fn enter(limit: &ConcurrencyLimit, client: u32) -> Result<Slot, FillError>
     limit.enter(visitor(client), &QueueTurn::default()).await
 }
 
-/// Who saves may have every place.
+/// A writer may use every slot.
 async fn save(limit: &ConcurrencyLimit) -> Result<Slot, FillError> {
-    let who = QueueIdentity {
+    let identity = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(1),
     };
-    limit.enter(who, &QueueTurn::default()).await
+    limit.enter(identity, &QueueTurn::default()).await
 }
 
 fn load(limit: &ConcurrencyLimit) -> (usize, usize) {
     let (taken, waiting, _) = limit.load();
-    let told = limit.0.stats.load();
-    assert_eq!((told.in_flight, told.waiting), (taken, waiting));
+    let published = limit.0.stats.load();
+    assert_eq!((published.in_flight, published.waiting), (taken, waiting));
     (taken, waiting)
 }
 
@@ -81,12 +81,12 @@ async fn a_full_queue_and_a_long_wait_are_refused() {
         "found the queue full"
     );
     assert_eq!(load(&limit), (1, 0));
-    let turned_away: u64 = limit.0.stats.classes().map(|class| class.turned_away).sum();
-    assert_eq!(turned_away, 2);
+    let rejected: u64 = limit.0.stats.classes().map(|class| class.rejected).sum();
+    assert_eq!(rejected, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_freed_place_goes_to_who_waits() {
+async fn a_released_slot_goes_to_a_queued_request() {
     let limit = limit(1, 5);
     let first = enter(&limit, 1).await;
     let (second, ()) = tokio::join!(enter(&limit, 2), async { drop(first) });
@@ -96,7 +96,7 @@ async fn a_freed_place_goes_to_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_to_give_way_is_told_at_once() {
+async fn an_evicted_request_is_rejected_at_once() {
     let limit = limit(1, 2);
     let _taken = enter(&limit, 1).await;
     let began = Instant::now();
@@ -107,28 +107,28 @@ async fn who_has_to_give_way_is_told_at_once() {
     );
     assert!(matches!(second.0, Err(FillError::Overload)));
     assert_eq!(second.1, Duration::ZERO);
-    assert!(first.is_err() && other.is_err(), "no place came free");
+    assert!(first.is_err() && other.is_err(), "no slot became free");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standing_queue_is_told_early_and_no_place_is_left_empty() {
+async fn a_standing_queue_is_rejected_early_and_no_slot_stays_free() {
     let limit = Rc::new(limit(2, 1000));
     let local = LocalSet::new();
     let longest = Rc::new(Cell::new(Duration::ZERO));
     let (served, refused) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    // Four times as many as can be served: 40 a second, of which each takes 200 ms of one of two places.
+    // Four times the capacity: 40 requests a second; each takes 200 ms of one of two slots.
     for number in 0_u32..1600 {
         let (limit, longest) = (Rc::clone(&limit), Rc::clone(&longest));
         let (served, refused) = (Rc::clone(&served), Rc::clone(&refused));
         local.spawn_local(async move {
             tokio::time::sleep(Duration::from_millis(25) * number).await;
             let began = Instant::now();
-            let place = enter(&limit, number).await;
-            // The first seconds are a burst, for all that can be known.
+            let slot = enter(&limit, number).await;
+            // The first seconds may be a burst.
             if number > 400 {
                 longest.set(longest.get().max(began.elapsed()));
             }
-            if place.is_ok() {
+            if slot.is_ok() {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 served.set(served.get() + 1);
             } else {
@@ -145,21 +145,21 @@ async fn a_standing_queue_is_told_early_and_no_place_is_left_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_allowed_may_change_while_we_run() {
+async fn the_maximum_may_change_at_run_time() {
     let live = Arc::new(AtomicUsize::new(9));
     let spec = PoolSpec {
         slots: Some(Arc::clone(&live)),
         ..spec(3, 10, TEN)
     };
     let limit = of(&spec);
-    let places = [save(&limit).await, save(&limit).await, save(&limit).await];
+    let slots = [save(&limit).await, save(&limit).await, save(&limit).await];
     assert_eq!(
         limit.load(),
         (3, 0, 3),
-        "what the file says is not exceeded"
+        "the configured maximum is not exceeded"
     );
     live.store(1, Ordering::Relaxed);
-    let [first, second, third] = places;
+    let [first, second, third] = slots;
     drop((first, second));
     assert_eq!(load(&limit), (1, 0));
     let (fourth, ()) = tokio::join!(save(&limit), async {
@@ -170,7 +170,7 @@ async fn what_is_allowed_may_change_while_we_run() {
     live.store(2, Ordering::Relaxed);
     let fifth = save(&limit).await;
     assert!(fifth.is_ok());
-    // Who waits already comes in as well, though nobody leaves.
+    // A queued request is admitted as well, although no slot is released.
     let (sixth, ()) = tokio::join!(save(&limit), async {
         live.store(3, Ordering::Relaxed);
     });
@@ -178,7 +178,7 @@ async fn what_is_allowed_may_change_while_we_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crawl_leaves_a_place_to_people() {
+async fn a_crawl_leaves_a_slot_to_writers() {
     let limit = limit(3, 100);
     let crawl = [enter(&limit, 1).await, enter(&limit, 1).await];
     assert!(crawl.iter().all(Result::is_ok));
@@ -192,7 +192,7 @@ async fn a_crawl_leaves_a_place_to_people() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crawl_steps_aside_while_somebody_saves() {
+async fn a_crawl_yields_to_a_save() {
     let limit = limit(5, 100);
     let saved = save(&limit).await;
     let mut reading = Vec::new();
@@ -200,10 +200,10 @@ async fn a_crawl_steps_aside_while_somebody_saves() {
         reading.push(enter(&limit, 2).await);
     }
     let (crawled, ()) = tokio::join!(enter(&limit, 1), async {
-        // By now it stands in the queue, and the readers were let in a moment ago.
+        // By now it is queued long enough, and the readers were admitted a moment ago.
         tokio::time::sleep(Duration::from_millis(300)).await;
         drop(reading);
-        assert_eq!(load(&limit), (1, 1), "three places are free for it");
+        assert_eq!(load(&limit), (1, 1), "three slots are free for it");
         drop(saved);
         assert_eq!(load(&limit), (1, 0));
     });
@@ -211,51 +211,51 @@ async fn a_crawl_steps_aside_while_somebody_saves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whom_the_queue_has_no_room_for_is_known_outside() {
+async fn the_statistics_know_the_client_that_a_full_queue_rejects() {
     let limit = limit(1, 2);
     let taken = enter(&limit, 1).await;
-    let is_shut = |who| limit.0.stats.is_shut_for(who);
+    let is_full = |identity| limit.0.stats.is_full_for(identity);
     let editor = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(1),
     };
-    assert!(!is_shut(visitor(1)), "nobody waits");
+    assert!(!is_full(visitor(1)), "nobody waits");
     let (first, second, ()) = tokio::join!(enter(&limit, 1), enter(&limit, 1), async {
-        assert!(is_shut(visitor(1)));
-        assert!(!is_shut(visitor(2)), "one of the two would give way to it");
-        assert!(!is_shut(editor));
+        assert!(is_full(visitor(1)));
+        assert!(!is_full(visitor(2)), "it would evict one of the two");
+        assert!(!is_full(editor));
         drop(taken);
-        assert!(!is_shut(visitor(1)), "one of the two has left the queue");
+        assert!(!is_full(visitor(1)), "one of the two has left the queue");
     });
-    assert!(first.is_ok() && second.is_err(), "the second waits in vain");
-    assert!(!is_shut(visitor(1)));
+    assert!(first.is_ok() && second.is_err(), "the second times out");
+    assert!(!is_full(visitor(1)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_of_many_clients_is_known_outside_to_be_shut_for_all_of_their_class() {
+async fn the_statistics_know_the_class_that_a_full_queue_rejects() {
     let limit = limit(1, 2);
     let taken = enter(&limit, 1).await;
-    let is_shut = |who| limit.0.stats.is_shut_for(who);
+    let is_full = |identity| limit.0.stats.is_full_for(identity);
     let editor = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(9),
     };
     let (first, second, ()) = tokio::join!(enter(&limit, 1), enter(&limit, 2), async {
         for newcomer in 1..5 {
-            assert!(is_shut(visitor(newcomer)), "each has one: {newcomer}");
+            assert!(is_full(visitor(newcomer)), "each has one: {newcomer}");
         }
-        assert!(!is_shut(editor), "visitors would give way to him");
+        assert!(!is_full(editor), "it would evict a visitor");
         let refused = enter(&limit, 3).await;
         assert!(refused.is_err(), "as the queue itself says");
         drop(taken);
-        assert!(!is_shut(visitor(3)), "one of the two has left the queue");
+        assert!(!is_full(visitor(3)), "one of the two has left the queue");
     });
-    assert!(first.is_ok() && second.is_err(), "the second waits in vain");
-    assert!(!is_shut(visitor(3)));
+    assert!(first.is_ok() && second.is_err(), "the second times out");
+    assert!(!is_full(visitor(3)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_hurried_on_is_served_in_the_other_name() {
+async fn a_promoted_request_is_served_under_the_other_identity() {
     let limit = limit(1, 100);
     let taken = enter(&limit, 1).await;
     let order = RefCell::new(Vec::new());
@@ -265,9 +265,9 @@ async fn who_is_hurried_on_is_served_in_the_other_name() {
         client: Network::V4(1),
     };
     let wait = async |name: &'static str, turn: &QueueTurn| {
-        let place = limit.enter(crawler, turn).await;
+        let slot = limit.enter(crawler, turn).await;
         order.borrow_mut().push(name);
-        drop(place);
+        drop(slot);
     };
     let (a, b) = (QueueTurn::default(), QueueTurn::default());
     tokio::join!(wait("a", &a), wait("b", &b), wait("wanted", &turn), async {
@@ -278,18 +278,18 @@ async fn who_is_hurried_on_is_served_in_the_other_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_client_is_told_follows_the_queue() {
+async fn retry_after_follows_the_length_of_the_queue() {
     let limit = limit(1, 40);
-    let place = enter(&limit, 0).await.unwrap();
-    // Two answers a second.
+    let slot = enter(&limit, 0).await.unwrap();
+    // Two responses a second.
     for _ in 0..30 {
-        place.asks();
+        slot.request_sent();
         tokio::time::advance(Duration::from_millis(500)).await;
-        place.response_arrived();
+        slot.response_arrived();
     }
     let waiting: Vec<_> = (1..=40).map(|client| enter(&limit, client)).collect();
     let all = LocalSet::new();
-    let told = all
+    let retry_after_s = all
         .run_until(async {
             let mut waiting = waiting.into_iter().map(Box::pin).collect::<Vec<_>>();
             for one in &mut waiting {
@@ -299,14 +299,14 @@ async fn what_a_client_is_told_follows_the_queue() {
             limit.0.stats.retry_after_s()
         })
         .await;
-    assert_eq!(told, 21);
-    drop(place);
+    assert_eq!(retry_after_s, 21);
+    drop(slot);
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Come(usize, u32),
-    Leave(usize),
+    Enter(usize, u32),
+    Cancel(usize),
     Release(usize),
     Allow(usize),
     Wait(u64),
@@ -314,8 +314,8 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        5 => (0..Class::ALL.len(), 0_u32..4).prop_map(|(class, client)| Step::Come(class, client)),
-        2 => any::<usize>().prop_map(Step::Leave),
+        5 => (0..Class::ALL.len(), 0_u32..4).prop_map(|(class, client)| Step::Enter(class, client)),
+        2 => any::<usize>().prop_map(Step::Cancel),
         4 => any::<usize>().prop_map(Step::Release),
         1 => (0_usize..5).prop_map(Step::Allow),
         1 => (0_u64..3000).prop_map(Step::Wait),
@@ -326,10 +326,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whoever comes, leaves at any moment, ends, or waits too long: no place is lost, none is given twice, and no more wait
-    /// or are let in than may.
+    /// Whatever arrives, is cancelled, is released or times out: no slot is lost or granted twice, and the bounds hold.
     #[test]
-    fn no_place_is_lost_and_bounds_hold(steps in steps(), queue in 0_usize..8) {
+    fn no_slot_is_lost_and_bounds_hold(steps in steps(), queue in 0_usize..8) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -345,34 +344,34 @@ proptest! {
             let mut most = 3;
             for step in steps {
                 match step {
-                    Step::Come(class, client) => {
+                    Step::Enter(class, client) => {
                         let (limit, held) = (Rc::clone(&limit), Rc::clone(&held));
-                        let who = QueueIdentity { class: Class::ALL[class], client: Network::V4(client) };
+                        let identity = QueueIdentity { class: Class::ALL[class], client: Network::V4(client) };
                         tasks.push(tokio::task::spawn_local(async move {
-                            if let Ok(place) = limit.enter(who, &QueueTurn::default()).await {
-                                held.borrow_mut().push(place);
+                            if let Ok(slot) = limit.enter(identity, &QueueTurn::default()).await {
+                                held.borrow_mut().push(slot);
                             }
                         }));
                     }
-                    Step::Leave(at) if !tasks.is_empty() => {
+                    Step::Cancel(at) if !tasks.is_empty() => {
                         let at = at % tasks.len();
                         tasks.swap_remove(at).abort();
                     }
                     Step::Release(at) if !held.borrow().is_empty() => {
                         let mut all = held.borrow_mut();
                         let at = at % all.len();
-                        let place = all.swap_remove(at);
+                        let slot = all.swap_remove(at);
                         drop(all);
-                        drop(place);
+                        drop(slot);
                     }
-                    Step::Allow(places) => {
-                        live.store(places, Ordering::Relaxed);
-                        most = most.max(places);
+                    Step::Allow(slots) => {
+                        live.store(slots, Ordering::Relaxed);
+                        most = most.max(slots);
                     }
                     Step::Wait(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
-                    Step::Leave(_) | Step::Release(_) => {}
+                    Step::Cancel(_) | Step::Release(_) => {}
                 }
-                // Sometimes everything settles, sometimes the next step comes into the middle of it.
+                // Sometimes the tasks run to their next wait, sometimes only partly.
                 if tasks.len() % 3 == 0 {
                     for _ in 0..5 {
                         tokio::task::yield_now().await;
@@ -382,11 +381,11 @@ proptest! {
                 prop_assert!(taken <= most && waiting <= queue, "{taken} {waiting}");
                 prop_assert!(held.borrow().len() <= taken);
             }
-            // Everybody ends.
+            // All requests end.
             live.store(3, Ordering::Relaxed);
             for _ in 0..400 {
-                let places: Vec<Slot> = held.borrow_mut().drain(..).collect();
-                drop(places);
+                let slots: Vec<Slot> = held.borrow_mut().drain(..).collect();
+                drop(slots);
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
             prop_assert_eq!(load(&limit), (0, 0));

@@ -1,10 +1,10 @@
-//! Orders and bounds of the queue, and its properties over whatever may happen to it.
+//! Order and bounds of the admission queue, and its properties under arbitrary operations.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn who(class: Class, client: u32) -> QueueIdentity {
+fn identity(class: Class, client: u32) -> QueueIdentity {
     QueueIdentity {
         class,
         client: Network::V4(client),
@@ -26,20 +26,20 @@ fn clients_take_turns_and_their_own_requests_stay_in_order() {
         (3, "c1"),
         (2, "b2"),
     ] {
-        queue.join(who(Class::Visitor, client), name);
+        queue.join(identity(Class::Visitor, client), name);
     }
     assert_eq!(served(&mut queue), ["a1", "b1", "c1", "a2", "b2", "a3"]);
 }
 
 #[test]
-fn a_newcomer_waits_for_others_and_not_for_what_one_of_them_asked() {
+fn a_new_client_waits_for_other_clients_not_for_all_their_requests() {
     let mut queue = AdmissionQueue::new(1000);
     for _ in 0..500 {
-        queue.join(who(Class::Visitor, 1), "crawl");
+        queue.join(identity(Class::Visitor, 1), "crawl");
     }
     queue.pop(|_, _| true);
-    queue.join(who(Class::Visitor, 2), "reader");
-    queue.join(who(Class::Editor, 3), "save");
+    queue.join(identity(Class::Visitor, 2), "reader");
+    queue.join(identity(Class::Editor, 3), "save");
     let first: Vec<_> = (0..3)
         .filter_map(|_| queue.pop(|_, _| true))
         .map(|(_, _, name)| name)
@@ -51,24 +51,24 @@ fn a_newcomer_waits_for_others_and_not_for_what_one_of_them_asked() {
 }
 
 #[test]
-fn classes_have_their_shares_and_none_is_saved_up() {
+fn classes_get_their_shares_and_an_absence_saves_nothing() {
     let mut queue = AdmissionQueue::new(10_000);
     let fill = |queue: &mut AdmissionQueue<&'static str>, class: Class, count| {
         for _ in 0..count {
-            queue.join(who(class, 1), class.word());
+            queue.join(identity(class, 1), class.word());
         }
     };
     fill(&mut queue, Class::Visitor, 500);
     for _ in 0..300 {
         queue.pop(|_, _| true);
     }
-    // Forged or not: a flood of editors gets its share beside the visitors, and no more.
+    // A flood of (possibly forged) editors gets its share beside the visitors, and no more.
     fill(&mut queue, Class::Editor, 500);
     fill(&mut queue, Class::Crawler, 500);
     let mut counts = BTreeMap::new();
     for _ in 0..250 {
-        let (_, who, _) = queue.pop(|_, _| true).unwrap();
-        *counts.entry(who.class.word()).or_insert(0) += 1;
+        let (_, identity, _) = queue.pop(|_, _| true).unwrap();
+        *counts.entry(identity.class.word()).or_insert(0) += 1;
     }
     for (class, wanted) in [("crawler", 50), ("editor", 100), ("visitor", 100)] {
         let count: i32 = counts[class];
@@ -77,33 +77,39 @@ fn classes_have_their_shares_and_none_is_saved_up() {
 }
 
 #[test]
-fn in_a_full_queue_the_newest_of_who_has_most_gives_way() {
+fn a_full_queue_evicts_the_newest_request_of_the_largest_client() {
     let mut queue = AdmissionQueue::new(4);
     for name in ["a1", "a2", "a3", "a4"] {
         assert!(matches!(
-            queue.join(who(Class::Visitor, 1), name),
+            queue.join(identity(Class::Visitor, 1), name),
             Joined::Waits(_)
         ));
     }
-    assert_eq!(queue.join(who(Class::Visitor, 1), "a5"), Joined::Refused);
-    let joined = queue.join(who(Class::Visitor, 2), "b1");
-    assert!(matches!(joined, Joined::InPlaceOf(_, "a4")), "{joined:?}");
-    let joined = queue.join(who(Class::Editor, 3), "e1");
-    assert!(matches!(joined, Joined::InPlaceOf(_, "a3")), "{joined:?}");
-    // Now nobody has more than his part.
-    assert_eq!(queue.join(who(Class::Visitor, 2), "b2"), Joined::Refused);
+    assert_eq!(
+        queue.join(identity(Class::Visitor, 1), "a5"),
+        Joined::Refused
+    );
+    let joined = queue.join(identity(Class::Visitor, 2), "b1");
+    assert!(matches!(joined, Joined::Evicting(_, "a4")), "{joined:?}");
+    let joined = queue.join(identity(Class::Editor, 3), "e1");
+    assert!(matches!(joined, Joined::Evicting(_, "a3")), "{joined:?}");
+    // Now no client exceeds its share.
+    assert_eq!(
+        queue.join(identity(Class::Visitor, 2), "b2"),
+        Joined::Refused
+    );
     assert_eq!(served(&mut queue), ["e1", "a1", "b1", "a2"]);
 }
 
 #[test]
-fn many_clients_of_one_class_do_not_keep_another_class_out() {
+fn many_clients_of_one_class_do_not_starve_another_class() {
     let mut queue = AdmissionQueue::new(40);
     for client in 0..100 {
-        queue.join(who(Class::Editor, client), "forged");
+        queue.join(identity(Class::Editor, client), "forged");
     }
-    let joined = queue.join(who(Class::Visitor, 1000), "reader");
+    let joined = queue.join(identity(Class::Visitor, 1000), "reader");
     assert!(
-        matches!(joined, Joined::InPlaceOf(_, "forged")),
+        matches!(joined, Joined::Evicting(_, "forged")),
         "{joined:?}"
     );
     let first: Vec<_> = (0..2)
@@ -114,19 +120,19 @@ fn many_clients_of_one_class_do_not_keep_another_class_out() {
 }
 
 #[test]
-fn what_somebody_else_waits_for_leaves_the_line_of_the_crawl() {
+fn a_promoted_request_leaves_the_queue_of_the_crawl() {
     let mut queue = AdmissionQueue::new(100);
     let mut last = None;
     for number in 0..50 {
         let name = if number == 49 { "wanted" } else { "crawl" };
-        if let Joined::Waits(ticket) = queue.join(who(Class::Crawler, 1), name) {
+        if let Joined::Waits(ticket) = queue.join(identity(Class::Crawler, 1), name) {
             last = Some(ticket);
         }
     }
     let last = last.unwrap();
-    queue.promote(last, who(Class::Visitor, 2));
-    // Nobody is put back by somebody who waits in a longer line.
-    queue.promote(last, who(Class::Crawler, 1));
+    queue.promote(last, identity(Class::Visitor, 2));
+    // A longer queue of another client does not delay a request.
+    queue.promote(last, identity(Class::Crawler, 1));
     assert_eq!(queue.class_of(last), Some(Class::Visitor));
     let first: Vec<_> = (0..2)
         .filter_map(|_| queue.pop(|_, _| true))
@@ -141,42 +147,42 @@ fn a_request_is_moved_only_where_it_is_served_sooner() {
     let mut queue = AdmissionQueue::new(100);
     let mut tickets = Vec::new();
     for name in ["a0", "a1", "a2", "a3"] {
-        if let Joined::Waits(ticket) = queue.join(who(Class::Visitor, 1), name) {
+        if let Joined::Waits(ticket) = queue.join(identity(Class::Visitor, 1), name) {
             tickets.push(ticket);
         }
     }
-    queue.join(who(Class::Visitor, 2), "b0");
-    // Behind one of the other client it would be second of his, and it is second here.
-    queue.promote(tickets[1], who(Class::Visitor, 2));
-    queue.promote(tickets[3], who(Class::Visitor, 2));
+    queue.join(identity(Class::Visitor, 2), "b0");
+    // It would be second in the other queue, as it is here.
+    queue.promote(tickets[1], identity(Class::Visitor, 2));
+    queue.promote(tickets[3], identity(Class::Visitor, 2));
     assert_eq!(served(&mut queue), ["a0", "b0", "a1", "a3", "a2"]);
 }
 
 #[test]
-fn who_comes_and_leaves_without_end_takes_no_memory() {
+fn cancelled_requests_take_no_memory() {
     let mut queue = AdmissionQueue::new(100);
     for client in 0..10_000 {
-        if let Joined::Waits(ticket) = queue.join(who(Class::Visitor, client % 5000), "x") {
+        if let Joined::Waits(ticket) = queue.join(identity(Class::Visitor, client % 5000), "x") {
             queue.leave(ticket);
         }
     }
-    let Joined::Waits(_stays) = queue.join(who(Class::Visitor, 1), "stays") else {
+    let Joined::Waits(_stays) = queue.join(identity(Class::Visitor, 1), "stays") else {
         panic!("there is room");
     };
     for _ in 0..10_000 {
-        if let Joined::Waits(ticket) = queue.join(who(Class::Visitor, 1), "x") {
+        if let Joined::Waits(ticket) = queue.join(identity(Class::Visitor, 1), "x") {
             queue.leave(ticket);
         }
     }
-    let line = queue.line_ref(Class::Visitor).unwrap();
-    let tickets: usize = line
+    let class = queue.class_queue(Class::Visitor).unwrap();
+    let tickets: usize = class
         .clients
         .values()
         .map(|client| client.tickets.len())
         .sum();
     assert!(
-        line.turns.len() <= 2 && line.clients.len() <= 2 && tickets <= 2,
-        "{line:?}"
+        class.turns.len() <= 2 && class.clients.len() <= 2 && tickets <= 2,
+        "{class:?}"
     );
     assert_eq!(queue.len(), 1);
 }
@@ -184,7 +190,7 @@ fn who_comes_and_leaves_without_end_takes_no_memory() {
 #[derive(Clone, Debug)]
 enum Step {
     Join(usize, u32),
-    Leave(usize),
+    Cancel(usize),
     Promote(usize, usize, u32),
     Pop,
 }
@@ -193,7 +199,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let class = 0..Class::ALL.len();
     let step = prop_oneof![
         4 => (class.clone(), 0_u32..4).prop_map(|(class, client)| Step::Join(class, client)),
-        1 => any::<usize>().prop_map(Step::Leave),
+        1 => any::<usize>().prop_map(Step::Cancel),
         1 => (any::<usize>(), class, 0_u32..4).prop_map(|(at, class, client)| Step::Promote(at, class, client)),
         2 => Just(Step::Pop),
     ];
@@ -209,24 +215,24 @@ proptest! {
             match step {
                 Step::Join(class, client) => {
                   let class = Class::ALL[class];
-                  let (is_shut, is_shut_for_all) = (queue.is_shut_for(who(class, client)), queue.is_shut_for_all(class));
-                  prop_assert!(is_shut || !is_shut_for_all);
-                  prop_assert_eq!(queue.is_shut_for(who(class, 1_000)), is_shut_for_all, "of who has nothing in it");
-                  let joined = queue.join(who(class, client), number);
-                  prop_assert_eq!(matches!(joined, Joined::Refused), is_shut);
+                  let (is_full, is_full_for_class) = (queue.is_full_for(identity(class, client)), queue.is_full_for_class(class));
+                  prop_assert!(is_full || !is_full_for_class);
+                  prop_assert_eq!(queue.is_full_for(identity(class, 1_000)), is_full_for_class, "a client without queued requests");
+                  let joined = queue.join(identity(class, client), number);
+                  prop_assert_eq!(matches!(joined, Joined::Refused), is_full);
                   match joined {
                     Joined::Waits(ticket) => {
                         prop_assert!(waiting.len() < most);
                         waiting.insert(number, ticket);
                     }
-                    Joined::InPlaceOf(ticket, evicted) => {
+                    Joined::Evicting(ticket, evicted) => {
                         prop_assert!(waiting.remove(&evicted).is_some());
                         waiting.insert(number, ticket);
                     }
                     Joined::Refused => prop_assert_eq!(waiting.len(), most),
                   }
                 }
-                Step::Leave(at) if !waiting.is_empty() => {
+                Step::Cancel(at) if !waiting.is_empty() => {
                     let number = *waiting.keys().nth(at % waiting.len()).unwrap();
                     let ticket = waiting.remove(&number).unwrap();
                     prop_assert_eq!(queue.leave(ticket).unwrap().1, number);
@@ -234,9 +240,9 @@ proptest! {
                 }
                 Step::Promote(at, class, client) if !waiting.is_empty() => {
                     let ticket = *waiting.values().nth(at % waiting.len()).unwrap();
-                    queue.promote(ticket, who(Class::ALL[class], client));
+                    queue.promote(ticket, identity(Class::ALL[class], client));
                 }
-                Step::Leave(_) | Step::Promote(..) => {}
+                Step::Cancel(_) | Step::Promote(..) => {}
                 Step::Pop => match queue.pop(|_, _| true) {
                     Some((_, _, number)) => prop_assert!(waiting.remove(&number).is_some()),
                     None => prop_assert!(waiting.is_empty()),
@@ -252,27 +258,27 @@ proptest! {
         prop_assert!(waiting.is_empty());
     }
 
-    /// Whoever joins is served within as many places as there are classes times clients that wait, whatever the lengths of
-    /// their lines: nobody starves.
+    /// A request is served within as many slots as there are classes times queued clients, whatever the lengths of
+    /// their queues: no starvation.
     #[test]
     fn a_newcomer_is_served_within_a_bound_of_others(
-        lines in proptest::collection::vec((0..Class::ALL.len(), 0_u32..6, 1_usize..60), 0..20),
+        classes in proptest::collection::vec((0..Class::ALL.len(), 0_u32..6, 1_usize..60), 0..20),
         already in 0_usize..40,
         class in 0..Class::ALL.len(),
     ) {
         let mut queue = AdmissionQueue::new(usize::MAX);
         let mut clients = std::collections::BTreeSet::new();
-        for (class, client, count) in lines {
+        for (class, client, count) in classes {
             clients.insert((class, client));
             for _ in 0..count {
-                queue.join(who(Class::ALL[class], client), false);
+                queue.join(identity(Class::ALL[class], client), false);
             }
         }
         for _ in 0..already {
             queue.pop(|_, _| true);
         }
         let class = Class::ALL[class];
-        queue.join(who(class, 99), true);
+        queue.join(identity(class, 99), true);
         let of_class = clients.iter().filter(|(c, _)| Class::ALL[*c] == class).count() as u64;
         let all: u64 = Class::ALL.iter().map(|class| class.share()).sum();
         let bound = (of_class + 2) * all.div_ceil(class.share()) + Class::ALL.len() as u64;
