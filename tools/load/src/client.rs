@@ -25,7 +25,7 @@ use crate::{
     http1, http2,
     outcome::Outcome,
     requests::Requests,
-    run::{Pace, Run, Source},
+    run::{Bounds, Pace, Run, Source},
 };
 
 /// Requests of one kind, with connections of their own.
@@ -47,6 +47,24 @@ pub enum Limit {
     Requests(u64),
 }
 
+/// How long a run may take beyond its limit.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// For responses to requests that are in flight at the end of a run limited by time: 30 seconds.
+    pub responses: Duration,
+    /// For a run that is limited by the number of requests: 300 seconds.
+    pub run: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            responses: Duration::from_secs(30),
+            run: Duration::from_secs(300),
+        }
+    }
+}
+
 /// Connections to one server. It stays in the thread that made it.
 pub struct Client {
     runtime: LocalRuntime,
@@ -54,6 +72,7 @@ pub struct Client {
     loads: Vec<Load>,
     idle: Vec<TcpStream>,
     stop: Arc<AtomicBool>,
+    timeouts: Timeouts,
 }
 
 /// A workload between two runs.
@@ -89,6 +108,7 @@ impl Client {
             loads: Vec::new(),
             idle: Vec::new(),
             stop,
+            timeouts: Timeouts::default(),
         };
         for workload in workloads {
             let mut open = Vec::new();
@@ -155,10 +175,17 @@ impl Client {
         }
     }
 
+    /// Changes the timeouts of the runs that follow.
+    pub fn set_timeouts(&mut self, timeouts: Timeouts) {
+        self.timeouts = timeouts;
+    }
+
     /// Runs all workloads at the same time; what each of them saw, in their order.
     ///
     /// # Errors
-    /// [`Error::Stopped`]; [`Error::Connect`] when a broken connection of HTTP/2 cannot be made anew.
+    /// [`Error::Stopped`]; [`Error::Connect`] when a broken connection of HTTP/2 cannot be made anew; [`Error::Rate`];
+    /// [`Error::TooManyBroken`] after 1,000 requests of a workload without a response; [`Error::Unfinished`] when a run limited
+    /// by the number of requests exceeds [`Timeouts::run`].
     pub fn run(&mut self, limit: Limit) -> Result<Vec<Outcome>, Error> {
         for (load, at) in self.closed() {
             let open = self.open()?;
@@ -168,30 +195,37 @@ impl Client {
         }
         self.link.wrong_handshakes.set(0);
         let began = Instant::now();
-        let (end, left) = match limit {
-            Limit::Time(time) => (began + time, u64::MAX),
-            Limit::Requests(count) => (began + FOREVER, count),
+        let (end, deadline, requests) = match limit {
+            Limit::Time(time) => (began + time, began + time + self.timeouts.responses, None),
+            Limit::Requests(count) => {
+                let end = began + self.timeouts.run;
+                (end, end, Some(count))
+            }
         };
-        let runs: Vec<Rc<Run>> = self
-            .loads
-            .iter()
-            .map(|load| {
-                let source = Rc::clone(&load.source);
-                Rc::new(Run::new(source, load.pace, began, end, left))
-            })
-            .collect();
-        let deadline = match limit {
-            Limit::Time(time) => began + time + PATIENCE,
-            Limit::Requests(_) => end,
+        let bounds = Bounds {
+            began,
+            end,
+            requests,
         };
+        let runs = self.runs(bounds)?;
         self.work(&runs, deadline)?;
-        let mut outcomes: Vec<Outcome> = runs.iter().map(|run| run.finish()).collect();
+        let outcomes: Result<Vec<Outcome>, Error> = runs.iter().map(|run| run.finish()).collect();
+        let mut outcomes = outcomes?;
         if let Some(first) = outcomes.first_mut() {
             for _ in 0..self.link.wrong_handshakes.get() {
-                first.broke(|| "a handshake of the wrong kind".to_owned());
+                first.record_wrong_handshake();
             }
         }
         Ok(outcomes)
+    }
+
+    fn runs(&self, bounds: Bounds) -> Result<Vec<Rc<Run>>, Error> {
+        let _within = self.runtime.enter();
+        let runs = self.loads.iter().map(|load| {
+            let source = Rc::clone(&load.source);
+            Run::new(source, load.pace, bounds).map(Rc::new)
+        });
+        runs.collect()
     }
 
     /// Connections of HTTP/2 that broke in an earlier run; those of HTTP/1.1 are opened when they are needed.
@@ -231,7 +265,7 @@ impl Client {
                         if stop.load(Ordering::Relaxed) {
                             return Err(Error::Stopped);
                         }
-                        // What is still in flight counts as broken, and its connections are closed.
+                        // Requests in flight count as broken, and their connections are closed.
                         if Instant::now() > deadline {
                             return Ok(());
                         }
@@ -245,7 +279,7 @@ impl Client {
 async fn one(run: Rc<Run>, link: Rc<Link>, open: Option<Open>) -> Option<Open> {
     match (open, link.streams()) {
         (Some(Open::Http2(send)), Some(streams)) => {
-            let send = http2::work(run, send, streams).await;
+            let send = http2::work(run, link, send, streams).await;
             send.map(Open::Http2)
         }
         (Some(Open::Http1(stream)), _) => {
@@ -268,9 +302,5 @@ impl Link {
 
 /// So many tasks run before the kernel is asked what has come.
 const TASKS_PER_POLL: u32 = 256;
-/// How long responses may be awaited after the end of a run.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Of a run that ends by the number of requests.
-const FOREVER: Duration = Duration::from_secs(300);
 /// The caller's wish to stop is noticed so soon.
 const GLANCE: Duration = Duration::from_millis(50);

@@ -19,6 +19,23 @@ pub enum Error {
     /// A template with an unknown or unfinished placeholder.
     #[error("template: {0}")]
     Template(String),
+    /// A rate that no client can keep.
+    #[error("a rate of {0} requests per second is not between 0 and 1,000,000")]
+    Rate(f64),
+    /// So many requests got no response that the rest was not sent.
+    #[error("the run was given up after {count} requests without a response, first: {first}")]
+    TooManyBroken {
+        /// Requests without a response.
+        count: u64,
+        /// What the first of them met.
+        first: String,
+    },
+    /// A run that ends with the number of requests took too long.
+    #[error("{missing} requests had no response when the time for the run was over")]
+    Unfinished {
+        /// Requests not sent, or without a response.
+        missing: u64,
+    },
     /// The caller's flag asked the run to end.
     #[error("stopped")]
     Stopped,

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use crate::{
     connect::{Connections, Link, Stream},
     response::Response,
-    run::Run,
+    run::{Run, Worker},
 };
 
 /// Sends requests until the run ends; the connection, if it can go on.
@@ -18,14 +18,15 @@ pub(crate) async fn work(
 ) -> Option<Stream> {
     let mut response = Response::new(link.target.watch.as_deref().map(Rc::from));
     let mut head = Vec::new();
-    while let Some(start) = run.begin().await {
-        let expected = run.request(&mut head, &mut response);
-        match exchange(&run, &link, stream.take(), &head, &mut response).await {
+    let worker = run.worker();
+    while worker.begin().await {
+        let expected = worker.request(&mut head, &mut response);
+        match exchange(&worker, &link, stream.take(), &head, &mut response).await {
             Ok(open) => {
-                run.done(expected, &mut response, start);
-                stream = next(&run, &link, open, response.closes).await;
+                worker.done(expected, &mut response);
+                stream = next(&worker, &link, open, response.closes).await;
             }
-            Err(error) => run.broke(&error),
+            Err(error) => worker.failed(&error),
         }
     }
     stream
@@ -33,7 +34,7 @@ pub(crate) async fn work(
 
 /// One request and its response, on a new connection if there is none, or if the server has closed the old one meanwhile.
 async fn exchange(
-    run: &Run,
+    worker: &Worker,
     link: &Link,
     stream: Option<Stream>,
     head: &[u8],
@@ -42,7 +43,7 @@ async fn exchange(
     if let Some(mut stream) = stream {
         match one(link, &mut stream, head, response).await {
             Ok(()) => return Ok(stream),
-            Err(_) if response.is_untouched() => run.outcome.borrow_mut().reconnects += 1,
+            Err(_) if response.is_untouched() => worker.reconnected(),
             Err(error) => return Err(error),
         }
     }
@@ -92,11 +93,13 @@ async fn read<T>(
 
 /// The connection for the next request. One that the server closes is read to its end first: an end from this side could be a
 /// reset.
-async fn next(run: &Run, link: &Link, mut stream: Stream, closes: bool) -> Option<Stream> {
+async fn next(worker: &Worker, link: &Link, mut stream: Stream, closes: bool) -> Option<Stream> {
     let is_kept = link.target.connections == Connections::Kept;
     if closes {
         while let Ok(Some(())) = read(link, &mut stream, |_| ()).await {}
-        run.outcome.borrow_mut().reconnects += u64::from(is_kept);
+        if is_kept {
+            worker.reconnected();
+        }
         return None;
     }
     is_kept.then_some(stream)

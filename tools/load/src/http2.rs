@@ -3,14 +3,20 @@
 use std::{io, rc::Rc};
 
 use bytes::Bytes;
-use h2::client::{Builder, SendRequest};
+use h2::{
+    Reason,
+    client::{Builder, SendRequest},
+};
 use http::{Request, header};
-use tokio::task::{JoinSet, spawn_local};
+use tokio::{
+    sync::Mutex,
+    task::{JoinSet, spawn_local},
+};
 
 use crate::{
     connect::{Link, Stream},
     response::{Coding, Response},
-    run::Run,
+    run::{Run, Worker},
 };
 
 /// Begins to speak HTTP/2 after the handshake.
@@ -35,35 +41,98 @@ pub(crate) async fn open(link: &Link) -> io::Result<SendRequest<Bytes>> {
 /// Sends requests until the run ends; the connection, if it can go on.
 pub(crate) async fn work(
     run: Rc<Run>,
+    link: Rc<Link>,
     send: SendRequest<Bytes>,
     streams: usize,
 ) -> Option<SendRequest<Bytes>> {
+    let connection = Rc::new(Connection {
+        link,
+        current: Mutex::new(Current {
+            number: 0,
+            send: Some(send),
+        }),
+    });
     let mut all = JoinSet::new();
     for _ in 0..streams.max(1) {
-        all.spawn_local(stream(Rc::clone(&run), send.clone()));
+        all.spawn_local(stream(run.worker(), Rc::clone(&connection)));
     }
-    let mut is_whole = true;
-    while let Some(ended) = all.join_next().await {
-        is_whole &= ended.unwrap_or(false);
-    }
-    is_whole.then_some(send)
+    while all.join_next().await.is_some() {}
+    connection.current.lock().await.send.take()
 }
 
-/// One stream after the other; false if the connection broke.
-async fn stream(run: Rc<Run>, mut send: SendRequest<Bytes>) -> bool {
-    let mut response = Response::new(None);
-    let mut head = Vec::new();
-    while let Some(start) = run.begin().await {
-        let expected = run.request(&mut head, &mut response);
-        match exchange(&head, &mut send, &mut response).await {
-            Ok(()) => run.done(expected, &mut response, start),
-            Err(error) => {
-                run.broke(&error);
-                return false;
+/// A connection that is opened anew when the server ends it; all its streams use it.
+struct Connection {
+    link: Rc<Link>,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    /// Counts the connections.
+    number: u64,
+    send: Option<SendRequest<Bytes>>,
+}
+
+impl Connection {
+    /// The open connection with its number, or a new one.
+    async fn sender(&self, worker: &Worker) -> io::Result<(u64, SendRequest<Bytes>)> {
+        let mut current = self.current.lock().await;
+        let send = match &current.send {
+            Some(send) => send.clone(),
+            None => {
+                let send = open(&self.link).await?;
+                worker.reconnected();
+                current.number += 1;
+                current.send.insert(send).clone()
+            }
+        };
+        Ok((current.number, send))
+    }
+
+    /// Nothing more is sent on the connection of this number.
+    async fn retire(&self, number: u64) {
+        let mut current = self.current.lock().await;
+        if current.number == number {
+            current.send = None;
+        }
+    }
+
+    /// One request and its response. A request that the server has not processed because it ends the connection
+    /// (RFC 9113 §6.8) is sent again on a new one.
+    async fn exchange(
+        &self,
+        worker: &Worker,
+        head: &[u8],
+        response: &mut Response,
+    ) -> io::Result<()> {
+        let mut attempts = 0;
+        loop {
+            let (number, mut send) = self.sender(worker).await?;
+            let Err(error) = exchange(head, &mut send, response).await else {
+                return Ok(());
+            };
+            if !error.is_reset() {
+                self.retire(number).await;
+            }
+            attempts += 1;
+            let is_in_order = error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
+            if !is_in_order || !response.is_untouched() || attempts == MAX_ATTEMPTS {
+                return Err(io::Error::other(error));
             }
         }
     }
-    true
+}
+
+/// One stream after the other.
+async fn stream(worker: Worker, connection: Rc<Connection>) {
+    let mut response = Response::new(None);
+    let mut head = Vec::new();
+    while worker.begin().await {
+        let expected = worker.request(&mut head, &mut response);
+        match connection.exchange(&worker, &head, &mut response).await {
+            Ok(()) => worker.done(expected, &mut response),
+            Err(error) => worker.failed(&error),
+        }
+    }
 }
 
 async fn exchange(
@@ -72,7 +141,7 @@ async fn exchange(
     response: &mut Response,
 ) -> Result<(), h2::Error> {
     std::future::poll_fn(|context| send.poll_ready(context)).await?;
-    let request = request(head).ok_or_else(|| h2::Error::from(h2::Reason::INTERNAL_ERROR))?;
+    let request = request(head).ok_or_else(|| h2::Error::from(Reason::INTERNAL_ERROR))?;
     let (answer, _) = send.send_request(request, true)?;
     let (head, mut body) = answer.await?.into_parts();
     response.status = head.status.as_u16();
@@ -89,7 +158,8 @@ async fn exchange(
 
 /// The request as HTTP/2 has it, from its head as HTTP/1.1 has it.
 fn request(head: &[u8]) -> Option<Request<()>> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let lines = head.iter().filter(|byte| **byte == b'\n').count();
+    let mut fields = vec![httparse::EMPTY_HEADER; lines];
     let mut parsed = httparse::Request::new(&mut fields);
     parsed.parse(head).ok()?;
     let mut host = "";
@@ -109,4 +179,5 @@ fn request(head: &[u8]) -> Option<Request<()>> {
 /// As large as a browser's.
 const STREAM_WINDOW: u32 = 6 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 15 * 1024 * 1024;
-const MOST_FIELDS: usize = 32;
+/// Connections on which one request is tried.
+const MAX_ATTEMPTS: u32 = 10;

@@ -6,7 +6,8 @@
 //! a server that stalls is charged for every request that was due meanwhile (no coordinated omission).
 //!
 //! [`Requests`] produces the requests; a [`Generator`] writes them from a [`Template`] that may have other values in each.
-//! An [`Outcome`] says what a workload saw. Several clients in threads of their own use several cores; [`Outcome::merge`]
+//! An [`Outcome`] says what a workload saw: one histogram for responses as expected, one for responses with another status, one
+//! for requests whose connection failed. A request that never got a response counts with the time that it waited. Several clients in threads of their own use several cores; [`Outcome::merge`]
 //! adds up what they saw. A ramp is a series of runs with [`Client::set_pace`] between them.
 //!
 //! The crate opens connections only to the target, writes no files and prints nothing.
@@ -21,9 +22,10 @@ mod requests;
 mod response;
 mod run;
 mod template;
+mod timer;
 
 pub use self::{
-    client::{Client, Limit, Workload},
+    client::{Client, Limit, Timeouts, Workload},
     connect::{Connections, Protocol, Target, Tls},
     error::Error,
     outcome::{Outcome, Sample},

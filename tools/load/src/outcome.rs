@@ -22,8 +22,13 @@ pub struct Outcome {
     pub bytes: u64,
     /// From the begin of the run to the last response.
     pub elapsed: Duration,
-    /// In nanoseconds, from the intended start of a request to the last byte of its response.
+    /// In nanoseconds, from the intended start of a request to the last byte of a response with the expected status. A request
+    /// without a response at the end of the run counts with the time that it waited.
     pub latency: Histogram<u64>,
+    /// The same for responses with another status: a server that refuses quickly does not look fast.
+    pub error_latency: Histogram<u64>,
+    /// The time from the intended start of a request to the failure of its connection.
+    pub broken_latency: Histogram<u64>,
     /// Responses with another status than expected.
     pub unexpected_status: u64,
     /// Connections that broke or were refused, bytes that are no response, responses that never came.
@@ -66,8 +71,9 @@ impl Outcome {
             responses: 0,
             bytes: 0,
             elapsed: Duration::ZERO,
-            latency: Histogram::new_with_bounds(1, LONGEST_NS, 3)
-                .expect("the bounds are in order and 3 digits are allowed"),
+            latency: histogram(),
+            error_latency: histogram(),
+            broken_latency: histogram(),
             unexpected_status: 0,
             broken: 0,
             unsent: 0,
@@ -87,8 +93,10 @@ impl Outcome {
         self.responses += other.responses;
         self.bytes += other.bytes;
         self.elapsed = self.elapsed.max(other.elapsed);
-        // Both have the same bounds.
+        // All have the same bounds.
         let _ = self.latency.add(&other.latency);
+        let _ = self.error_latency.add(&other.error_latency);
+        let _ = self.broken_latency.add(&other.broken_latency);
         self.unexpected_status += other.unexpected_status;
         self.broken += other.broken;
         self.unsent += other.unsent;
@@ -104,9 +112,22 @@ impl Outcome {
         self.samples.extend(other.samples);
     }
 
-    /// The latency that this share of the requests did not exceed; `share` from 0 to 1.
+    /// The latency that this share of the requests did not exceed; `share` from 0 to 1. Responses with another status than
+    /// expected are left out. A request whose connection failed counts as slower than every response: a server that drops
+    /// its slowest requests does not improve.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn quantile(&self, share: f64) -> Duration {
-        Duration::from_nanos(self.latency.value_at_quantile(share))
+        let (answered, broken) = (self.latency.len() as f64, self.broken_latency.len() as f64);
+        let rank = (share.clamp(0.0, 1.0) * (answered + broken)).ceil();
+        let nanoseconds = if rank <= answered {
+            self.latency.value_at_quantile(rank / answered.max(1.0))
+        } else {
+            let broken = self
+                .broken_latency
+                .value_at_quantile((rank - answered) / broken);
+            broken.max(self.latency.max())
+        };
+        Duration::from_nanos(nanoseconds)
     }
 
     /// Responses in a second.
@@ -130,16 +151,17 @@ impl Outcome {
     ) {
         self.responses += 1;
         self.bytes += response.bytes;
-        self.record_latency(latency);
         if let Some(value) = response.watched() {
             self.watch(response.status, value);
         }
         if response.status != expected.status {
             self.unexpected_status += 1;
+            record(&mut self.error_latency, latency);
             let status = response.status;
             self.error(|| format!("status {status}"));
             return;
         }
+        record(&mut self.latency, latency);
         if let Some(body) = response.body.take() {
             self.keep(expected.page, response.coding, body);
         }
@@ -154,15 +176,30 @@ impl Outcome {
         }
     }
 
-    pub(crate) fn record_latency(&mut self, latency: Duration) {
-        let nanoseconds = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        self.latency.saturating_record(nanoseconds);
+    /// Counts a request that was due and never sent.
+    pub(crate) fn record_unsent(&mut self, waited: Duration) {
+        self.unsent += 1;
+        record(&mut self.latency, waited);
     }
 
-    /// Counts what is no response.
-    pub(crate) fn broke(&mut self, what: impl FnOnce() -> String) {
+    /// Counts a request that was sent and had no response at the end of the run.
+    pub(crate) fn record_unanswered(&mut self, waited: Duration) {
+        self.broken += 1;
+        self.error(|| "no response in time".to_owned());
+        record(&mut self.latency, waited);
+    }
+
+    /// Counts a request whose connection failed after `elapsed`.
+    pub(crate) fn record_broken(&mut self, elapsed: Duration, what: impl FnOnce() -> String) {
         self.broken += 1;
         self.error(what);
+        record(&mut self.broken_latency, elapsed);
+    }
+
+    /// Counts a connection of the wrong kind, which was used all the same.
+    pub(crate) fn record_wrong_handshake(&mut self) {
+        self.broken += 1;
+        self.error(|| "a handshake of the wrong kind".to_owned());
     }
 
     fn error(&mut self, what: impl FnOnce() -> String) {
@@ -192,6 +229,15 @@ impl Outcome {
             });
         }
     }
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3)
+        .expect("the bounds are in order and 3 digits are allowed")
+}
+
+fn record(histogram: &mut Histogram<u64>, time: Duration) {
+    histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
 /// What takes longer counts as this long: ten minutes.

@@ -6,12 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{sync::Mutex, task::yield_now, time::sleep};
+use tokio::sync::Mutex;
 
 use crate::{
+    Error,
     outcome::Outcome,
     requests::{Expected, Requests},
     response::Response,
+    timer::Timer,
 };
 
 /// When requests are sent.
@@ -27,121 +29,222 @@ pub enum Pace {
 /// A source that a workload keeps from run to run.
 pub(crate) type Source = Rc<RefCell<Box<dyn Requests>>>;
 
+/// When a run begins and ends, and after how many requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) began: Instant,
+    pub(crate) end: Instant,
+    /// `None`: only the time ends it.
+    pub(crate) requests: Option<u64>,
+}
+
 pub(crate) struct Run {
     source: Source,
     pub(crate) outcome: RefCell<Outcome>,
-    began: Instant,
-    end: Instant,
+    bounds: Bounds,
     /// Requests still to be begun.
     left: Cell<u64>,
-    in_flight: Cell<u64>,
+    /// Intended start of the request in progress, for each worker.
+    in_progress: RefCell<Vec<Option<Instant>>>,
     last: Cell<Instant>,
-    /// Between two requests that are due; `None` in a closed loop.
-    interval: Option<Duration>,
-    /// When the next request is due. Whoever holds it waits for that moment; the others wait in turn.
-    due: Mutex<Instant>,
+    /// `None` in a closed loop.
+    schedule: Option<Schedule>,
+}
+
+/// Intended starts at a constant rate.
+struct Schedule {
+    rate: f64,
+    timer: Timer,
+    /// Number of the next request, from 0. The worker that holds the lock waits for its start; the others queue.
+    next: Mutex<u64>,
+}
+
+/// One sequence of requests: a connection, or a stream of it over HTTP/2.
+pub(crate) struct Worker {
+    run: Rc<Run>,
+    index: usize,
 }
 
 impl Run {
-    pub(crate) fn new(source: Source, pace: Pace, began: Instant, end: Instant, left: u64) -> Self {
-        let interval = match pace {
+    /// Call within the runtime.
+    pub(crate) fn new(source: Source, pace: Pace, bounds: Bounds) -> Result<Self, Error> {
+        let schedule = match pace {
             Pace::Closed => None,
-            Pace::Constant(rate) => Some(Duration::from_secs_f64(1.0 / rate.max(0.001))),
+            Pace::Constant(rate) => Some(Schedule::new(rate)?),
         };
-        Self {
+        Ok(Self {
             source,
             outcome: RefCell::new(Outcome::new()),
-            began,
-            end,
-            left: Cell::new(left),
-            in_flight: Cell::new(0),
-            last: Cell::new(began),
-            interval,
-            due: Mutex::new(began),
+            bounds,
+            left: Cell::new(bounds.requests.unwrap_or(u64::MAX)),
+            in_progress: RefCell::default(),
+            last: Cell::new(bounds.began),
+            schedule,
+        })
+    }
+
+    pub(crate) fn worker(self: &Rc<Self>) -> Worker {
+        let mut in_progress = self.in_progress.borrow_mut();
+        in_progress.push(None);
+        Worker {
+            run: Rc::clone(self),
+            index: in_progress.len() - 1,
         }
     }
 
     /// Waits until the next request is to begin; its intended start, or `None` when the run is over.
-    pub(crate) async fn begin(&self) -> Option<Instant> {
-        let start = match self.interval {
-            None if self.is_over(Instant::now()) => return None,
-            None => Instant::now(),
-            Some(interval) => {
-                let mut due = self.due.lock().await;
-                if *due >= self.end || self.is_over(Instant::now()) {
-                    return None;
-                }
-                until(*due).await;
-                let start = *due;
-                *due += interval;
-                start
-            }
+    async fn next_start(&self) -> Option<Instant> {
+        let Some(schedule) = &self.schedule else {
+            let now = Instant::now();
+            return (!self.is_over(now)).then_some(now);
         };
-        self.left.set(self.left.get() - 1);
-        self.in_flight.set(self.in_flight.get() + 1);
+        let mut next = schedule.next.lock().await;
+        let start = schedule.start(self.bounds.began, *next);
+        if start >= self.bounds.end || self.is_over(Instant::now()) {
+            return None;
+        }
+        if schedule.timer.until(start).await.is_err() {
+            tokio::time::sleep_until(start.into()).await;
+        }
+        // Another worker may have ended the run meanwhile.
+        if self.is_over(start) {
+            return None;
+        }
+        *next += 1;
         Some(start)
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        now >= self.end || self.left.get() == 0 || self.outcome.borrow().broken >= MOST_BROKEN
+        now >= self.bounds.end || self.left.get() == 0 || self.has_given_up()
+    }
+
+    fn has_given_up(&self) -> bool {
+        self.outcome.borrow().broken >= MAX_BROKEN
+    }
+
+    /// What was seen, once no connection works for the run any more.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBroken`]; [`Error::Unfinished`] when requests of a run that is to make a number of them are missing.
+    pub(crate) fn finish(&self) -> Result<Outcome, Error> {
+        let mut outcome = self.outcome.replace(Outcome::new());
+        if outcome.broken >= MAX_BROKEN {
+            return Err(Error::TooManyBroken {
+                count: outcome.broken,
+                first: outcome.first_error.unwrap_or_default(),
+            });
+        }
+        let now = Instant::now();
+        let in_progress = self.in_progress.borrow();
+        let unanswered = in_progress.iter().flatten();
+        if self.bounds.requests.is_some() {
+            let missing = self.left.get() + unanswered.count() as u64;
+            if missing > 0 {
+                return Err(Error::Unfinished { missing });
+            }
+        } else {
+            for start in unanswered {
+                outcome.record_unanswered(now.saturating_duration_since(*start));
+            }
+            self.count_unsent(&mut outcome);
+        }
+        outcome.elapsed = self.last.get().saturating_duration_since(self.bounds.began);
+        Ok(outcome)
+    }
+
+    fn count_unsent(&self, outcome: &mut Outcome) {
+        let Some(schedule) = &self.schedule else {
+            return;
+        };
+        let Ok(next) = schedule.next.try_lock() else {
+            return;
+        };
+        for number in *next.. {
+            let start = schedule.start(self.bounds.began, number);
+            if start >= self.bounds.end {
+                return;
+            }
+            outcome.record_unsent(self.bounds.end - start);
+        }
+    }
+}
+
+impl Schedule {
+    fn new(rate: f64) -> Result<Self, Error> {
+        if !(rate > 0.0 && rate <= MAX_RATE) {
+            return Err(Error::Rate(rate));
+        }
+        Ok(Self {
+            rate,
+            timer: Timer::new()?,
+            next: Mutex::new(0),
+        })
+    }
+
+    /// The intended start of a request. Computed from its number, so that rounding does not add up.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    fn start(&self, began: Instant, number: u64) -> Instant {
+        let after = Duration::try_from_secs_f64(number as f64 / self.rate);
+        let start = after.ok().and_then(|after| began.checked_add(after));
+        start.unwrap_or_else(|| began + FAR)
+    }
+}
+
+impl Worker {
+    /// Waits until the next request is to begin; false when the run is over.
+    pub(crate) async fn begin(&self) -> bool {
+        let start = self.run.next_start().await;
+        if start.is_some() {
+            self.run.left.set(self.run.left.get() - 1);
+        }
+        self.set_start(start);
+        start.is_some()
     }
 
     /// Writes the next request; `response` becomes room for what comes.
     pub(crate) fn request(&self, head: &mut Vec<u8>, response: &mut Response) -> Expected {
         head.clear();
-        response.reset(self.outcome.borrow_mut().wants_body());
-        self.source.borrow_mut().next(head)
+        response.reset(self.run.outcome.borrow_mut().wants_body());
+        self.run.source.borrow_mut().next(head)
     }
 
-    /// A response is whole.
-    pub(crate) fn done(&self, expected: Expected, response: &mut Response, start: Instant) {
+    /// The response is complete.
+    pub(crate) fn done(&self, expected: Expected, response: &mut Response) {
         let now = Instant::now();
-        self.last.set(now);
-        self.in_flight.set(self.in_flight.get() - 1);
-        let latency = now.saturating_duration_since(start);
-        let mut outcome = self.outcome.borrow_mut();
+        self.run.last.set(now);
+        let latency = self.elapsed(now);
+        let mut outcome = self.run.outcome.borrow_mut();
         outcome.record(expected, response, latency);
     }
 
-    /// A request got no response.
-    pub(crate) fn broke(&self, what: &dyn std::fmt::Display) {
-        self.in_flight.set(self.in_flight.get() - 1);
-        self.outcome.borrow_mut().broke(|| what.to_string());
+    /// The connection failed before the response was complete.
+    pub(crate) fn failed(&self, what: &dyn std::fmt::Display) {
+        let elapsed = self.elapsed(Instant::now());
+        let mut outcome = self.run.outcome.borrow_mut();
+        outcome.record_broken(elapsed, || what.to_string());
     }
 
-    /// What was seen, once no connection works for the run any more.
-    pub(crate) fn finish(&self) -> Outcome {
-        let mut outcome = self.outcome.replace(Outcome::new());
-        outcome.elapsed = self.last.get().saturating_duration_since(self.began);
-        for _ in 0..self.in_flight.get() {
-            outcome.broke(|| "no response in time".to_owned());
-        }
-        let due = self.due.try_lock().map(|due| *due);
-        if let (Some(interval), Ok(mut due)) = (self.interval, due) {
-            while due < self.end && outcome.unsent < self.left.get() {
-                outcome.unsent += 1;
-                outcome.record_latency(self.end - due);
-                due += interval;
-            }
-        }
-        outcome
+    /// A connection was opened instead of one that the server had closed in order.
+    pub(crate) fn reconnected(&self) {
+        self.run.outcome.borrow_mut().reconnects += 1;
     }
-}
 
-/// Sleeps while the moment is far, then turns without sleep: timers are precise to a millisecond or two only.
-async fn until(moment: Instant) {
-    loop {
-        let left = moment.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        match left.checked_sub(TURNS) {
-            Some(far) => sleep(far).await,
-            None => yield_now().await,
-        }
+    /// The time since the intended start of the request, which has ended.
+    fn elapsed(&self, now: Instant) -> Duration {
+        let start = self.set_start(None);
+        start.map_or(Duration::ZERO, |start| now.saturating_duration_since(start))
+    }
+
+    fn set_start(&self, start: Option<Instant>) -> Option<Instant> {
+        let mut all = self.run.in_progress.borrow_mut();
+        let current = all.get_mut(self.index)?;
+        std::mem::replace(current, start)
     }
 }
 
-const TURNS: Duration = Duration::from_millis(3);
-/// Connections that may break in one run before it is given up.
-const MOST_BROKEN: u64 = 1000;
+/// Requests without a response after which a run is given up.
+const MAX_BROKEN: u64 = 1000;
+/// Requests per second; no single thread sends as many.
+const MAX_RATE: f64 = 1_000_000.0;
+/// Later than the end of any run.
+const FAR: Duration = Duration::from_secs(1 << 32);
