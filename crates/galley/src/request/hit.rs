@@ -117,12 +117,13 @@ fn look(
             MemoryLookup::Found(entry) => {
                 return page(site, info, now, entry).map_err(EarlierLookup::Found);
             }
+            // A writer holds the shard: nothing was looked up.
             MemoryLookup::Busy => return Err(EarlierLookup::None),
             MemoryLookup::Absent if site.may_be_on_disk(page_key) => {
-                return Err(EarlierLookup::None);
+                return Err(EarlierLookup::NotInMemory);
             }
             MemoryLookup::Absent if may_have_equivalent(services, site, info, file_key) => {
-                return Err(EarlierLookup::None);
+                return Err(EarlierLookup::Nothing);
             }
             MemoryLookup::Absent => earlier = EarlierLookup::Nothing,
         }
@@ -217,6 +218,15 @@ impl Leaves {
 }
 
 impl Hit {
+    /// What was found, for the slow path where the fast path cannot send it.
+    pub fn into_earlier(self) -> EarlierLookup {
+        match self.own {
+            HitKind::Page { .. } => EarlierLookup::Found(self.entry),
+            // Files are asked for only where no page was found.
+            HitKind::File { .. } => EarlierLookup::Nothing,
+        }
+    }
+
     /// Its status.
     pub fn status(&self) -> StatusCode {
         match self.leaves {

@@ -105,6 +105,7 @@ pub async fn lookup(
     }
     let found = match &exchange.earlier {
         EarlierLookup::None => reader.under(&exchange.key).await,
+        EarlierLookup::NotInMemory => reader.on_disk(&exchange.key).await,
         EarlierLookup::Nothing => LookupResult::nothing(reader.now),
         EarlierLookup::Found(entry) => reader.proved(Arc::clone(entry)),
     };
@@ -132,6 +133,15 @@ impl LookupContext<'_, '_> {
                 memory.peek(key).or_else(on_disk)
             }
         };
+        self.proved_if_any(entry)
+    }
+
+    /// What lies under a key that is not in memory, proved against purges.
+    async fn on_disk(&self, key: &[u8]) -> LookupResult {
+        self.proved_if_any(self.exchange.site.on_disk(key).await)
+    }
+
+    fn proved_if_any(&self, entry: Option<Arc<Entry>>) -> LookupResult {
         entry.map_or_else(
             || LookupResult::nothing(self.now),
             |entry| self.proved(entry),

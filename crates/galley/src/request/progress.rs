@@ -25,9 +25,11 @@ pub enum AccessState {
 /// What the fast path found in memory for a request that it does not answer, so that it need not be looked up again.
 #[derive(Debug, Default)]
 pub enum EarlierLookup {
-    /// Nothing was looked up, or not everywhere.
+    /// Nothing was looked up.
     #[default]
     None,
+    /// Nothing is stored under the request's key in memory; the disk may hold something.
+    NotInMemory,
     /// Nothing is stored under the request's key, neither in memory nor on disk.
     Nothing,
     /// What is stored under the request's key.

@@ -159,6 +159,11 @@ impl Site {
         if let Some(entry) = memory.get(key) {
             return Some(entry);
         }
+        self.on_disk(key).await
+    }
+
+    /// What is stored under a key on the disk, from where it comes into the memory if it fits there.
+    pub async fn on_disk(&self, key: &[u8]) -> Option<Arc<Entry>> {
         let shelved = self.core.disk.as_ref()?;
         shelved.find(key, self.core.purges.table()).await
     }

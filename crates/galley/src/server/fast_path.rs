@@ -65,7 +65,7 @@ impl KnownHost {
 pub(super) enum FastPathOutcome {
     /// Requests were answered.
     Sent(AfterResponse),
-    /// The first request was taken from the buffer, and is no hit.
+    /// A request was taken from the buffer that is no hit. Those before it were answered.
     Parsed(ParsedRequest),
     Nothing,
 }
@@ -99,10 +99,8 @@ pub(super) async fn try_hit(
     let read = context.gather(input, output, &mut lane.host, &mut batch, &mut missed);
     let Some(last) = batch.responses().last() else {
         core.room.borrow_mut().batch = batch.into_room();
-        return missed.map_or(FastPathOutcome::Nothing, |(parsed, length)| {
-            wire.used(length);
-            FastPathOutcome::Parsed(parsed)
-        });
+        wire.used(read);
+        return missed.map_or(FastPathOutcome::Nothing, FastPathOutcome::Parsed);
     };
     let connection = last.connection;
     let mut written = 0;
@@ -115,11 +113,12 @@ pub(super) async fn try_hit(
     if lane.is_due() {
         tokio::task::yield_now().await;
     }
-    FastPathOutcome::Sent(match (sent, connection) {
-        (Err(_), _) => AfterResponse::Drop,
-        (Ok(()), ConnectionField::Close) => AfterResponse::Close,
-        (Ok(()), _) => AfterResponse::Request,
-    })
+    match (sent, connection, missed) {
+        (Err(_), _, _) => FastPathOutcome::Sent(AfterResponse::Drop),
+        (Ok(()), _, Some(parsed)) => FastPathOutcome::Parsed(parsed),
+        (Ok(()), ConnectionField::Close, None) => FastPathOutcome::Sent(AfterResponse::Close),
+        (Ok(()), _, None) => FastPathOutcome::Sent(AfterResponse::Request),
+    }
 }
 
 fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usize) {
@@ -172,8 +171,8 @@ struct RequestContext<'p> {
 }
 
 impl RequestContext<'_> {
-    /// Finds the hits and writes their heads; the first request that is none ends it, and is put into `missed` if it is the first
-    /// of all. Gives the bytes that they were asked with.
+    /// Finds the hits and writes their heads; the first request that is none ends it, and is put into `missed` if it was parsed.
+    /// Gives the bytes of all these requests.
     /// Everything here is done when it returns: nothing is held over an await but what is in the batch.
     fn gather<'b>(
         &self,
@@ -181,7 +180,7 @@ impl RequestContext<'_> {
         output: &mut Vec<u8>,
         host: &mut KnownHost,
         batch: &mut HitBatch<'b>,
-        missed: &mut Option<(ParsedRequest, usize)>,
+        missed: &mut Option<ParsedRequest>,
     ) -> usize {
         let mut room = self.core.room.borrow_mut();
         let mut read = 0;
@@ -191,30 +190,35 @@ impl RequestContext<'_> {
             if !begins_plainly(rest) {
                 break;
             }
-            let missed = (read == 0).then_some(&mut *missed);
-            let found = self.find(rest, &mut room, host, output, missed);
-            let Some((ready, length)) = found else {
+            let Some((found, length)) = self.find(rest, &mut room, host, output) else {
                 break;
             };
-            let connection = ready.connection;
-            batch.push(ready);
             read += length;
-            if connection == ConnectionField::Close {
-                break;
+            match found {
+                Found::Hit(ready) => {
+                    let connection = ready.connection;
+                    batch.push(ready);
+                    if connection == ConnectionField::Close {
+                        break;
+                    }
+                }
+                Found::Missed(parsed) => {
+                    *missed = Some(parsed);
+                    break;
+                }
             }
         }
         read
     }
 
-    /// The hit of the request at the beginning.
+    /// What there is for the request at the beginning, and its length; `None` where it is not plain.
     fn find<'b>(
         &self,
         input: &'b [u8],
         room: &mut FastPathBuffers,
         host: &mut KnownHost,
         output: &mut Vec<u8>,
-        missed: Option<&mut Option<(ParsedRequest, usize)>>,
-    ) -> Option<(ReadyHit<'b>, usize)> {
+    ) -> Option<(Found<'b>, usize)> {
         let core = self.core;
         let mut lines = head::HeadBuffer::new();
         let (request, length) = read_plain(core, input, &mut lines)?;
@@ -236,18 +240,15 @@ impl RequestContext<'_> {
         let (hit, site) = match looked {
             Looked::Hit(hit, site) => (hit, site),
             Looked::Missed(resumed) => {
-                if let Some(missed) = missed {
-                    let parsed = ParsedRequest {
-                        head: OwnedHead::copy_of(&request.head),
-                        parsed: Box::new(Parsed {
-                            info: std::mem::take(&mut room.info),
-                            resumed,
-                        }),
-                        keep_alive: request.connection != ConnectionField::Close,
-                    };
-                    *missed = Some((parsed, length));
-                }
-                return None;
+                let parsed = ParsedRequest {
+                    head: OwnedHead::copy_of(&request.head),
+                    parsed: Box::new(Parsed {
+                        info: std::mem::take(&mut room.info),
+                        resumed,
+                    }),
+                    keep_alive: request.connection != ConnectionField::Close,
+                };
+                return Some((Found::Missed(parsed), length));
             }
         };
         let info = &room.info;
@@ -272,8 +273,14 @@ impl RequestContext<'_> {
             log: site.log,
             site: site.row,
         };
-        Some((ready, length))
+        Some((Found::Hit(ready), length))
     }
+}
+
+/// A request at the beginning of the buffer.
+enum Found<'b> {
+    Hit(ReadyHit<'b>),
+    Missed(ParsedRequest),
 }
 
 /// A request that may be a hit.

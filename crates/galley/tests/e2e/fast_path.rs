@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
 
-use crate::support::{PATIENCE, Plan, Stage};
+use crate::support::{PATIENCE, Plan, Stage, number_in};
 
 /// Pages of several kinds, always the same.
 pub fn origin() -> Origin {
@@ -288,6 +288,30 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+}
+
+#[test]
+fn a_pipelined_request_behind_a_hit_is_looked_up_once() {
+    let both = Both::start();
+    let stage = &both.with;
+    let hits = || number_in(&stage.why("/moved"), "hits");
+    // What the fast path finds and leaves to the slow path: it answers only what has status 200.
+    for before in 0..3 {
+        let requests = [
+            request("GET", "/tagged", &[]).repeat(before),
+            request("GET", "/moved", &["Connection: close"]),
+        ];
+        let counted = hits();
+        let text = stage.all_of(&requests.concat());
+        let text = String::from_utf8_lossy(&text);
+        assert_eq!(
+            text.matches("cache-status: galley; hit").count(),
+            before + 1,
+            "{text}"
+        );
+        assert_eq!(text.matches("HTTP/1.1 301").count(), 1, "{text}");
+        assert_eq!(hits(), counted + 1, "behind {before} hits");
     }
 }
 

@@ -335,6 +335,11 @@ impl FrameInterceptor {
         opening.is_new && opening.is_end && is_whole && !self.is_table_smaller
     }
 
+    /// Bytes of a body that [`FrameInterceptor::take_window`] would take now.
+    pub fn window(&self) -> usize {
+        self.windows.room()
+    }
+
     /// Takes so many bytes of body for a response, if the stream and the connection have room for all of it.
     pub fn take_window(&mut self, bytes: usize) -> bool {
         self.windows.take(bytes)

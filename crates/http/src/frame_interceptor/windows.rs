@@ -63,6 +63,11 @@ impl Windows {
         }
     }
 
+    /// Bytes that a stream and the connection have room for.
+    pub(super) fn room(&self) -> usize {
+        self.ours.min(self.initial) as usize
+    }
+
     /// Takes from ours, if a stream and the connection have room.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let Ok(bytes) = u32::try_from(bytes) else {

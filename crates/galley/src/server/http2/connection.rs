@@ -20,7 +20,7 @@ use super::deadlines::{self, ConnectionDeadlines, ConnectionTimeout};
 use super::ending::{Http2End, ended, finish, reason, why};
 use super::exchange::{self, StreamRequest};
 use super::greeting::greet;
-use super::hit::{self, Found, HitBuffers, SentHit};
+use super::hit::{self, Found, HeadContext, HitBuffers, SentHit};
 use super::ledger::Flood;
 use super::limits;
 use super::parsed::ParsedStreams;
@@ -295,15 +295,14 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                         && !self.going
                         && wire.may_respond(&opening, &block);
                     let found = if may {
-                        hit::find(
-                            self.core,
-                            &self.sites,
-                            self.ends,
-                            &mut self.hit_buffers,
-                            &block,
+                        let context = HeadContext {
+                            core: self.core,
+                            sites: &self.sites,
+                            ends: self.ends,
                             began,
-                            &mut encoded,
-                        )
+                            window: wire.window(),
+                        };
+                        hit::find(&context, &mut self.hit_buffers, &block, &mut encoded)
                     } else {
                         Found::Nothing
                     };

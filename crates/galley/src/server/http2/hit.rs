@@ -2,10 +2,11 @@
 //!
 //! Which request is a hit is decided where HTTP/1's lane decides it. Its head is written from the stored lines, its body is
 //! copied behind it, and its stream is closed before the library could have heard of it (see [`galley_http::frame_interceptor`]). A request
-//! that is anything but plain, a client without room for the whole body, and a body that would keep others waiting go to the
-//! library.
+//! that is anything but plain goes to the library. For a client without room for the whole body, and a body that would keep
+//! others waiting, the library gives the stream, and the slow path goes on with what was parsed and found.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use galley_http::frame_interceptor::{MOST_FRAME, Opening};
@@ -22,7 +23,7 @@ use http::StatusCode;
 use http::header;
 
 use super::request_head::{self, Pseudo};
-use crate::request::{Hit, Sites};
+use crate::request::{Hit, Resumed, Sites};
 use crate::server::Core;
 use crate::server::ends::Ends;
 use crate::server::exchange::{Parsed, ParsedRequest};
@@ -61,34 +62,45 @@ pub(super) struct SentHit {
 /// What a head is to the fast path.
 pub(super) enum Found {
     Hit(StreamHit),
-    /// A request without a body that is no hit, with its urgency.
+    /// A request without a body, with its urgency, that is no hit or whose response is too large to be sent at once.
     Parsed(ParsedRequest, u8),
     /// It is for the library to read.
     Nothing,
 }
 
+/// Where and when heads came.
+pub(super) struct HeadContext<'c> {
+    pub(super) core: &'c Core,
+    pub(super) sites: &'c Sites,
+    pub(super) ends: Ends,
+    pub(super) began: Instant,
+    /// Bytes of a body that the client has room for.
+    pub(super) window: usize,
+}
+
 /// Looks whether a head is a plain hit, and writes the header block of its answer behind `encoded`.
 pub(super) fn find(
-    core: &Core,
-    sites: &Sites,
-    ends: Ends,
+    context: &HeadContext<'_>,
     hit_buffers: &mut HitBuffers,
     block: &Block,
-    began: Instant,
     encoded: &mut Vec<u8>,
 ) -> Found {
-    look(core, sites, ends, hit_buffers, block, began, encoded).unwrap_or(Found::Nothing)
+    look(context, hit_buffers, block, encoded).unwrap_or(Found::Nothing)
 }
 
 fn look(
-    core: &Core,
-    sites: &Sites,
-    ends: Ends,
+    context: &HeadContext<'_>,
     hit_buffers: &mut HitBuffers,
     block: &Block,
-    began: Instant,
     encoded: &mut Vec<u8>,
 ) -> Option<Found> {
+    let &HeadContext {
+        core,
+        sites,
+        ends,
+        began,
+        window,
+    } = context;
     let pseudo = Pseudo::of(block)?;
     let line = pseudo.plain_line()?;
     let HitBuffers { known, crumbs } = hit_buffers;
@@ -117,36 +129,42 @@ fn look(
     let by = sites.proxies().asked(&own, &head.fields());
     let urgency = request_head::urgency_of(block);
     let looked = fast_path::find(core, sites, &head, &by, now, &mut room, known)?;
-    let (hit, site) = match looked {
-        Looked::Hit(hit, site) => (hit, site),
-        Looked::Missed(resumed) => {
-            let request = ParsedRequest {
-                head: OwnedHead::copy_of(&head),
-                parsed: Box::new(Parsed {
-                    info: std::mem::take(&mut room.info),
-                    resumed,
-                }),
-                keep_alive: true,
-            };
-            return Some(Found::Parsed(request, urgency));
+    let resumed = match looked {
+        Looked::Hit(hit, site) => {
+            let changes = site.heads.of(room.info.rule());
+            let begin = encoded.len();
+            let scheme = room.info.scheme();
+            write_block(encoded, &hit, changes, scheme, core.date.get());
+            let is_small = encoded.len() - begin <= MOST_FRAME;
+            if is_small && hit.body().len() <= window.min(MOST_BODY) {
+                return Some(Found::Hit(StreamHit {
+                    hit,
+                    encoded: begin..encoded.len(),
+                    client: by.client.ip(),
+                    log: site.log,
+                    site: site.row,
+                    urgency,
+                }));
+            }
+            encoded.truncate(begin);
+            Resumed {
+                site: Arc::clone(site),
+                client: by.client,
+                key: std::mem::take(&mut room.keys.page),
+                earlier: hit.into_earlier(),
+            }
         }
+        Looked::Missed(resumed) => resumed,
     };
-    let info = &room.info;
-    let changes = site.heads.of(info.rule());
-    let begin = encoded.len();
-    write_block(encoded, &hit, changes, info.scheme(), core.date.get());
-    if encoded.len() - begin > MOST_FRAME || hit.body().len() > MOST_BODY {
-        encoded.truncate(begin);
-        return None;
-    }
-    Some(Found::Hit(StreamHit {
-        hit,
-        encoded: begin..encoded.len(),
-        client: by.client.ip(),
-        log: site.log,
-        site: site.row,
-        urgency,
-    }))
+    let request = ParsedRequest {
+        head: OwnedHead::copy_of(&head),
+        parsed: Box::new(Parsed {
+            info: std::mem::take(&mut room.info),
+            resumed,
+        }),
+        keep_alive: true,
+    };
+    Some(Found::Parsed(request, urgency))
 }
 
 /// The same fields as by HTTP/1, but for those of framing.

@@ -197,6 +197,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         self.sieve.may_respond(opening, block) && self.ledger.is_between_frames()
     }
 
+    /// Bytes of a body that the client has room for.
+    pub(super) fn window(&self) -> usize {
+        self.sieve.window()
+    }
+
     /// Takes room for the body of an answer, if the client has it.
     pub(super) fn take_window(&mut self, bytes: usize) -> bool {
         self.sieve.take_window(bytes)

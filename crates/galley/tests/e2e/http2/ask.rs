@@ -24,24 +24,39 @@ pub struct Client {
 
 impl Client {
     pub fn open(addr: SocketAddr) -> Self {
-        Self::over(async move { TcpStream::connect(addr).await.unwrap() })
+        Self::within(addr, &client::Builder::new())
+    }
+
+    /// A client with room for a megabyte, on each stream and on the connection.
+    pub fn wide(addr: SocketAddr) -> Self {
+        let mut builder = client::Builder::new();
+        builder
+            .initial_window_size(1 << 20)
+            .initial_connection_window_size(1 << 20);
+        Self::within(addr, &builder)
+    }
+
+    fn within(addr: SocketAddr, builder: &client::Builder) -> Self {
+        let connect = async move { TcpStream::connect(addr).await.unwrap() };
+        Self::over(connect, builder)
     }
 
     /// Over TLS, with `h2` by ALPN.
     pub fn open_tls(addr: SocketAddr, trusted: &Arc<ClientConfig>) -> Self {
         let mut config = ClientConfig::clone(trusted);
         config.alpn_protocols = vec![b"h2".to_vec()];
-        Self::over(async move {
+        let connect = async move {
             let stream = TcpStream::connect(addr).await.unwrap();
             let name = ServerName::try_from(HOST).unwrap();
             let connector = TlsConnector::from(Arc::new(config));
             let stream = connector.connect(name, stream).await.unwrap();
             assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
             stream
-        })
+        };
+        Self::over(connect, &client::Builder::new())
     }
 
-    fn over<S>(connect: impl Future<Output = S>) -> Self
+    fn over<S>(connect: impl Future<Output = S>, builder: &client::Builder) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -50,7 +65,7 @@ impl Client {
             .build()
             .unwrap();
         let sender = runtime.block_on(async {
-            let (sender, connection) = client::handshake(connect.await).await.unwrap();
+            let (sender, connection) = builder.handshake(connect.await).await.unwrap();
             tokio::spawn(connection);
             sender
         });

@@ -8,7 +8,7 @@ use galley_testkit::wait_for;
 
 use super::ask::Client;
 use super::attacks::{fields, files, get, open, reset};
-use crate::support::{HOST, PATIENCE, Plan, noise, sha256};
+use crate::support::{HOST, PATIENCE, Plan, noise, number_in, sha256};
 
 const HASH: &str =
     "<?php $in = file_get_contents('php://input'); echo strlen($in), ' ', hash('sha256', $in);";
@@ -198,6 +198,38 @@ fn hits_and_others_follow_each_other_on_one_connection() {
         let is_hit = |line: &&str| line.contains("HTTP/2.0") && line.contains("outcome=hit ");
         log.lines().filter(is_hit).count() == 20
     });
+}
+
+#[test]
+fn a_hit_that_is_sent_in_turns_is_looked_up_once() {
+    // More than the client has room for, more than is sent at once, and a head of more than one frame.
+    let origin = Origin::start(|seen, wire| {
+        let long = "x".repeat(20_000);
+        let mut fields = vec![("Content-Type", "text/html")];
+        if seen.path() == "/head" {
+            fields.push(("X-Long", &long));
+        }
+        let bytes = if seen.path() == "/body" {
+            100_000
+        } else {
+            2_000
+        };
+        wire.answer(200, &fields, &noise(bytes));
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, "wordpress")
+        .server("h2c = true")
+        .start();
+    let client = Client::open(stage.addr());
+    let wide = Client::wide(stage.addr());
+    for (client, target) in [(&client, "/body"), (&wide, "/body"), (&wide, "/head")] {
+        client.get(target);
+        let hits = || number_in(&stage.why(target), "hits");
+        let before = hits();
+        let response = client.get(target);
+        assert!(response.is_hit(), "{target}: {}", response.cache_status());
+        assert_eq!(hits(), before + 1, "{target}");
+    }
 }
 
 #[test]
