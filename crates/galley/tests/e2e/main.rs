@@ -56,6 +56,7 @@ mod silence;
 mod slow_people;
 mod small_files;
 mod support;
+mod system_calls;
 mod tls;
 mod tls_alike;
 mod tls_support;

@@ -1,12 +1,5 @@
 //! The proof that a purge is on the disk before its answer leaves: the server's own system calls, by `strace`.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
-
 use super::{
     Form, Setting,
     dice::Dice,
@@ -16,12 +9,7 @@ use super::{
     trace,
     truth::{Lengths, Truth},
 };
-use crate::{
-    Trouble,
-    process::{Farewell, Service, tail},
-    trouble::During,
-    wait::came_true,
-};
+use crate::{Strace, Trouble};
 
 pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
     let purges = match setting.form {
@@ -39,12 +27,10 @@ pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
     let mut stage = Stage::new(&setting.galley, truth, &Plan::default())?;
     stage.start()?;
     tally += stage.compare()?;
-    let file = stage.scratch.join("trace");
-    let mut tracer = match attach(
-        stage.galley()?.pid(),
-        &file,
-        &stage.scratch.join("strace.log"),
-    ) {
+    let calls = format!("trace={}", trace::calls());
+    let arguments = ["-y", "-s", "40", "-e", &calls];
+    let attached = Strace::attach(stage.galley()?.pid(), stage.scratch.path(), &arguments);
+    let tracer = match attached {
         Ok(tracer) => tracer,
         Err(why) => {
             tally.leave_out(&format!("strace: {why}"));
@@ -60,8 +46,7 @@ pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
         tally.purges += 1;
         tally.rounds += 1;
     }
-    tracer.stop(PATIENCE)?;
-    let text = fs::read_to_string(&file).during("read the trace")?;
+    let text = tracer.finish()?;
     let traced = trace::read(&text, &stage.log_file().display().to_string());
     tally.require(
         traced.answers == purges,
@@ -80,29 +65,3 @@ pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
     tally += stage.compare()?;
     Ok(tally)
 }
-
-/// A running `strace`, or why there is none.
-fn attach(pid: u32, out: &Path, log: &Path) -> Result<Service, String> {
-    let mut command = Command::new("strace");
-    command
-        .args(["-f", "-y", "-s", "40", "-e"])
-        .arg(format!("trace={}", trace::calls()))
-        .arg("-o")
-        .arg(out)
-        .args(["-p", &pid.to_string()])
-        .stdin(Stdio::null());
-    let mut tracer = match Service::spawn("strace", &mut command, log, Farewell::Ask(PATIENCE)) {
-        Ok(tracer) => tracer,
-        Err(trouble) => return Err(trouble.to_string()),
-    };
-    let attached = came_true(PATIENCE, || {
-        tail(log).contains("attached") || tracer.has_ended()
-    });
-    if attached && !tracer.has_ended() {
-        return Ok(tracer);
-    }
-    tracer.kill();
-    Err(tail(log))
-}
-
-const PATIENCE: Duration = Duration::from_secs(60);

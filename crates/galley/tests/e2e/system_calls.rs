@@ -1,0 +1,118 @@
+//! How many system calls a front thread makes for a hit: counted by `strace`, so that one more is noticed.
+
+use std::collections::HashMap;
+use std::fs;
+
+use galley_testkit::Strace;
+use galley_testkit::client::Request;
+use galley_testkit::origin::Origin;
+
+use crate::support::{Plan, Stage};
+
+/// Requests of a count.
+const REQUESTS: usize = 300;
+
+/// Calls beside those of the requests: log buffers that were full, and whatever else time brings.
+const BESIDE: usize = REQUESTS / 10;
+
+/// Calls that follow the clock, or how many requests are ready together, and not the number of requests; and the one with which
+/// the standard library's own debug assertions look whether what is closed was open.
+const NOT_COUNTED: [&str; 4] = ["epoll_wait", "read", "timerfd_settime", "fcntl"];
+
+#[test]
+fn a_hit_on_a_new_connection_takes_seven() {
+    let (stage, _origin) = stage();
+    let request = hit().field("Connection", "close");
+    let calls = count(&stage, || {
+        for _ in 0..REQUESTS {
+            assert!(stage.ask(request.clone()).is_hit());
+        }
+    });
+    // One for the connection, one that finds no further one, two to register it and back, and its end.
+    let wanted = [
+        ("accept4", 2),
+        ("epoll_ctl", 2),
+        ("recvfrom", 1),
+        ("sendto", 1),
+        ("close", 1),
+    ];
+    assert_about(&calls, &wanted);
+}
+
+#[test]
+fn a_hit_on_a_kept_connection_takes_two() {
+    let (stage, _origin) = stage();
+    let mut connection = stage.connect();
+    let request = hit().field("Host", crate::support::HOST);
+    let calls = count(&stage, || {
+        for _ in 0..REQUESTS {
+            connection.send(&request).unwrap();
+            assert!(connection.receive("GET").unwrap().is_hit());
+        }
+    });
+    assert_about(&calls, &[("recvfrom", 1), ("sendto", 1)]);
+}
+
+fn hit() -> Request {
+    Request::get("/page").field("Accept-Encoding", "identity")
+}
+
+/// A server whose page is stored.
+fn stage() -> (Stage, Origin) {
+    let origin = Origin::constant(&[("Content-Type", "text/html")], "<html></html>").unwrap();
+    let stage = Plan::origin(&origin, "wordpress")
+        .server("workers = 1")
+        .start();
+    stage.ask(hit());
+    assert!(stage.ask(hit()).is_hit());
+    (stage, origin)
+}
+
+/// The calls of the front thread while `work` is done, by name. A read that finds nothing yet is the client's doing.
+fn count(stage: &Stage, work: impl FnOnce()) -> HashMap<String, usize> {
+    let pid = stage.galley.pid();
+    let strace = Strace::attach(pid, stage.scratch.path(), &["-e", "signal=none"]).unwrap();
+    work();
+    let trace = strace.finish().unwrap();
+    let front = front_thread(pid);
+    let mut calls = HashMap::new();
+    for line in trace.lines() {
+        let (thread, call) = line.split_once(' ').unwrap_or_default();
+        let call = call.trim_start();
+        // The end of one that another thread's has interrupted in the trace.
+        let is_rest = call.starts_with('<');
+        let Some((name, rest)) = call.split_once('(').filter(|_| !is_rest) else {
+            continue;
+        };
+        let is_early = name == "recvfrom" && rest.contains("EAGAIN");
+        if thread == front && !is_early && !NOT_COUNTED.contains(&name) {
+            *calls.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    calls
+}
+
+fn front_thread(pid: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let is_front = |thread: &fs::DirEntry| {
+        let name = fs::read_to_string(thread.path().join("comm"));
+        name.is_ok_and(|name| name.starts_with("front-"))
+    };
+    let front = threads.map(Result::unwrap).find(is_front).unwrap();
+    front.file_name().into_string().unwrap()
+}
+
+/// So many of each for a request, and no others.
+fn assert_about(calls: &HashMap<String, usize>, wanted: &[(&str, usize)]) {
+    let all: usize = calls.values().sum();
+    let most: usize = wanted.iter().map(|(_, each)| each * REQUESTS).sum();
+    assert!(
+        all <= most + BESIDE,
+        "{all} calls instead of {most}: {calls:?}"
+    );
+    // Else the calls were made by another thread, or have other names.
+    assert!(
+        all + BESIDE >= most,
+        "{all} calls instead of {most}: {calls:?}"
+    );
+}
