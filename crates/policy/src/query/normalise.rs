@@ -1,6 +1,7 @@
 //! Writes a query in its one normal form, and finds what keeps it from the cache.
 
 use super::pairs::{Fate, FormDecoded, MAX_PARAMETERS, Parameter, rename, split_at, split_pair};
+use crate::classes;
 use crate::site::{NamePattern, ParameterOrder, Policy};
 use crate::span::Span;
 use crate::uri;
@@ -63,6 +64,9 @@ pub(crate) fn scan(
         } else if !is_plain && is_ignored(decoded(name, named, work), site) {
             work.truncate(named);
             Fate::Drop
+        } else if !goes_by_variable(site) {
+            work.truncate(named);
+            Fate::Keep
         } else {
             if is_plain {
                 work.extend_from_slice(name);
@@ -89,6 +93,11 @@ pub(crate) fn scan(
     }
 }
 
+/// Whether anything depends on the variables that parameters set: their order, or what WordPress makes of them.
+fn goes_by_variable(site: &Policy) -> bool {
+    site.urls.has_wordpress_paths || site.urls.parameter_order == ParameterOrder::WithinVariable
+}
+
 /// Sorts `pairs` (without a preset: leaves their order) and appends the kept ones to `out` in canonical form. Says whether there were any.
 pub(crate) fn write_kept(
     raw: &[u8],
@@ -97,16 +106,18 @@ pub(crate) fn write_kept(
     site: &Policy,
     out: &mut Vec<u8>,
 ) -> bool {
-    let name = |pair: &Parameter| match site.urls.parameter_order {
-        ParameterOrder::WithinVariable => pair.name.of(work),
-        // Only PHP is known not to care about the order of different names.
-        ParameterOrder::Exact => &[],
-    };
     if pairs.iter().all(|pair| pair.fate == Fate::Drop) {
         return false;
     }
-    // The place in the query breaks ties: stable, and without the buffer that a stable sort would allocate.
-    pairs.sort_unstable_by(|a, b| name(a).cmp(name(b)).then(a.raw.start.cmp(&b.raw.start)));
+    match site.urls.parameter_order {
+        // The place in the query breaks ties: stable, and without the buffer that a stable sort would allocate.
+        ParameterOrder::WithinVariable => pairs.sort_unstable_by(|a, b| {
+            let by_name = a.name.of(work).cmp(b.name.of(work));
+            by_name.then(a.raw.start.cmp(&b.raw.start))
+        }),
+        // Only PHP is known not to care about the order of different names. They are in their order.
+        ParameterOrder::Exact => {}
+    }
     let before = out.len();
     for pair in pairs.iter().filter(|pair| pair.fate == Fate::Keep) {
         separate(before, out);
@@ -129,6 +140,9 @@ pub(crate) fn drops_all(raw: &[u8], pairs: &[Parameter]) -> bool {
 
 /// Appends the ignored parameters as they were sent, in their order. Says whether there were any.
 pub(crate) fn write_dropped(raw: &[u8], pairs: &mut [Parameter], out: &mut Vec<u8>) -> bool {
+    if pairs.iter().all(|pair| pair.fate == Fate::Keep) {
+        return false;
+    }
     pairs.sort_unstable_by_key(|pair| pair.raw.start);
     let before = out.len();
     for pair in pairs.iter().filter(|pair| pair.fate == Fate::Drop) {
@@ -157,6 +171,11 @@ fn is_ignored(name: &[u8], site: &Policy) -> bool {
 
 /// Brings one pair to its normal form without changing what PHP decodes it to.
 fn append_canonical(pair: &[u8], out: &mut Vec<u8>) {
+    // Most are in it.
+    if !classes::has(pair, |byte| (byte == b'%') | is_forbidden(byte)) {
+        out.extend_from_slice(pair);
+        return;
+    }
     let mut rest = pair;
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
@@ -169,23 +188,26 @@ fn append_canonical(pair: &[u8], out: &mut Vec<u8>) {
                 // Left bare it could join with what decoding puts behind it: `%%34%31` would become `%41`.
                 None => uri::push_escape(b'%', out),
             },
-            0..=b' '
-            | 0x7f..
-            | b'"'
-            | b'#'
-            | b'<'
-            | b'>'
-            | b'\\'
-            | b'^'
-            | b'`'
-            | b'{'
-            | b'|'
-            | b'}' => {
-                uri::push_escape(byte, out);
-            }
+            _ if is_forbidden(byte) => uri::push_escape(byte, out),
             _ => out.push(byte),
         }
     }
+}
+
+/// What RFC 3986 forbids in a query, and `#`, which would end it.
+fn is_forbidden(byte: u8) -> bool {
+    (byte <= b' ')
+        | (byte >= 0x7f)
+        | (byte == b'"')
+        | (byte == b'#')
+        | (byte == b'<')
+        | (byte == b'>')
+        | (byte == b'\\')
+        | (byte == b'^')
+        | (byte == b'`')
+        | (byte == b'{')
+        | (byte == b'|')
+        | (byte == b'}')
 }
 
 #[cfg(test)]
