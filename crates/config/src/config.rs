@@ -18,7 +18,7 @@ use crate::listen::{AdminListen, Listen};
 use crate::log::{LogConfig, LogTarget};
 use crate::origin::{MachineFinding, Origin};
 use crate::quantity::Pace;
-use crate::upstream::{ManagedPhp, UpstreamConfig, UpstreamLimits, UpstreamTls};
+use crate::upstream::{LoadBalancing, ManagedPhp, UpstreamConfig, UpstreamLimits, UpstreamTls};
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -280,6 +280,8 @@ pub struct SiteConfig {
     pub upgrade: Vec<String>,
     /// Limits towards its upstreams.
     pub limits: UpstreamLimits,
+    /// How requests are spread over several servers.
+    pub balancing: LoadBalancing,
     /// How PHP is run, for [`UpstreamConfig::Managed`].
     pub managed: ManagedPhp,
     /// Whether Galley gets its certificate by itself.

@@ -10,6 +10,7 @@
 mod access;
 mod acme;
 mod assemble;
+mod balance;
 mod certificates;
 mod check;
 mod cluster;
@@ -33,6 +34,7 @@ mod redirect;
 mod reference;
 mod root;
 mod server;
+mod servers;
 mod site;
 mod table;
 mod text;
@@ -59,5 +61,6 @@ pub use reference::{reference, sample};
 pub use site::default_token_file;
 pub use table::options;
 pub use upstream::{
-    HttpUpstream, ManagedPhp, PhpAddress, Program, UpstreamConfig, UpstreamLimits, UpstreamTls,
+    BalanceMethod, HealthCheckConfig, HttpUpstream, LoadBalancing, ManagedPhp, PhpAddress,
+    PhpServer, Program, ServerShare, UpstreamConfig, UpstreamLimits, UpstreamTls,
 };

@@ -299,8 +299,13 @@ impl ValueKind {
             Self::Glob => "a path, `*` and `?` allowed".to_owned(),
             Self::Listen => "`\"address:port\"`, `\"unix:/path\"` or `\"systemd:name\"`".to_owned(),
             Self::AdminAddress => "`\"address:port\"`, `\"unix:/path\"` or `\"off\"`".to_owned(),
-            Self::PhpAddress => "`\"unix:/path\"`, `\"host:port\"` or `\"managed\"`".to_owned(),
-            Self::UpstreamUrl => "`\"http://host:port\"` or `\"https://host:port\"`".to_owned(),
+            Self::PhpAddress => {
+                "`\"unix:/path\"`, `\"host:port\"`, `\"managed\"`, or a list of servers".to_owned()
+            }
+            Self::UpstreamUrl => {
+                "`\"http://host:port\"`, `\"https://host:port\"` or `{ url = \"...\", weight = 2 }`"
+                    .to_owned()
+            }
             Self::Certificates => {
                 "`\"auto\"`, `{ cert = \"...\", key = \"...\" }`, or a list of these".to_owned()
             }

@@ -9,6 +9,7 @@ use crate::certificates;
 use crate::limit;
 use crate::options::{OptionRow, ValueKind};
 use crate::reader::{Problem, ValueReader, problem};
+use crate::servers;
 use crate::text::{bounded_number, parse_text};
 use crate::value::ConfigValue;
 
@@ -21,6 +22,7 @@ pub(crate) fn read(
     let each = match row.kind {
         ValueKind::List(each) => each,
         ValueKind::Certificates => return certificates::read(reader, row, value),
+        ValueKind::PhpAddress => return servers::read_php(reader, row, value),
         ValueKind::UpstreamTls => return certificates::read_upstream(reader, row, value),
         _ => return read_one(reader, row, &row.kind, value, "is"),
     };
@@ -66,6 +68,7 @@ fn read_one(
             whole(number).and_then(|n| bounded_number(kind, n))
         }
         (ValueKind::Limit, DeValue::Table(table)) => limit::of_table(table).map(ConfigValue::Limit),
+        (ValueKind::UpstreamUrl, DeValue::Table(table)) => servers::of_table(reader, kind, table),
         (ValueKind::Flag | ValueKind::Count { .. }, other) => Err(wrong_type(row, kind, other)),
         (_, DeValue::String(text)) => parse_text(kind, text, reader.base),
         (_, other) => Err(wrong_type(row, kind, other)),

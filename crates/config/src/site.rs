@@ -11,6 +11,7 @@ use galley_policy::route::HostPattern;
 use galley_policy::site::{Ignore, NamePattern, Policy, Preset, Rule, TtlTable, UpstreamTimeouts};
 
 use crate::access;
+use crate::balance;
 use crate::check;
 use crate::complaint::{Complaints, SourceSpan};
 use crate::config::SiteConfig;
@@ -89,6 +90,7 @@ pub(crate) fn site(
         upstream_tls: tls::upstream(own, speaks_tls(&upstream, &further), complaints),
         root: own.given::<PathBuf>("root"),
         allow_files: allow_files(own),
+        balancing: balance::balancing(own, complaints),
         limits: limits(own, &upstream),
         upstream,
         further,
@@ -214,11 +216,18 @@ fn upstream(given: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig
                 workers: given.value("php_workers"),
             });
         }
-        (Some(php), _) => return php,
+        (Some(php), _) => {
+            balance::servers(given, &php, complaints);
+            return php;
+        }
         (None, _) => {}
     }
     match given.given::<Vec<HttpUpstream>>("upstream") {
-        Some(list) => UpstreamConfig::Http(list),
+        Some(list) => {
+            let upstream = UpstreamConfig::Http(list);
+            balance::servers(given, &upstream, complaints);
+            upstream
+        }
         None => UpstreamConfig::Files,
     }
 }

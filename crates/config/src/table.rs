@@ -7,6 +7,7 @@
 mod access;
 mod acme;
 mod admin;
+mod balance;
 mod cache;
 mod client;
 mod cluster;
@@ -46,6 +47,7 @@ static TABLE: &[&[OptionRow]] = &[
     access::ROWS,
     php::ROWS,
     upstream::ROWS,
+    balance::ROWS,
     upgrade::ROWS,
     cache::ROWS,
     purge::ROWS,

@@ -22,7 +22,7 @@ use crate::log::LogTarget;
 use crate::options::{ValueKind, one_of};
 use crate::quantity::{Pace, parse_duration, parse_size};
 use crate::reader::{Problem, problem};
-use crate::upstream::{HttpUpstream, PhpAddress, UpstreamConfig};
+use crate::upstream::{HttpUpstream, PhpAddress, PhpServer, ServerShare, UpstreamConfig};
 use crate::value::ConfigValue;
 
 /// The value that `text` means; `base` is the absolute folder that relative paths start at.
@@ -247,7 +247,7 @@ fn php(text: &str, base: &Path) -> Result<UpstreamConfig, Problem> {
         return Ok(UpstreamConfig::Managed);
     }
     if let Some(path) = text.strip_prefix("unix:") {
-        return socket(path, base).map(|path| UpstreamConfig::Php(PhpAddress::Unix(path)));
+        return socket(path, base).map(|path| php_server(PhpAddress::Unix(path)));
     }
     if text.starts_with('/') {
         return problem(
@@ -257,14 +257,19 @@ fn php(text: &str, base: &Path) -> Result<UpstreamConfig, Problem> {
     }
     let text = text.strip_prefix("tcp:").unwrap_or(text);
     match host_and_port(text) {
-        Some((host, Some(port))) => Ok(UpstreamConfig::Php(PhpAddress::Tcp(format!(
-            "{host}:{port}"
-        )))),
+        Some((host, Some(port))) => Ok(php_server(PhpAddress::Tcp(format!("{host}:{port}")))),
         _ => problem(
             "which is neither a socket nor an address with a port",
             "write `unix:/run/php/php-fpm.sock`, `127.0.0.1:9000` or `managed`",
         ),
     }
+}
+
+fn php_server(address: PhpAddress) -> UpstreamConfig {
+    UpstreamConfig::Php(vec![PhpServer {
+        address,
+        share: ServerShare::default(),
+    }])
 }
 
 /// A socket's path; the kernel's `sun_path` holds 108 bytes with the closing NUL.
@@ -311,6 +316,7 @@ fn url(text: &str) -> Result<HttpUpstream, Problem> {
             host,
             port: port.unwrap_or(if secure.is_some() { 443 } else { 80 }),
             tls: secure.is_some(),
+            share: ServerShare::default(),
         }),
         None => problem(
             "which has no usable host and port",

@@ -1,13 +1,14 @@
 //! Where a site's pages come from: PHP, another program, or HTTP servers, and the limits towards them.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// What generates a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamConfig {
-    /// PHP-FPM that Galley does not run.
-    Php(PhpAddress),
+    /// FastCGI servers that Galley does not run; never empty.
+    Php(Vec<PhpServer>),
     /// PHP-FPM that Galley runs.
     Managed,
     /// Another FastCGI program that Galley runs.
@@ -36,6 +37,86 @@ pub enum PhpAddress {
     Tcp(String),
 }
 
+impl fmt::Display for PhpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => f.write_str(address),
+        }
+    }
+}
+
+/// One FastCGI server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhpServer {
+    /// Where it listens.
+    pub address: PhpAddress,
+    /// Its part of the requests.
+    pub share: ServerShare,
+}
+
+/// The part of the requests that one of several servers gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerShare {
+    /// In proportion to the other servers; at least 1.
+    pub weight: u32,
+    /// Whether it gets requests only while all servers that are no backups are out.
+    pub is_backup: bool,
+    /// Requests at one time; `None`: as many as come.
+    pub max: Option<usize>,
+}
+
+impl Default for ServerShare {
+    fn default() -> Self {
+        Self {
+            weight: 1,
+            is_backup: false,
+            max: None,
+        }
+    }
+}
+
+/// How the requests of a site are spread over the servers of each of its upstreams.
+#[derive(Clone, Debug)]
+pub struct LoadBalancing {
+    /// How a server is chosen.
+    pub method: BalanceMethod,
+    /// How long the weight of a server rises that has come back.
+    pub slow_start: Duration,
+    /// How servers are checked; `None`: only failed requests take one out.
+    pub check: Option<HealthCheckConfig>,
+}
+
+/// How a server is chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BalanceMethod {
+    /// In turn, by weight.
+    RoundRobin,
+    /// The one with the fewest requests in progress, by weight.
+    LeastConnections,
+    /// By the client's address.
+    Client,
+    /// By the value of this cookie, else by the client's address.
+    Cookie(String),
+}
+
+/// Requests that find out whether a server works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheckConfig {
+    /// The path that is requested.
+    pub path: String,
+    /// Between two checks.
+    pub interval: Duration,
+    /// For one check.
+    pub timeout: Duration,
+    /// Passed checks in succession that bring a server back.
+    pub rise: u32,
+    /// Failed checks in succession that take a server out.
+    pub fall: u32,
+    /// Statuses that pass; empty: 200 to 399.
+    pub statuses: Vec<u16>,
+}
+
 /// One HTTP/1.1 upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUpstream {
@@ -45,6 +126,8 @@ pub struct HttpUpstream {
     pub port: u16,
     /// Whether Galley connects over TLS.
     pub tls: bool,
+    /// Its part of the requests.
+    pub share: ServerShare,
 }
 
 /// TLS towards upstreams.
@@ -65,6 +148,13 @@ impl Default for UpstreamTls {
             ca: None,
             verify: true,
         }
+    }
+}
+
+impl fmt::Display for HttpUpstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}:{}", self.host, self.port)
     }
 }
 

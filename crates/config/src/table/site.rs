@@ -13,9 +13,9 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""/var/www/example.com""#),
     row(OptionSection::Site, "allow_files", List(&ValueKind::UrlPath), "Files below `root` that Galley sends although their name is on the list of names that it never sends: `/tool.zip` is that path, `/downloads/*` every path that begins so. PHP sources, names that begin with a dot, copies of `wp-config.php` and files that a `.htaccess` denies stay blocked.")
         .or("[]").example(r#"["/downloads/*"]"#),
-    row(OptionSection::Site, "php", ValueKind::PhpAddress, "The PHP-FPM that generates the pages; with `managed`, Galley runs one. Excludes `upstream`.")
+    row(OptionSection::Site, "php", ValueKind::PhpAddress, "The PHP-FPM that generates the pages; with `managed`, Galley runs one. A list names several FastCGI servers, each as its address or as `{ address = \"10.0.0.1:9000\", weight = 2, backup = true, max = 50 }`. Excludes `upstream`.")
         .example(r#""unix:/run/php/php-fpm.sock""#),
-    row(OptionSection::Site, "upstream", List(&ValueKind::UpstreamUrl), "The HTTP servers that generate the pages, such as Apache with mod_php; with `https://` Galley connects over TLS. Excludes `php`. A site with neither serves files only.")
+    row(OptionSection::Site, "upstream", List(&ValueKind::UpstreamUrl), "The HTTP servers that generate the pages, such as Apache with mod_php; with `https://` Galley connects over TLS. A server may be a table: `{ url = \"http://10.0.0.2\", weight = 2, backup = true, max = 50 }`. `weight` (1 to 256) is its share of the requests, a `backup` server gets requests only while all others are out, and `max` limits its concurrent requests. Excludes `php`. A site with neither serves files only.")
         .example(r#"["http://127.0.0.1:8080"]"#),
     row(OptionSection::Site, "error_page", Path, "Your page for the errors 502, 503 and 504: HTML in UTF-8, at most 256KiB, read at start. Galley replaces `{status}` and `{request}` with the status and the request's id.")
         .computed("a plain built-in page").example(r#""/etc/galley/error.html""#),

@@ -60,14 +60,14 @@ function rows(context) {
   const { status, site } = context;
   const answers = answersOf(status, site);
   const upstreams = ofSites(context).flatMap((one) => one.upstreams);
-  const paused = upstreams.flatMap((one) => one.servers).filter((server) => server.state === 'paused').length;
+  const paused = upstreams.flatMap((one) => one.servers).filter((server) => server.state !== 'up').length;
   const slots = sum(upstreams, (one) => one.slots);
   const rate = rates().at(-1);
   const all = [
     ['Requests per second', rate === undefined ? '…' : rate.toFixed(1), `${count(answers.requests)} since the start`],
     ['Hit ratio', percent(ratio(answers)), `now: ${percent(recentRatio())}`],
     ['PHP slots in use', `${sum(upstreams, (one) => one.in_flight)} of ${slots}`, `${sum(upstreams, (one) => one.waiting)} waiting`],
-    ['Refused or failed', count(answers.refused), paused > 0 ? `${several(paused, 'upstream server')} paused` : 'all upstream servers in use'],
+    ['Refused or failed', count(answers.refused), paused > 0 ? `${several(paused, 'upstream server')} out of use` : 'all upstream servers in use'],
   ];
   return [...all, ...machine(status)];
 }

@@ -20,9 +20,10 @@ function pool(numbers) {
 }
 
 function upstreams(site) {
-  const columns = [['Server', 'wide'], ['State'], ['Slots in use', 'number'], ['Waiting', 'number'], ['Turned away', 'number'], ['Pauses', 'number']];
+  const states = { up: 'in use', paused: 'paused: it does not respond', down: 'down: it fails its health checks' };
+  const columns = [['Server', 'wide'], ['State'], ['In progress', 'number'], ['Failures', 'number'], ['Slots in use', 'number'], ['Waiting', 'number'], ['Turned away', 'number'], ['Pauses', 'number']];
   const rows = site.upstreams.flatMap((one) => one.servers.map((server) => [
-    server.address, server.state === 'paused' ? 'paused: it does not respond' : 'in use', `${one.in_flight} of ${one.slots}`, count(one.waiting),
+    server.address, server.backup && server.state === 'up' ? 'backup' : states[server.state], count(server.in_flight), count(server.failures), `${one.in_flight} of ${one.slots}`, count(one.waiting),
     count(Object.values(one.classes).reduce((all, part) => all + part.rejected, 0)), count(server.pauses),
   ]));
   return table(`Upstream servers of ${site.name}`, columns, rows, 'This site has files only.');

@@ -3,7 +3,7 @@
 //! One series for each upstream of a site; a site with several tells them apart by the address of the first server.
 
 use super::text::{MetricKind, Text};
-use crate::upstream::{ClassCounts, Load, ServerStats, UpstreamStats};
+use crate::upstream::{BalancedServer, ClassCounts, Load, ServerStanding, UpstreamStats};
 
 /// Writes the families of all upstreams; `rows` are sites with theirs.
 pub(super) fn metrics<'g>(
@@ -86,19 +86,43 @@ fn promoted(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
 }
 
 fn servers(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
-    type Of = fn(&ServerStats) -> u64;
-    let families: [(&str, MetricKind, Of, &str); 2] = [
+    type Of = fn(&BalancedServer) -> u64;
+    let families: [(&str, MetricKind, Of, &str); 6] = [
+        (
+            "galley_upstream_up",
+            MetricKind::Gauge,
+            |server| u64::from(server.state.standing() == ServerStanding::Up),
+            "1 while a server passes its health checks and responds",
+        ),
         (
             "galley_upstream_paused",
             MetricKind::Gauge,
-            |server| u64::from(server.is_paused()),
+            |server| u64::from(server.state.standing() == ServerStanding::Paused),
             "1 while Galley sends a server no requests because it does not respond",
         ),
         (
             "galley_upstream_pauses_total",
             MetricKind::Counter,
-            ServerStats::pauses,
+            |server| server.state.pauses(),
             "times that Galley stopped sending requests to a server",
+        ),
+        (
+            "galley_upstream_server_in_flight",
+            MetricKind::Gauge,
+            |server| server.state.in_flight() as u64,
+            "requests in progress at a server, of all sites",
+        ),
+        (
+            "galley_upstream_server_requests_total",
+            MetricKind::Counter,
+            |server| server.state.requests(),
+            "requests that Galley sent to a server",
+        ),
+        (
+            "galley_upstream_server_failures_total",
+            MetricKind::Counter,
+            |server| server.state.failures(),
+            "connections that failed, responses that did not come, and 502, 503 or 504 that sent a request to another server",
         ),
     ];
     for (name, kind, of, help) in families {
@@ -108,7 +132,7 @@ fn servers(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
                 let labels = [
                     ("site", *site),
                     ("upstream", first(stats)),
-                    ("server", server.address.as_str()),
+                    ("server", server.state.address.as_str()),
                 ];
                 text.sample(name, &labels, of(server));
             }
@@ -117,5 +141,8 @@ fn servers(rows: &[(&str, &UpstreamStats)], text: &mut Text) {
 }
 
 fn first(stats: &UpstreamStats) -> &str {
-    stats.servers().first().map_or("", |server| &server.address)
+    stats
+        .servers()
+        .first()
+        .map_or("", |server| &server.state.address)
 }

@@ -96,13 +96,14 @@ pub(super) fn load(fetch_threads: &[Handle]) -> (usize, usize) {
 /// One of a site's upstreams: its places, its queue, its servers.
 pub(super) fn upstream(stats: &UpstreamStats) -> Value {
     let load = stats.load();
+    let now = tokio::time::Instant::now();
     let servers = stats.servers().iter().map(|server| {
-        let state = if server.is_paused() {
-            "paused"
-        } else {
-            "answers"
-        };
-        json!({ "address": server.address, "state": state, "pauses": server.pauses() })
+        let (state, share) = (&server.state, &server.share);
+        json!({
+            "address": state.address, "state": state.standing().word(), "since_s": state.unchanged_for(now).as_secs(),
+            "in_flight": state.in_flight(), "max": share.max, "weight": share.weight, "backup": share.is_backup,
+            "requests": state.requests(), "failures": state.failures(), "pauses": state.pauses(),
+        })
     });
     let classes = stats.classes().map(|of| {
         let counts = json!({ "admitted": of.admitted, "rejected": of.rejected });

@@ -12,6 +12,7 @@ use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
 use super::confine;
+use super::health::CheckedServer;
 use super::lasting::Lasting;
 use super::php::SitePhp;
 use super::pools::{self, BackendKind, Planned};
@@ -34,6 +35,8 @@ pub(super) struct Built {
     pub(super) services: Arc<Services>,
     pub(super) sites: Arc<Vec<Arc<Site>>>,
     pub(super) fetch_threads: Vec<Handle>,
+    /// All servers of all upstreams.
+    pub(super) checked: Vec<CheckedServer>,
     /// What confines the threads that deal with clients and upstreams.
     pub(super) sandbox: Option<Sandbox>,
     /// Those of `fetch_threads`.
@@ -51,11 +54,12 @@ pub(super) fn build(
     let (sandbox, level) = confine::sandbox(config, lasting.spools.folder());
     let services = lasting.services(config, level, certificates, acme);
     let names = site_states::names(&config.sites);
-    let (planned, pools) = pools::plan(config, php)?;
-    let (fetch_threads, threads) = pools::start_fetch_threads(pools, lasting, sandbox.as_ref())?;
+    let planned = pools::plan(config, php, &lasting.servers)?;
+    let (fetch_threads, threads) =
+        pools::start_fetch_threads(planned.pools, lasting, sandbox.as_ref())?;
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
-    let all = config.sites.iter().zip(&names).zip(planned).zip(php);
+    let all = config.sites.iter().zip(&names).zip(planned.sites).zip(php);
     for (number, (((site, name), planned), own_php)) in (0..).zip(all) {
         let log = if site.access.is_some() { next_log } else { 0 };
         next_log += usize::from(site.access.is_some());
@@ -87,6 +91,7 @@ pub(super) fn build(
         services,
         sites: Arc::new(sites),
         fetch_threads,
+        checked: planned.checked,
         sandbox,
         threads,
     })

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use galley_config::{AdminListen, Config, UpstreamConfig};
+use galley_config::{AdminListen, Config, PhpAddress, UpstreamConfig};
 
 use super::ServerStartError;
 use super::listeners::NewListeners;
@@ -95,13 +95,13 @@ fn asks_for_names(site: &galley_config::SiteConfig) -> bool {
     let mut upstreams = std::iter::once(&site.upstream).chain(&site.further);
     upstreams.any(|upstream| match upstream {
         UpstreamConfig::Http(servers) => servers.iter().any(|server| is_name(&server.host)),
-        UpstreamConfig::Php(galley_config::PhpAddress::Tcp(address)) => {
-            is_name(address.rsplit_once(':').map_or(address, |(host, _)| host))
-        }
-        UpstreamConfig::Php(galley_config::PhpAddress::Unix(_))
-        | UpstreamConfig::Managed
-        | UpstreamConfig::Program(_)
-        | UpstreamConfig::Files => false,
+        UpstreamConfig::Php(servers) => servers.iter().any(|server| match &server.address {
+            PhpAddress::Tcp(address) => {
+                is_name(address.rsplit_once(':').map_or(address, |(host, _)| host))
+            }
+            PhpAddress::Unix(_) => false,
+        }),
+        UpstreamConfig::Managed | UpstreamConfig::Program(_) | UpstreamConfig::Files => false,
     })
 }
 

@@ -140,6 +140,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
         upstream => "upstream",
         further => "upstream",
         upstream_tls => "upstream",
+        balancing => "upstream",
         upgrade => "upgrade",
         error_page => "error pages",
         error_pages => "error pages",

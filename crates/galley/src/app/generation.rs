@@ -13,12 +13,13 @@ use tokio::task::JoinSet;
 
 use super::ServerStartError;
 use super::build::{self, Built};
+use super::health::CheckedServer;
 use super::lasting::Lasting;
 use super::listeners::{HeldListeners, Removals};
 use super::php::{RunningPool, SitePhp, stop_pools};
 use super::signals::Signals;
 use super::tls::{self, Looking, TlsBefore};
-use super::{acme, canary, cron};
+use super::{acme, canary, cron, health};
 use crate::acme::{Acme, AcmeReady};
 use crate::fetch::Handle;
 use crate::request::{Services, Site, Sites};
@@ -39,6 +40,7 @@ pub(super) struct Generation {
     /// The token of the admin interface.
     pub(super) token: Option<String>,
     acme: Option<Arc<Acme>>,
+    checked: Vec<CheckedServer>,
     threads: Threads,
     /// End when they are dropped.
     tasks: Tasks,
@@ -74,6 +76,7 @@ pub(super) struct Threads {
 struct Tasks {
     _canaries: JoinSet<()>,
     schedules: JoinSet<()>,
+    health_checks: JoinSet<()>,
     keepers: Option<JoinSet<()>>,
     certificates: Option<Looking>,
     /// Until they begin.
@@ -115,6 +118,7 @@ impl Generation {
             services,
             sites,
             fetch_threads,
+            checked,
             threads: fetchers,
             ..
         } = built;
@@ -132,6 +136,7 @@ impl Generation {
             },
             token: parts.token,
             acme,
+            checked,
             threads,
             tasks: Tasks {
                 _canaries: canaries,
@@ -143,6 +148,7 @@ impl Generation {
 
     /// Begins what one generation alone does: it is the one in force from now on.
     pub(super) fn take_over(&mut self, lasting: &Lasting) {
+        self.tasks.health_checks = health::start(&self.checked);
         self.tasks.schedules = cron::start(&self.sites, lasting.clock);
         // The authority asks the listeners, so they come first; who waits for a certificate holds nobody up.
         if let Some((acme, watch)) = self.tasks.ready.take() {

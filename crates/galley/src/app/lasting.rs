@@ -27,6 +27,7 @@ use crate::sys;
 use crate::sys::sandbox::SandboxLevel;
 use crate::telemetry::errors::Seldom;
 use crate::tls::Certificates;
+use crate::upstream::ServerStates;
 use crate::upstream::switch::Tunnels;
 
 /// See the module. Owned by the control thread.
@@ -45,6 +46,8 @@ pub(super) struct Lasting {
     /// With the limits that they were made with.
     clients: Option<(usize, Vec<IpNet>, Arc<ClientState>)>,
     tunnels: Tunnels,
+    /// Health and load of the upstreams' servers.
+    pub(super) servers: ServerStates,
 }
 
 impl Lasting {
@@ -72,6 +75,7 @@ impl Lasting {
             cluster,
             clients: None,
             tunnels: Tunnels::new(config.server.max_upgrades, config.server.upgrade_timeout),
+            servers: ServerStates::default(),
         })
     }
 

@@ -16,6 +16,7 @@ mod current;
 mod differences;
 mod durable;
 mod generation;
+mod health;
 mod lasting;
 mod listeners;
 mod logs;

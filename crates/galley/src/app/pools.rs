@@ -6,37 +6,59 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 use galley_config::{
-    Config, HttpUpstream, Pace, PhpAddress, SiteConfig, UpstreamConfig as Configured,
+    Config, HttpUpstream, Pace, PhpAddress, ServerShare, SiteConfig, UpstreamConfig as Configured,
 };
+use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
+use super::health::{CheckPlan, CheckedServer};
 use super::lasting::Lasting;
 use super::php::{PhpPool, SitePhp};
 use super::tls::UpstreamTlsClients;
 use crate::fetch::{self, Handle};
 use crate::sys;
 use crate::sys::sandbox::Sandbox;
-use crate::upstream::{ExchangeEnd, FastCgiAddress, HttpServer, PoolSpec, UpstreamAddress};
+use crate::upstream::{
+    BalancedServer, Balancing, CheckTarget, CheckThresholds, ExchangeEnd, FastCgiAddress,
+    HealthCheck, HttpServer, PoolSpec, ServerStates, UpstreamAddress,
+};
 
 /// The pools that the sites need, for each fetch thread, and which of them each site uses.
 pub(super) fn plan(
     config: &Config,
     php: &[SitePhp],
-) -> Result<(Vec<Planned>, Vec<Vec<PoolSpec>>), ServerStartError> {
+    states: &ServerStates,
+) -> Result<PoolsOfSites, ServerStartError> {
     let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
     let mut plan = PoolPlan {
         pools: vec![Vec::new(); count],
         idle: HashMap::new(),
         clients: UpstreamTlsClients::of(&config.sites)?,
+        states,
+        checked: Vec::new(),
     };
-    let planned = config
+    let sites = config
         .sites
         .iter()
         .zip(php)
         .enumerate()
         .map(|(index, (site, php))| plan.site(index % count, site, php))
         .collect();
-    Ok((planned, plan.pools))
+    Ok(PoolsOfSites {
+        sites,
+        pools: plan.pools,
+        checked: plan.checked,
+    })
+}
+
+/// The pools of all sites.
+pub(super) struct PoolsOfSites {
+    /// In the order of the sites.
+    pub(super) sites: Vec<Planned>,
+    /// For each fetch thread.
+    pub(super) pools: Vec<Vec<PoolSpec>>,
+    /// All servers, with their health checks.
+    pub(super) checked: Vec<CheckedServer>,
 }
 
 /// One fetch thread for each list of pools, and its thread.
@@ -63,12 +85,14 @@ pub(super) fn start_fetch_threads(
 }
 
 /// Which pools each fetch thread gets.
-struct PoolPlan {
+struct PoolPlan<'p> {
     pools: Vec<Vec<PoolSpec>>,
     /// The kept connections of each HTTP server, by host and port: sites that share one share what may be idle there.
     idle: HashMap<(String, u16), Arc<AtomicUsize>>,
     /// How `https` servers are spoken with.
     clients: UpstreamTlsClients,
+    states: &'p ServerStates,
+    checked: Vec<CheckedServer>,
 }
 
 /// A site's pools: where they are.
@@ -87,7 +111,7 @@ pub(super) enum BackendKind {
     Http(usize),
 }
 
-impl PoolPlan {
+impl PoolPlan<'_> {
     fn site(&mut self, fetch_thread: usize, site: &SiteConfig, php: &SitePhp) -> Planned {
         let primary = self.pool(fetch_thread, site, &site.upstream, php.primary.as_ref());
         let further = site
@@ -131,13 +155,15 @@ impl PoolPlan {
         php: Option<&PhpPool>,
     ) -> BackendKind {
         let limits = &site.limits;
-        let mut places = None;
+        let (mut places, mut shares) = (None, Vec::new());
         let (target, in_flight) = match upstream {
             Configured::Files => return BackendKind::Files,
-            Configured::Php(address) => (
-                UpstreamAddress::FastCgi(php_address(address)),
-                limits.in_flight,
-            ),
+            Configured::Php(servers) => {
+                let addresses = servers.iter().map(|one| php_address(&one.address));
+                shares.extend(servers.iter().map(|one| one.share));
+                let target = UpstreamAddress::FastCgi(addresses.collect());
+                (target, limits.in_flight)
+            }
             Configured::Managed | Configured::Program(_) => match php {
                 Some(php) => {
                     places = Some(php.numbers.slots());
@@ -147,11 +173,13 @@ impl PoolPlan {
                         less => less.min(most),
                     };
                     let address = FastCgiAddress::Unix(php.socket.clone());
-                    (UpstreamAddress::FastCgi(address), in_flight)
+                    shares.push(ServerShare::default());
+                    (UpstreamAddress::FastCgi(vec![address]), in_flight)
                 }
                 None => return BackendKind::Files,
             },
             Configured::Http(servers) => {
+                shares.extend(servers.iter().map(|one| one.share));
                 let servers = servers.iter().map(|s| self.server(site, s)).collect();
                 (UpstreamAddress::Http(servers), limits.in_flight)
             }
@@ -160,12 +188,18 @@ impl PoolPlan {
             UpstreamAddress::FastCgi { .. } => BackendKind::Php,
             UpstreamAddress::Http(_) => BackendKind::Http,
         };
+        let servers = self.balanced(site, &target, shares);
         let Some(pools) = self.pools.get_mut(fetch_thread) else {
             return BackendKind::Files;
         };
         pools.push(PoolSpec {
             site: site.name.clone(),
             target,
+            servers,
+            balancing: Balancing {
+                method: site.balancing.method.clone(),
+                slow_start: site.balancing.slow_start,
+            },
             in_flight,
             slots: places,
             queue: limits.queue,
@@ -180,6 +214,43 @@ impl PoolPlan {
         kind(pools.len() - 1)
     }
 
+    /// States and shares of the servers of a pool; notes how each is checked.
+    fn balanced(
+        &mut self,
+        site: &SiteConfig,
+        target: &UpstreamAddress,
+        shares: Vec<ServerShare>,
+    ) -> Vec<BalancedServer> {
+        let plan = check_plan(site);
+        let targets: Vec<(String, CheckTarget)> = match target {
+            UpstreamAddress::FastCgi(servers) => {
+                let servers = servers.iter();
+                servers
+                    .map(|one| (one.to_string(), CheckTarget::FastCgi(one.clone())))
+                    .collect()
+            }
+            UpstreamAddress::Http(servers) => {
+                let servers = servers.iter();
+                servers
+                    .map(|one| (one.to_string(), CheckTarget::of_http(one)))
+                    .collect()
+            }
+        };
+        let servers = targets.into_iter().zip(shares);
+        servers
+            .map(|((address, target), share)| {
+                let state = self.states.of(&site.name, &address);
+                self.checked.push(CheckedServer {
+                    site: site.name.clone(),
+                    target,
+                    state: Arc::clone(&state),
+                    plan: plan.clone(),
+                });
+                BalancedServer { state, share }
+            })
+            .collect()
+    }
+
     fn server(&mut self, site: &SiteConfig, server: &HttpUpstream) -> HttpServer {
         let (host, port) = (server.host.clone(), server.port);
         let idle = self.idle.entry((host.clone(), port)).or_default();
@@ -190,6 +261,29 @@ impl PoolPlan {
             tls: self.clients.find(site, server),
         }
     }
+}
+
+/// How the servers of a site are checked.
+fn check_plan(site: &SiteConfig) -> Option<CheckPlan> {
+    let check = site.balancing.check.as_ref()?;
+    let exact = site.hosts.iter().find_map(|host| match host {
+        HostPattern::Exact(name) => Some(name.clone()),
+        HostPattern::Wildcard(_) | HostPattern::Any => None,
+    });
+    Some(CheckPlan {
+        check: Arc::new(HealthCheck {
+            host: exact.unwrap_or_else(|| "localhost".to_owned()),
+            path: check.path.clone(),
+            root: site.root.clone(),
+            timeout: check.timeout,
+            statuses: check.statuses.clone(),
+        }),
+        interval: check.interval,
+        thresholds: CheckThresholds {
+            rise: check.rise,
+            fall: check.fall,
+        },
+    })
 }
 
 fn php_address(address: &PhpAddress) -> FastCgiAddress {

@@ -150,12 +150,13 @@ fn one_of_each_disk(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
 /// Requests of a site that may be at its PHP or Apache on this machine at one time.
 fn in_flight(site: &SiteConfig, budget: &MemoryDivision) -> u64 {
     let is_here = match &site.upstream {
-        UpstreamConfig::Php(PhpAddress::Unix(_))
-        | UpstreamConfig::Managed
-        | UpstreamConfig::Program(_) => true,
-        UpstreamConfig::Php(PhpAddress::Tcp(address)) => {
-            is_loopback(address.rsplit_once(':').map_or(address, |(host, _)| host))
-        }
+        UpstreamConfig::Managed | UpstreamConfig::Program(_) => true,
+        UpstreamConfig::Php(servers) => servers.iter().any(|server| match &server.address {
+            PhpAddress::Unix(_) => true,
+            PhpAddress::Tcp(address) => {
+                is_loopback(address.rsplit_once(':').map_or(address, |(host, _)| host))
+            }
+        }),
         UpstreamConfig::Http(all) => all.iter().any(|upstream| is_loopback(&upstream.host)),
         UpstreamConfig::Files => false,
     };
@@ -178,7 +179,7 @@ fn is_loopback(host: &str) -> bool {
 /// `None` where PHP cannot be asked: behind Apache, or there is none.
 fn ask(site: &SiteConfig) -> Option<PhpProbe> {
     let address = match &site.upstream {
-        UpstreamConfig::Php(address) => address.clone(),
+        UpstreamConfig::Php(servers) => servers.first()?.address.clone(),
         UpstreamConfig::Managed => {
             PhpAddress::Unix(php::socket_of(&galley_config::runtime_dir(), &site.name)?)
         }

@@ -289,11 +289,16 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
         let name = text(&site["name"]);
         for upstream in items(&site["upstreams"]) {
             for server in items(&upstream["servers"]) {
-                if server["state"] == "paused" {
-                    let address = text(&server["address"]);
-                    lines.push(format!(
-                        "{name}: {address} does not answer and is tried now and then"
-                    ));
+                let address = text(&server["address"]);
+                let since = duration(server["since_s"].as_u64().unwrap_or(0));
+                match text(&server["state"]) {
+                    "paused" => lines.push(format!(
+                        "{name}: {address} has not answered for {since} and is tried now and then"
+                    )),
+                    "down" => lines.push(format!(
+                        "{name}: {address} has failed its health checks for {since} and gets no requests"
+                    )),
+                    _ => {}
                 }
             }
             let (slots, most) = (&upstream["slots"], &upstream["slots_most"]);

@@ -364,6 +364,7 @@ fn state(word: &str) -> &str {
         "paused" => {
             "(paused because it does not respond: clients get the stale page or 503; Galley tries it with single requests)"
         }
+        "down" => "(down: it fails its health checks and gets no requests)",
         _ => "(responds)",
     }
 }

@@ -84,14 +84,22 @@ mod tests {
     use super::*;
     use crate::fetch::Handle;
     use crate::upstream::{
-        ExchangeEnd, FastCgiAddress, PoolSpec, QueueIdentity, UpstreamAddress, UpstreamStats,
+        Balancing, ExchangeEnd, FastCgiAddress, PoolSpec, QueueIdentity, UpstreamAddress,
+        UpstreamStats,
     };
 
     fn stats() -> Arc<UpstreamStats> {
         let second = Duration::from_secs(1);
         Arc::new(UpstreamStats::new(&PoolSpec {
             site: "example.com".to_owned(),
-            target: UpstreamAddress::FastCgi(FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())),
+            target: UpstreamAddress::FastCgi(vec![FastCgiAddress::Tcp(
+                "127.0.0.1:9000".to_owned(),
+            )]),
+            servers: Vec::new(),
+            balancing: Balancing {
+                method: galley_config::BalanceMethod::RoundRobin,
+                slow_start: Duration::ZERO,
+            },
             in_flight: 1,
             slots: None,
             queue: 1,

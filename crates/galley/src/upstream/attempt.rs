@@ -34,6 +34,8 @@ pub(super) struct FailedAttempt {
 pub(super) enum Retry {
     /// Nothing was received, and the request was not sent or its method is safe.
     Harmless,
+    /// The server failed at it, and the method is safe: another server may answer.
+    Elsewhere,
     /// The upstream may have executed it.
     Never,
 }
@@ -54,6 +56,32 @@ impl FailedAttempt {
         }
     }
 
+    /// All servers that may be asked have as many requests as they may have.
+    pub(super) fn overloaded() -> Self {
+        Self {
+            failure: FillError::Overload,
+            retry: Retry::Never,
+        }
+    }
+
+    /// The response broke off, or could not be read.
+    pub(super) fn received(failure: FillError, call: &UpstreamCall) -> Self {
+        let retry = if call.is_safe() {
+            Retry::Elsewhere
+        } else {
+            Retry::Never
+        };
+        Self { failure, retry }
+    }
+
+    /// Whether a server was reached; failed connections are counted where they are tried.
+    pub(super) fn is_after_connecting(&self) -> bool {
+        !matches!(
+            self.failure,
+            FillError::Connect | FillError::Paused | FillError::Overload
+        )
+    }
+
     /// Whether it counts as a failure of the server, for the circuit breaker.
     pub(super) fn is_server_failure(&self) -> bool {
         matches!(self.failure, FillError::Connect | FillError::Timeout)
@@ -62,7 +90,8 @@ impl FailedAttempt {
     pub(super) fn sent(failure: FillError, call: &UpstreamCall) -> Self {
         let retry = match (&failure, call.is_safe()) {
             (FillError::Closed, true) => Retry::Harmless,
-            _ => Retry::Never,
+            (_, true) => Retry::Elsewhere,
+            (_, false) => Retry::Never,
         };
         Self { failure, retry }
     }

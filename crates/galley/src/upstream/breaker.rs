@@ -14,22 +14,31 @@
 //!
 //! While the breaker is open, requests fail immediately instead of holding a slot until they time out.
 
-use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::attempt::FailedAttempt;
-use super::stats::{ServerStats, UpstreamStats};
 
-/// The breaker of one server.
+/// The breaker of one server, shared by all pools that send to it. Its lock is held for a few instructions.
+#[derive(Debug)]
 pub(super) struct Breaker {
-    state: Cell<BreakerState>,
+    shared: Mutex<BreakerShared>,
     site: String,
-    stats: Arc<UpstreamStats>,
-    /// Its index in the servers of the statistics.
-    server: usize,
+    address: String,
+    /// How often it has opened.
+    pauses: AtomicU64,
+}
+
+#[derive(Debug)]
+struct BreakerShared {
+    state: BreakerState,
+    /// When it last opened from closed, or closed.
+    since: Option<Instant>,
+    /// When it last closed.
+    resumed: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,23 +57,42 @@ pub(super) struct Attempt<'b> {
 }
 
 impl Breaker {
-    pub(super) fn new(site: &str, stats: &Arc<UpstreamStats>, server: usize) -> Self {
+    pub(super) fn new(site: &str, address: &str) -> Self {
         Self {
-            state: Cell::new(BreakerState::Closed { failures: 0 }),
+            shared: Mutex::new(BreakerShared {
+                state: BreakerState::Closed { failures: 0 },
+                since: None,
+                resumed: None,
+            }),
             site: site.to_owned(),
-            stats: Arc::clone(stats),
-            server,
+            address: address.to_owned(),
+            pauses: AtomicU64::new(0),
         }
+    }
+
+    /// How often it has opened.
+    pub(super) fn pauses(&self) -> u64 {
+        self.pauses.load(Ordering::Relaxed)
+    }
+
+    /// When it last opened or closed; `None`: it was never open.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.lock().since
+    }
+
+    /// When it last closed.
+    pub(super) fn resumed(&self) -> Option<Instant> {
+        self.lock().resumed
     }
 
     /// Whether requests are sent as usual.
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state.get(), BreakerState::Closed { .. })
+        self.lock().is_closed()
     }
 
     /// How long requests are blocked; zero if one would be admitted.
     pub(super) fn pause(&self, now: Instant) -> Duration {
-        match self.state.get() {
+        match self.lock().state {
             BreakerState::Closed { .. } => Duration::ZERO,
             BreakerState::Open { until, .. } => until.saturating_duration_since(now),
             BreakerState::Probing { pause } => pause,
@@ -73,10 +101,11 @@ impl Breaker {
 
     /// Admits a request, if the server may be tried now.
     pub(super) fn try_acquire(&self, now: Instant) -> Option<Attempt<'_>> {
-        let is_probe = match self.state.get() {
+        let mut shared = self.lock();
+        let is_probe = match shared.state {
             BreakerState::Closed { .. } => false,
             BreakerState::Open { until, pause } if until <= now => {
-                self.state.set(BreakerState::Probing { pause });
+                shared.state = BreakerState::Probing { pause };
                 true
             }
             BreakerState::Open { .. } | BreakerState::Probing { .. } => return None,
@@ -88,17 +117,33 @@ impl Breaker {
         })
     }
 
-    fn open(&self, pause: Duration) {
+    /// Closes it: the server is known to respond.
+    pub(super) fn close(&self) {
+        let mut shared = self.lock();
+        if !shared.is_closed() {
+            shared.close();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BreakerShared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BreakerShared {
+    fn is_closed(&self) -> bool {
+        matches!(self.state, BreakerState::Closed { .. })
+    }
+
+    fn open(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
-        self.state.set(BreakerState::Open { until, pause });
+        self.state = BreakerState::Open { until, pause };
     }
 
-    fn server(&self) -> Option<&ServerStats> {
-        self.stats.servers().get(self.server)
-    }
-
-    fn address(&self) -> &str {
-        self.server().map_or("", |server| &server.address)
+    fn close(&mut self) {
+        let now = Some(Instant::now());
+        self.state = BreakerState::Closed { failures: 0 };
+        (self.since, self.resumed) = (now, now);
     }
 }
 
@@ -118,19 +163,18 @@ impl Attempt<'_> {
     pub(super) fn succeeded(mut self) -> bool {
         self.is_settled = true;
         let breaker = self.breaker;
-        if breaker.is_closed() {
-            breaker.state.set(BreakerState::Closed { failures: 0 });
+        let mut shared = breaker.lock();
+        if shared.is_closed() {
+            shared.state = BreakerState::Closed { failures: 0 };
         }
         if !self.is_probe {
             return false;
         }
-        breaker.state.set(BreakerState::Closed { failures: 0 });
-        if let Some(server) = breaker.server() {
-            server.resume();
-        }
+        shared.close();
+        drop(shared);
         tracing::info!(
             site = breaker.site,
-            upstream = breaker.address(),
+            upstream = breaker.address,
             "the upstream responds again: the circuit breaker is closed"
         );
         true
@@ -140,24 +184,25 @@ impl Attempt<'_> {
     pub(super) fn failed(mut self) {
         self.is_settled = true;
         let breaker = self.breaker;
-        match breaker.state.get() {
+        let mut shared = breaker.lock();
+        match shared.state {
             BreakerState::Closed { failures } if failures + 1 < FAILURES => {
                 let failures = failures + 1;
-                breaker.state.set(BreakerState::Closed { failures });
+                shared.state = BreakerState::Closed { failures };
             }
             BreakerState::Closed { .. } => {
-                breaker.open(MIN_PAUSE);
-                if let Some(server) = breaker.server() {
-                    server.pause();
-                }
+                shared.open(MIN_PAUSE);
+                shared.since = Some(Instant::now());
+                drop(shared);
+                breaker.pauses.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(
                     site = breaker.site,
-                    upstream = breaker.address(),
+                    upstream = breaker.address,
                     "the upstream failed {FAILURES} times in a row: the circuit breaker is open, and one request at a time probes the upstream"
                 );
             }
             BreakerState::Probing { pause } if self.is_probe => {
-                breaker.open((pause * 2).min(MAX_PAUSE));
+                shared.open((pause * 2).min(MAX_PAUSE));
             }
             BreakerState::Open { .. } | BreakerState::Probing { .. } => {}
         }
@@ -166,11 +211,12 @@ impl Attempt<'_> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
+        let mut shared = self.breaker.lock();
         if let (BreakerState::Probing { pause }, true, false) =
-            (self.breaker.state.get(), self.is_probe, self.is_settled)
+            (shared.state, self.is_probe, self.is_settled)
         {
             let until = Instant::now();
-            self.breaker.state.set(BreakerState::Open { until, pause });
+            shared.state = BreakerState::Open { until, pause };
         }
     }
 }
@@ -187,11 +233,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(8);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::limit::tests::spec;
 
     fn breaker() -> Breaker {
-        let stats = Arc::new(UpstreamStats::new(&spec(1, 1, Duration::ZERO)));
-        Breaker::new("example.com", &stats, 0)
+        Breaker::new("example.com", "10.0.0.1:80")
     }
 
     fn fail(breaker: &Breaker, times: u32) {
@@ -211,8 +255,7 @@ mod tests {
         fail(&breaker, FAILURES);
         assert!(!breaker.is_closed());
         assert!(breaker.try_acquire(Instant::now()).is_none());
-        let server = &breaker.stats.servers()[0];
-        assert!(server.is_paused() && server.pauses() == 1);
+        assert_eq!(breaker.pauses(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -232,7 +275,7 @@ mod tests {
         }
         tokio::time::advance(MAX_PAUSE).await;
         assert!(breaker.try_acquire(Instant::now()).unwrap().succeeded());
-        assert!(breaker.is_closed() && !breaker.stats.servers()[0].is_paused());
+        assert!(breaker.is_closed());
         fail(&breaker, FAILURES - 1);
         assert!(breaker.is_closed());
     }

@@ -20,7 +20,7 @@ use galley_policy::cgi;
 use tokio::time::{Instant, timeout};
 
 use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
-use super::breaker::Breaker;
+use super::balancer::{Balancer, Choice};
 use super::call::UpstreamCall;
 use super::fastcgi_body::{Errors, FastCgiBody, RequestBodySource, failure};
 use super::incoming::{IncomingBody, IncomingResponse};
@@ -32,8 +32,9 @@ use super::strict::Refusals;
 /// Connects to one application.
 pub(super) struct FastCgiUpstream {
     site: Arc<str>,
-    address: ConnectAddress,
-    breaker: Breaker,
+    servers: Vec<ConnectAddress>,
+    balancer: Balancer,
+    queue_timeout: Duration,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
@@ -43,14 +44,15 @@ pub(super) struct FastCgiUpstream {
 
 impl FastCgiUpstream {
     pub(super) fn new(
-        address: FastCgiAddress,
+        servers: Vec<FastCgiAddress>,
         spec: &PoolSpec,
         stats: &Arc<UpstreamStats>,
     ) -> Self {
         Self {
             site: spec.site.as_str().into(),
-            address: ConnectAddress::of(address),
-            breaker: Breaker::new(&spec.site, stats, 0),
+            servers: servers.into_iter().map(ConnectAddress::of).collect(),
+            balancer: Balancer::new(spec.servers.clone(), spec.balancing.clone()),
+            queue_timeout: spec.queue_timeout,
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
@@ -59,25 +61,56 @@ impl FastCgiUpstream {
         }
     }
 
-    /// How long the circuit breaker blocks requests; zero if one may be sent now.
-    pub(super) fn pause(&self) -> Duration {
-        self.breaker.pause(Instant::now())
+    /// The servers, as they are chosen.
+    pub(super) fn balancer(&self) -> &Balancer {
+        &self.balancer
     }
 
-    /// One attempt.
+    /// One attempt, at a server that is not among `tried`; adds those that were tried. Servers that cannot be reached are passed over.
     pub(super) async fn send(
         &self,
         call: &UpstreamCall,
+        tried: &mut Vec<usize>,
     ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
-        let Some(attempt) = self.breaker.try_acquire(Instant::now()) else {
-            return Err(FailedAttempt::paused());
-        };
-        let outcome = self.exchange(call).await;
-        let standing = UpstreamHealth::of(attempt.record(&outcome));
-        outcome.map(|incoming| (incoming, standing))
+        let key = self.balancer.key(call);
+        let mut last = FailedAttempt::paused();
+        loop {
+            let choice = self.balancer.wait(key, tried, self.queue_timeout).await;
+            let (index, turn) = match choice {
+                Choice::Server { index, turn } => (index, turn),
+                Choice::Full => return Err(FailedAttempt::overloaded()),
+                Choice::None => return Err(last),
+            };
+            tried.push(index);
+            let attempt = self
+                .balancer
+                .state(index)
+                .map(|state| state.breaker.try_acquire(Instant::now()));
+            let Some(attempt) = attempt.flatten() else {
+                continue;
+            };
+            let outcome = self.exchange(call, index, tried).await;
+            let was_alone = self.balancer.is_paused();
+            let standing = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
+            match outcome {
+                Ok(incoming) => return Ok((incoming.with_turn(turn), standing)),
+                Err(failed) if failed.failure == FillError::Connect => {
+                    if let Some(state) = self.balancer.state(index) {
+                        state.count_failure();
+                    }
+                    last = failed;
+                }
+                Err(failed) => return Err(failed),
+            }
+        }
     }
 
-    async fn exchange(&self, call: &UpstreamCall) -> Result<IncomingResponse, FailedAttempt> {
+    async fn exchange(
+        &self,
+        call: &UpstreamCall,
+        index: usize,
+        tried: &[usize],
+    ) -> Result<IncomingResponse, FailedAttempt> {
         let never = |failure| FailedAttempt {
             failure,
             retry: Retry::Never,
@@ -96,9 +129,10 @@ impl FastCgiUpstream {
             body_length: call.body.length(),
         };
         let body = RequestBodySource(call.body.reader());
-        let connection = self.begin(&request).await?;
+        let connection = self.begin(&request, index, tried).await?;
         let reading = FastCgiBody {
             connection: Some(connection),
+            server: index,
             body,
             splitter: Splitter::new(),
             first: Bytes::new(),
@@ -111,7 +145,7 @@ impl FastCgiUpstream {
         let answered = timeout(first_byte_timeout, reading.head(&self.refusals)).await;
         match answered {
             Err(_elapsed) => Err(FailedAttempt::sent(FillError::Timeout, call)),
-            Ok(Err((failure, received))) if received => Err(never(failure)),
+            Ok(Err((failure, received))) if received => Err(FailedAttempt::received(failure, call)),
             Ok(Err((failure, _))) => Err(FailedAttempt::sent(failure, call)),
             Ok(Ok((status, fields, reading))) => {
                 let is_head = call.request.method == "HEAD";
@@ -128,11 +162,16 @@ impl FastCgiUpstream {
     async fn begin(
         &self,
         request: &FastCgiRequest<'_>,
+        index: usize,
+        tried: &[usize],
     ) -> Result<FastCgiConnection<UpstreamStream>, FailedAttempt> {
-        let mut fresh = self.connect().await.map_err(|failure| FailedAttempt {
-            failure,
-            retry: Retry::Never,
-        })?;
+        let mut fresh = self
+            .connect(index, tried)
+            .await
+            .map_err(|failure| FailedAttempt {
+                failure,
+                retry: Retry::Never,
+            })?;
         match fresh.send(request).await {
             Ok(()) => Ok(fresh),
             Err(Error::Variables { .. }) => Err(FailedAttempt {
@@ -143,20 +182,25 @@ impl FastCgiUpstream {
         }
     }
 
-    /// Connects, with a few retries: a restart takes less than a second, and a unix socket with a full listen queue fails at
-    /// once instead of waiting.
-    async fn connect(&self) -> Result<FastCgiConnection<UpstreamStream>, FillError> {
+    /// Connects. With no other server to go to, with a few retries: a restart takes less than a second, and a unix socket with a full
+    /// listen queue fails at once instead of waiting.
+    async fn connect(
+        &self,
+        index: usize,
+        tried: &[usize],
+    ) -> Result<FastCgiConnection<UpstreamStream>, FillError> {
+        let address = self.servers.get(index).ok_or(FillError::Connect)?;
         let attempts = async {
             let mut refused = 0;
             loop {
-                let error = match UpstreamStream::connect(&self.address, self.connect_timeout).await
-                {
+                let error = match UpstreamStream::connect(address, self.connect_timeout).await {
                     Ok(stream) => return Ok(FastCgiConnection::new(stream)),
                     Err(error) => error,
                 };
                 let queue_full = error.kind() == io::ErrorKind::WouldBlock;
                 refused += u32::from(!queue_full);
-                if refused > RESTART_PATIENCE {
+                let is_over = refused > RESTART_PATIENCE;
+                if is_over || self.balancer.has_other(tried, Instant::now()) {
                     return Err(FillError::Connect);
                 }
                 tokio::time::sleep(CONNECT_PAUSE).await;

@@ -24,6 +24,8 @@ use crate::body::SpooledBodyReader;
 /// A response in progress.
 pub(super) struct FastCgiBody {
     pub(super) connection: Option<FastCgiConnection<UpstreamStream>>,
+    /// Its index in the servers of the upstream.
+    pub(super) server: usize,
     pub(super) body: RequestBodySource,
     pub(super) splitter: Splitter,
     pub(super) first: Bytes,
@@ -39,8 +41,9 @@ impl FastCgiBody {
         mut self,
         refusals: &Refusals,
     ) -> Result<(StatusCode, HeaderMap, Self), (FillError, bool)> {
+        let server = self.server;
         let refused = |reason: &dyn fmt::Display| {
-            refusals.log(0, reason);
+            refusals.log(server, reason);
             (FillError::Malformed, true)
         };
         loop {

@@ -23,12 +23,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout};
 
 use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
-use super::breaker::{Attempt, Breaker};
+use super::balancer::{Balancer, Choice};
+use super::breaker::Attempt;
 use super::call::UpstreamCall;
 use super::http1_body::{HttpBody, HttpShared, HyperRequestBody, Link};
 use super::idle::IdleConnections;
 use super::incoming::{IncomingBody, IncomingResponse};
 use super::resolve::ResolvedName;
+use super::server_state::{ServerState, ServerTurn};
 use super::spec::{HttpServer, PoolSpec};
 use super::stats::UpstreamStats;
 use super::strict::{self, Refusals, Strict};
@@ -38,7 +40,8 @@ use crate::tls::UpstreamTlsClient;
 pub(super) struct HttpConnections {
     shared: Rc<HttpShared>,
     servers: Vec<HttpPeer>,
-    next: Cell<usize>,
+    balancer: Balancer,
+    queue_timeout: Duration,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
@@ -51,7 +54,6 @@ struct HttpPeer {
     tls: Option<Arc<UpstreamTlsClient>>,
     /// Idle connections to it, over all pools.
     idle: Arc<AtomicUsize>,
-    breaker: Breaker,
     site: String,
     /// When a failed handshake was last logged.
     warned_at: Cell<Option<Instant>>,
@@ -76,6 +78,7 @@ struct ReadyConnection<'c> {
     /// The server, and its index.
     server: (usize, &'c HttpPeer),
     attempt: Attempt<'c>,
+    turn: ServerTurn,
 }
 
 impl HttpConnections {
@@ -84,23 +87,23 @@ impl HttpConnections {
         spec: &PoolSpec,
         stats: &Arc<UpstreamStats>,
     ) -> Self {
-        let servers = servers.into_iter().enumerate();
+        let servers = servers.into_iter();
         Self {
             shared: Rc::new(HttpShared {
                 idle: Rc::new(IdleConnections::new(spec.idle_share, spec.idle_age, stats)),
                 unanswered: Cell::new(0),
             }),
             servers: servers
-                .map(|(index, at)| HttpPeer {
+                .map(|at| HttpPeer {
                     name: ResolvedName::new(&at.host, at.port),
                     tls: at.tls,
                     idle: at.idle,
-                    breaker: Breaker::new(&spec.site, stats, index),
                     site: spec.site.clone(),
                     warned_at: Cell::new(None),
                 })
                 .collect(),
-            next: Cell::new(0),
+            balancer: Balancer::new(spec.servers.clone(), spec.balancing.clone()),
+            queue_timeout: spec.queue_timeout,
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
@@ -108,27 +111,27 @@ impl HttpConnections {
         }
     }
 
-    /// How long the circuit breakers block requests to all servers; zero if one may be sent now.
-    pub(super) fn pause(&self) -> Duration {
-        let now = Instant::now();
-        let pauses = self.servers.iter().map(|server| server.breaker.pause(now));
-        pauses.min().unwrap_or_default()
+    /// The servers, as they are chosen.
+    pub(super) fn balancer(&self) -> &Balancer {
+        &self.balancer
     }
 
-    /// One attempt.
+    /// One attempt, at a server that is not among `tried`; adds those that were tried.
     pub(super) async fn send(
         &self,
         call: &UpstreamCall,
+        tried: &mut Vec<usize>,
     ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
         let ReadyConnection {
             connection,
             server: (index, server),
             attempt,
-        } = self.connection().await?;
+            turn,
+        } = self.connection(call, tried).await?;
         let outcome = self.exchange(call, connection, index, server).await;
-        let was_alone = !self.servers.iter().any(|server| server.breaker.is_closed());
+        let was_alone = self.balancer.is_paused();
         let standing = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
-        outcome.map(|incoming| (incoming, standing))
+        outcome.map(|incoming| (incoming.with_turn(turn), standing))
     }
 
     async fn exchange(
@@ -236,51 +239,63 @@ impl HttpConnections {
         ))
     }
 
-    /// An idle connection, or a new one to the next server that is not paused and can be reached.
-    async fn connection(&self) -> Result<ReadyConnection<'_>, FailedAttempt> {
-        while let Some((index, mut connection)) = self.shared.idle.take() {
-            let Some(server) = self.servers.get(index) else {
-                continue;
-            };
-            // `ready` waits for the connection's task to settle after the last exchange; a closed connection fails.
-            if server.breaker.is_closed()
-                && connection.sender.ready().await.is_ok()
-                && let Some(attempt) = server.breaker.try_acquire(Instant::now())
-            {
-                return Ok(ReadyConnection {
-                    connection,
-                    server: (index, server),
-                    attempt,
-                });
-            }
-        }
+    /// An idle connection to the server that is chosen, or a new one; servers that cannot be reached are passed over.
+    async fn connection(
+        &self,
+        call: &UpstreamCall,
+        tried: &mut Vec<usize>,
+    ) -> Result<ReadyConnection<'_>, FailedAttempt> {
+        let key = self.balancer.key(call);
         let mut last = FailedAttempt::paused();
-        for _ in 0..self.servers.len() {
-            let turn = self.next.get();
-            self.next.set(turn.wrapping_add(1));
-            let index = turn % self.servers.len();
-            let Some(server) = self.servers.get(index) else {
+        loop {
+            let choice = self.balancer.wait(key, tried, self.queue_timeout).await;
+            let (index, turn) = match choice {
+                Choice::Server { index, turn } => (index, turn),
+                Choice::Full => return Err(FailedAttempt::overloaded()),
+                Choice::None => return Err(last),
+            };
+            tried.push(index);
+            let (Some(server), Some(state)) = (self.servers.get(index), self.balancer.state(index))
+            else {
                 continue;
             };
-            let Some(attempt) = server.breaker.try_acquire(Instant::now()) else {
+            let idle = self.idle(index, state).await;
+            let Some(attempt) = state.breaker.try_acquire(Instant::now()) else {
                 continue;
             };
-            let connecting = connect(server, self.connect_timeout);
-            if let Ok(Ok(connection)) = timeout(self.connect_timeout, connecting).await {
+            let connection = if idle.is_some() {
+                idle
+            } else {
+                let connecting = connect(server, self.connect_timeout);
+                let connected = timeout(self.connect_timeout, connecting).await;
+                connected.ok().and_then(Result::ok)
+            };
+            if let Some(connection) = connection {
                 return Ok(ReadyConnection {
                     connection,
                     server: (index, server),
                     attempt,
+                    turn,
                 });
             }
+            state.count_failure();
             attempt.failed();
             last = FailedAttempt::unsent(FillError::Connect);
         }
-        Err(last)
+    }
+
+    /// A kept connection to a server that responds.
+    async fn idle(&self, index: usize, state: &ServerState) -> Option<Link> {
+        while let Some(mut connection) = self.shared.idle.take(index) {
+            // `ready` waits until the connection's task has settled after the last exchange; a closed one fails.
+            if state.breaker.is_closed() && connection.sender.ready().await.is_ok() {
+                return Some(connection);
+            }
+        }
+        None
     }
 }
 
-/// A new connection, with TLS if the server uses it; the caller enforces the timeout.
 async fn connect(server: &HttpPeer, time_limit: Duration) -> Result<Link, FillError> {
     let stream = server.name.connect(time_limit).await;
     let stream = stream.map_err(|_| FillError::Connect)?;

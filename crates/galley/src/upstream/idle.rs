@@ -46,11 +46,14 @@ impl<C: 'static> IdleConnections<C> {
         }
     }
 
-    /// The most recently used connection, with the index of its server.
-    pub(super) fn take(&self) -> Option<(usize, C)> {
-        let taken = self.connections.borrow_mut().pop();
+    /// The most recently used connection to a server.
+    pub(super) fn take(&self, server: usize) -> Option<C> {
+        let mut idle = self.connections.borrow_mut();
+        let newest = idle.iter().rposition(|one| one.server == server)?;
+        let taken = idle.remove(newest);
+        drop(idle);
         self.publish();
-        taken.map(|idle| (idle.server, idle.connection))
+        Some(taken.connection)
     }
 
     /// Stores a connection, if the limits permit it. `all`: idle connections to this server, over all pools. Call within a
@@ -152,8 +155,8 @@ mod tests {
             }
             assert_eq!(count(&one) + count(&other), 5);
             other.put_back(1, 10, &alone);
-            assert_eq!(other.take(), Some((1, 10)));
-            while one.take().is_some() || other.take().is_some() {}
+            assert_eq!(other.take(1), Some(10));
+            while one.take(0).is_some() || other.take(0).is_some() {}
             assert_eq!(
                 shared.load(Ordering::Relaxed) + alone.load(Ordering::Relaxed),
                 0
@@ -179,9 +182,9 @@ mod tests {
             }
             for _ in 0..5 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                let (server, connection) = idle.take().unwrap();
+                let connection = idle.take(0).unwrap();
                 assert_eq!(connection, 2, "the one that was used last");
-                idle.put_back(server, connection, &all);
+                idle.put_back(0, connection, &all);
             }
             assert_eq!(count(&idle), 1);
             tokio::time::sleep(Duration::from_millis(4100)).await;

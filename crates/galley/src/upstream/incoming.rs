@@ -12,6 +12,7 @@ use http::{HeaderMap, StatusCode};
 use super::fastcgi_body::FastCgiBody;
 use super::http1_body::HttpBody;
 use super::limit::Slot;
+use super::server_state::ServerTurn;
 use crate::codec::decode::{BodyDecoder, CodingError as Undecodable, DecodeStep};
 
 /// A response whose head has arrived.
@@ -24,6 +25,7 @@ pub struct IncomingResponse {
     expected: Option<u64>,
     received: u64,
     slot: Option<Slot>,
+    turn: Option<ServerTurn>,
     decoder: Option<Box<BodyDecoder>>,
 }
 
@@ -54,6 +56,7 @@ impl IncomingResponse {
             expected,
             received: 0,
             slot: None,
+            turn: None,
             decoder: None,
         }
     }
@@ -61,6 +64,17 @@ impl IncomingResponse {
     pub(super) fn with_slot(mut self, slot: Slot) -> Self {
         self.slot = Some(slot);
         self
+    }
+
+    /// Holds a turn at the server until the end of the response.
+    pub(super) fn with_turn(mut self, turn: ServerTurn) -> Self {
+        self.turn = Some(turn);
+        self
+    }
+
+    /// Whether the server says that it cannot do it, and another may: 502, 503, 504.
+    pub(super) fn is_unavailable(&self) -> bool {
+        matches!(self.status.as_u16(), 502..=504)
     }
 
     /// Removes the codings that the upstream applied unasked: from here on, fields and pieces are those of the plain body.
@@ -150,6 +164,7 @@ impl IncomingResponse {
         };
         let judged = next.and_then(|chunk| self.count(chunk));
         if !matches!(judged, Ok(Some(_))) {
+            self.turn = None;
             self.slot = None;
         }
         judged

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cache::fill::FillError;
+use tokio::time::Instant;
 
 use super::attempt::{Retry, UpstreamHealth};
+use super::balancer::Balancer;
 use super::call::UpstreamCall;
 use super::fastcgi::FastCgiUpstream;
 use super::http1::HttpConnections;
@@ -32,8 +34,8 @@ impl UpstreamPool {
     pub fn new(spec: &PoolSpec, stats: &Arc<UpstreamStats>) -> Self {
         let limit = ConcurrencyLimit::new(spec, stats);
         let kind = match spec.target.clone() {
-            UpstreamAddress::FastCgi(address) => {
-                UpstreamKind::FastCgi(FastCgiUpstream::new(address, spec, stats))
+            UpstreamAddress::FastCgi(servers) => {
+                UpstreamKind::FastCgi(FastCgiUpstream::new(servers, spec, stats))
             }
             UpstreamAddress::Http(servers) => {
                 UpstreamKind::Http(HttpConnections::new(servers, spec, stats))
@@ -68,11 +70,15 @@ impl UpstreamPool {
         self.limit.enter(identity, turn).await
     }
 
-    /// How long the circuit breaker blocks all requests; zero if one may be sent now.
+    /// How long the circuit breakers block all requests; zero if one may be sent now.
     fn pause(&self) -> Duration {
+        self.balancer().pause(Instant::now())
+    }
+
+    fn balancer(&self) -> &Balancer {
         match &self.kind {
-            UpstreamKind::FastCgi(connections) => connections.pause(),
-            UpstreamKind::Http(connections) => connections.pause(),
+            UpstreamKind::FastCgi(connections) => connections.balancer(),
+            UpstreamKind::Http(connections) => connections.balancer(),
         }
     }
 
@@ -85,20 +91,21 @@ impl UpstreamPool {
     /// Sends `call` and returns when the head of the response has arrived.
     ///
     /// `sending` is called immediately before the first byte of each attempt: the response reflects every purge published
-    /// before that moment. Cancel-safe: dropping it closes the connection, which PHP-FPM takes as an abort.
+    /// before that moment. A request that may be sent again goes to another server if one fails, also with 502, 503 or 504.
+    /// Cancel-safe: dropping it closes the connection, which PHP-FPM takes as an abort.
     pub async fn send(
         &self,
         slot: Slot,
         call: &UpstreamCall,
         sending: &dyn Fn(),
     ) -> Result<IncomingResponse, FillError> {
-        let mut first = None;
+        let (mut first, mut tried) = (None, Vec::new());
         loop {
             sending();
             slot.request_sent();
             let attempt = match &self.kind {
-                UpstreamKind::FastCgi(connections) => connections.send(call).await,
-                UpstreamKind::Http(connections) => connections.send(call).await,
+                UpstreamKind::FastCgi(connections) => connections.send(call, &mut tried).await,
+                UpstreamKind::Http(connections) => connections.send(call, &mut tried).await,
             };
             match attempt {
                 Ok((incoming, standing)) => {
@@ -106,13 +113,39 @@ impl UpstreamPool {
                     if standing == UpstreamHealth::Recovered {
                         self.limit.restart();
                     }
-                    return Ok(incoming.with_slot(slot));
+                    if !incoming.is_unavailable() || !call.is_safe() || !self.has_other(&tried) {
+                        return Ok(incoming.with_slot(slot));
+                    }
+                    self.count_failure(&tried);
                 }
-                Err(broken) if broken.retry == Retry::Harmless && first.is_none() => {
-                    first = Some(broken.failure);
+                Err(broken) => {
+                    if broken.is_after_connecting() {
+                        self.count_failure(&tried);
+                    }
+                    let is_last = !self.has_other(&tried);
+                    match broken.retry {
+                        Retry::Harmless if is_last && first.is_none() => tried.clear(),
+                        Retry::Harmless | Retry::Elsewhere if !is_last => {}
+                        Retry::Harmless | Retry::Elsewhere | Retry::Never => {
+                            return Err(self.failed(&slot, broken.failure, first));
+                        }
+                    }
+                    first.get_or_insert(broken.failure);
                 }
-                Err(broken) => return Err(self.failed(&slot, broken.failure, first)),
             }
+        }
+    }
+
+    /// Whether the request may go to one more server.
+    fn has_other(&self, tried: &[usize]) -> bool {
+        tried.len() < MAX_TRIED && self.balancer().has_other(tried, Instant::now())
+    }
+
+    /// Counts a failure of the server that was tried last.
+    fn count_failure(&self, tried: &[usize]) {
+        let last = tried.last().and_then(|index| self.balancer().state(*index));
+        if let Some(state) = last {
+            state.count_failure();
         }
     }
 
@@ -129,3 +162,6 @@ impl UpstreamPool {
             .unwrap_or(failure)
     }
 }
+
+/// Servers that one request may fail at: a request that breaks every server shall not meet all of many.
+const MAX_TRIED: usize = 3;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::balancer::{BalancedServer, Balancing};
+use super::server_state::ServerStanding;
 use crate::tls::UpstreamTlsClient;
 
 /// The address of an upstream, and the limits of its pool.
@@ -14,8 +16,12 @@ use crate::tls::UpstreamTlsClient;
 pub struct PoolSpec {
     /// The name of the site, for the log.
     pub site: String,
-    /// The address.
+    /// The addresses.
     pub target: UpstreamAddress,
+    /// States and shares of the servers, in the order of `target`.
+    pub servers: Vec<BalancedServer>,
+    /// How a server is chosen.
+    pub balancing: Balancing,
     /// Maximum of concurrent exchanges.
     pub in_flight: usize,
     /// A lower maximum, which the supervisor of the upstream may change at any time; applies from the next request.
@@ -50,9 +56,9 @@ pub enum ExchangeEnd {
 /// The address of an upstream.
 #[derive(Clone, Debug)]
 pub enum UpstreamAddress {
-    /// A FastCGI application.
-    FastCgi(FastCgiAddress),
-    /// HTTP/1.1 servers, used in turn.
+    /// FastCGI servers.
+    FastCgi(Vec<FastCgiAddress>),
+    /// HTTP/1.1 servers.
     Http(Vec<HttpServer>),
 }
 
@@ -71,6 +77,12 @@ impl fmt::Display for FastCgiAddress {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(address) => f.write_str(address),
         }
+    }
+}
+
+impl fmt::Display for HttpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
     }
 }
 
@@ -106,6 +118,25 @@ impl PoolSpec {
     pub fn most(&self) -> usize {
         let live = self.slots.as_ref();
         let live = live.map_or(usize::MAX, |slots| slots.load(Ordering::Relaxed));
-        self.in_flight.min(live).max(1)
+        self.in_flight.min(live).min(self.room()).max(1)
+    }
+
+    /// What the servers in use may have at once, by their own limits.
+    fn room(&self) -> usize {
+        let room = |is_wanted: &dyn Fn(&BalancedServer) -> bool| {
+            let mut wanted = self
+                .servers
+                .iter()
+                .filter(|server| is_wanted(server))
+                .peekable();
+            wanted.peek()?;
+            let room = wanted.map(|server| server.share.max.unwrap_or(usize::MAX));
+            Some(room.fold(0, usize::saturating_add))
+        };
+        let is_up = |server: &BalancedServer| server.state.standing() == ServerStanding::Up;
+        room(&|server| is_up(server) && !server.share.is_backup)
+            .or_else(|| room(&is_up))
+            .or_else(|| room(&|_| true))
+            .unwrap_or(usize::MAX)
     }
 }

@@ -4,12 +4,13 @@
 //! consistent in itself; two numbers may be from different moments.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use galley_policy::class::Class;
 
+use super::balancer::BalancedServer;
 use super::queue::QueueIdentity;
-use super::{PoolSpec, UpstreamAddress};
+use super::spec::PoolSpec;
 
 /// One upstream of one site.
 #[derive(Debug)]
@@ -37,16 +38,7 @@ pub struct UpstreamStats {
     /// Requests moved to a class or client that is served sooner.
     promoted: AtomicU64,
     /// Its servers, in the order of the configuration.
-    servers: Vec<ServerStats>,
-}
-
-/// One server of an upstream.
-#[derive(Debug)]
-pub struct ServerStats {
-    /// Its address, as in the configuration.
-    pub address: String,
-    is_paused: AtomicBool,
-    pauses: AtomicU64,
+    servers: Vec<BalancedServer>,
 }
 
 /// A snapshot of [`UpstreamStats`].
@@ -78,15 +70,6 @@ pub struct ClassCounts {
 impl UpstreamStats {
     /// Statistics of an upstream without requests.
     pub fn new(spec: &PoolSpec) -> Self {
-        let servers = match &spec.target {
-            UpstreamAddress::FastCgi(address) => vec![ServerStats::new(address.to_string())],
-            UpstreamAddress::Http(servers) => {
-                let servers = servers.iter();
-                servers
-                    .map(|server| ServerStats::new(format!("{}:{}", server.host, server.port)))
-                    .collect()
-            }
-        };
         let most = spec.most();
         Self {
             in_flight: AtomicUsize::new(0),
@@ -100,7 +83,7 @@ impl UpstreamStats {
             full_classes: AtomicU8::new(0),
             hash_seed: RandomState::new(),
             promoted: AtomicU64::new(0),
-            servers,
+            servers: spec.servers.clone(),
         }
     }
 
@@ -127,7 +110,7 @@ impl UpstreamStats {
     }
 
     /// Its servers; never empty.
-    pub fn servers(&self) -> &[ServerStats] {
+    pub fn servers(&self) -> &[BalancedServer] {
         &self.servers
     }
 
@@ -211,35 +194,6 @@ impl UpstreamStats {
     fn of(&self, class: Class) -> Option<&(AtomicU64, AtomicU64)> {
         let at = Class::ALL.iter().position(|one| *one == class)?;
         self.classes.get(at)
-    }
-}
-
-impl ServerStats {
-    fn new(address: String) -> Self {
-        Self {
-            address,
-            is_paused: AtomicBool::new(false),
-            pauses: AtomicU64::new(0),
-        }
-    }
-
-    /// Whether the circuit breaker is open.
-    pub fn is_paused(&self) -> bool {
-        self.is_paused.load(Ordering::Relaxed)
-    }
-
-    /// How often it has opened.
-    pub fn pauses(&self) -> u64 {
-        self.pauses.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn pause(&self) {
-        self.is_paused.store(true, Ordering::Relaxed);
-        self.pauses.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn resume(&self) {
-        self.is_paused.store(false, Ordering::Relaxed);
     }
 }
 

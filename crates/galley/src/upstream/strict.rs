@@ -161,7 +161,7 @@ impl Refusals {
         }
         let site = &self.site;
         let server = self.stats.servers().get(server);
-        let upstream = server.map_or("", |server| server.address.as_str());
+        let upstream = server.map_or("", |server| server.state.address.as_str());
         tracing::warn!(
             site,
             upstream,

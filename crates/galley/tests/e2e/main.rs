@@ -7,6 +7,7 @@
 )]
 
 mod access;
+mod balancing;
 mod caching;
 mod caching_rules;
 mod check;

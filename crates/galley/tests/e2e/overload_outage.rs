@@ -80,10 +80,7 @@ fn a_dead_php_is_left_alone_and_asked_again_by_one() {
     }
     let text = stage.galley.cli(&["status"]).unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(
-        text.contains("does not answer and is tried now and then"),
-        "{text}"
-    );
+    assert!(text.contains("and is tried now and then"), "{text}");
     assert_eq!(metric(&stage, "galley_upstream_paused"), "1");
     assert_eq!(metric(&stage, "galley_upstream_pauses_total"), "1");
     let log = stage.galley.log();
@@ -152,11 +149,7 @@ fn one_dead_server_of_two_is_passed_over_and_nobody_waits_for_it() {
         1,
         "{status}"
     );
-    assert_eq!(
-        status.matches("\"state\":\"answers\"").count(),
-        1,
-        "{status}"
-    );
+    assert_eq!(status.matches("\"state\":\"up\"").count(), 1, "{status}");
     assert_eq!(
         stage.status_number("slots"),
         20,

@@ -3,7 +3,10 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::upstream::{FastCgiAddress, PoolSpec, UpstreamAddress};
+use crate::upstream::{
+    BalancedServer, Balancing, FastCgiAddress, PoolSpec, ServerStates, UpstreamAddress,
+};
+use galley_config::{BalanceMethod, ServerShare};
 use galley_policy::class::{Class, Network};
 use proptest::prelude::*;
 use tokio::task::LocalSet;
@@ -12,7 +15,15 @@ use tokio::task::LocalSet;
 pub(in crate::upstream) fn spec(slots: usize, queue: usize, queue_timeout: Duration) -> PoolSpec {
     PoolSpec {
         site: "example.com".to_owned(),
-        target: UpstreamAddress::FastCgi(FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())),
+        target: UpstreamAddress::FastCgi(vec![FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())]),
+        servers: vec![BalancedServer {
+            state: ServerStates::default().of("example.com", "127.0.0.1:9000"),
+            share: ServerShare::default(),
+        }],
+        balancing: Balancing {
+            method: BalanceMethod::RoundRobin,
+            slow_start: Duration::ZERO,
+        },
         in_flight: slots,
         slots: None,
         queue,

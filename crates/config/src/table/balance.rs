@@ -1,0 +1,26 @@
+//! Several servers of one upstream: how requests are spread, and how servers are checked.
+
+use crate::options::ValueKind::{self, Count, List, Text, Word};
+use crate::options::{OptionRow, OptionSection};
+use crate::table::row::{HOUR, ms, row, time};
+
+pub(super) static ROWS: &[OptionRow] = &[
+    row(OptionSection::Site, "balance", Word(&["round-robin", "least-connections", "client", "cookie"]), "How requests are spread over several servers. `round-robin`: in turn, by weight. `least-connections`: to the server with the fewest requests in progress, by weight. `client`: requests of one client address go to one server (rendezvous hashing). `cookie`: requests with one value of `balance_cookie` go to one server; requests without the cookie as with `client`.")
+        .or(r#""round-robin""#),
+    row(OptionSection::Site, "balance_cookie", Text, "The cookie that `balance = \"cookie\"` reads.")
+        .example(r#""PHPSESSID""#),
+    row(OptionSection::Site, "slow_start", time(ms(0), HOUR), "How long the weight of a server rises, from a tenth to the whole, after the server has come back. It applies to `round-robin` and `least-connections`. 0: not at all.")
+        .or(r#""0s""#),
+    row(OptionSection::Site, "health_check", ValueKind::UrlPath, "A path that Galley requests from each server at intervals. A server that fails gets no requests until it passes again. With `php` the path of a script below `root`, or PHP-FPM's `ping.path`. Without it, only failed requests take a server out.")
+        .example(r#""/health""#),
+    row(OptionSection::Site, "health_interval", time(ms(100), HOUR), "How long Galley waits between two health checks of a server.")
+        .or(r#""5s""#),
+    row(OptionSection::Site, "health_timeout", time(ms(10), HOUR), "How long a health check may take.")
+        .or(r#""2s""#),
+    row(OptionSection::Site, "health_rise", Count { least: 1, most: 100 }, "Passed health checks in succession that bring a server back.")
+        .or("2").unit("checks"),
+    row(OptionSection::Site, "health_fall", Count { least: 1, most: 100 }, "Failed health checks in succession that take a server out.")
+        .or("3").unit("checks"),
+    row(OptionSection::Site, "health_status", List(&Count { least: 200, most: 599 }), "The statuses that pass a health check.")
+        .computed("200 to 399").example("[200]"),
+];

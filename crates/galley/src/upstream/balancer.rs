@@ -1,0 +1,315 @@
+//! Which of several servers gets a request.
+//!
+//! Backup servers are chosen only while all others are out. A server that fails its health checks is chosen only when there is no
+//! other at all, so that a wrong `health_check` does not take a site down (Envoy: panic mode). Among those that remain:
+//!
+//! - round robin by weight, smoothly, as nginx does it: each server gains its weight, the one with the most is chosen and pays the sum;
+//! - least connections: requests in progress in relation to the weight; round robin among equals;
+//! - affinity by weighted rendezvous hashing: the highest score of (key, server) wins, so that a server that goes or comes moves only
+//!   its own clients. The hash is the same on every node.
+//!
+//! A server that has come back begins with a tenth of its weight, which rises during `slow_start`; affinity does not depend on it.
+
+use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_config::{BalanceMethod, ServerShare};
+use galley_policy::class::Network;
+use galley_policy::cookie;
+use http::header;
+use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::call::UpstreamCall;
+use super::server_state::{ServerState, ServerTurn};
+
+/// Chooses servers for the requests of one pool.
+pub(super) struct Balancer {
+    servers: Vec<BalancedServer>,
+    balancing: Balancing,
+    /// What each server has gained in the round robin.
+    gained: RefCell<Vec<i64>>,
+}
+
+/// How servers are chosen.
+#[derive(Clone, Debug)]
+pub struct Balancing {
+    /// By what.
+    pub method: BalanceMethod,
+    /// How long the weight of a server rises that has come back.
+    pub slow_start: Duration,
+}
+
+/// A server and its part of the requests.
+#[derive(Clone, Debug)]
+pub struct BalancedServer {
+    /// Shared with all who use it.
+    pub state: Arc<ServerState>,
+    /// Weight, limit, backup.
+    pub share: ServerShare,
+}
+
+/// What came of choosing.
+pub(super) enum Choice {
+    /// This one.
+    Server {
+        /// Its place among the servers.
+        index: usize,
+        /// To be held until the exchange has ended.
+        turn: ServerTurn,
+    },
+    /// Those that may be asked have as many requests as they may have.
+    Full,
+    /// None may be asked.
+    None,
+}
+
+/// Places of servers; more than these few are allocated.
+type Indexes = SmallVec<[usize; 8]>;
+
+/// The hash of the client or the cookie that stays with one server.
+#[derive(Clone, Copy)]
+pub(super) struct AffinityKey(u64);
+
+impl Balancer {
+    pub(super) fn new(servers: Vec<BalancedServer>, balancing: Balancing) -> Self {
+        let gained = RefCell::new(vec![0; servers.len()]);
+        Self {
+            servers,
+            balancing,
+            gained,
+        }
+    }
+
+    pub(super) fn state(&self, index: usize) -> Option<&Arc<ServerState>> {
+        self.servers.get(index).map(|server| &server.state)
+    }
+
+    /// How long nobody is let through to any server; zero where one may be asked.
+    pub(super) fn pause(&self, now: Instant) -> Duration {
+        let pauses = self.servers.iter();
+        let pauses = pauses.map(|server| server.state.breaker.pause(now));
+        pauses.min().unwrap_or_default()
+    }
+
+    /// Whether all servers are left alone.
+    pub(super) fn is_paused(&self) -> bool {
+        !self.servers.iter().any(|one| one.state.breaker.is_closed())
+    }
+
+    /// The key of a request; `None` where the method needs none.
+    pub(super) fn key(&self, ask: &UpstreamCall) -> Option<AffinityKey> {
+        match &self.balancing.method {
+            BalanceMethod::RoundRobin | BalanceMethod::LeastConnections => None,
+            BalanceMethod::Client => Some(AffinityKey::of_client(ask)),
+            BalanceMethod::Cookie(name) => Some(
+                AffinityKey::of_cookie(ask, name).unwrap_or_else(|| AffinityKey::of_client(ask)),
+            ),
+        }
+    }
+
+    /// Whether a server that is not among `tried` may be asked.
+    pub(super) fn has_other(&self, tried: &[usize], now: Instant) -> bool {
+        let mut servers = self.servers.iter().enumerate();
+        tried.len() < self.servers.len()
+            && servers.any(|(index, server)| {
+                !tried.contains(&index) && server.state.breaker.pause(now).is_zero()
+            })
+    }
+
+    /// A server that is not among `tried`, with a turn at it.
+    pub(super) fn choose(&self, key: Option<AffinityKey>, tried: &[usize], now: Instant) -> Choice {
+        let mut candidates = self.candidates(tried, now);
+        if candidates.is_empty() {
+            return Choice::None;
+        }
+        // Another thread may take the last turn between the choice and the entry.
+        while let Some(index) = self.best(&candidates, key, now) {
+            let server = self.servers.get(index);
+            if let Some(turn) = server.and_then(|one| one.state.enter(one.share.max)) {
+                return Choice::Server { index, turn };
+            }
+            candidates.retain(|one| *one != index);
+        }
+        Choice::Full
+    }
+
+    /// The same, after waiting for a turn if there is none; [`Choice::Full`] after `longest`. Cancel-safe.
+    pub(super) async fn wait(
+        &self,
+        key: Option<AffinityKey>,
+        tried: &[usize],
+        longest: Duration,
+    ) -> Choice {
+        let end = Instant::now() + longest;
+        loop {
+            let now = Instant::now();
+            match self.choose(key, tried, now) {
+                Choice::Full if now < end => tokio::time::sleep(BETWEEN_LOOKS).await,
+                choice => return choice,
+            }
+        }
+    }
+
+    /// The servers of the first group that has one: those in use, backups, those that fail their checks.
+    fn candidates(&self, tried: &[usize], now: Instant) -> Indexes {
+        let group = |is_wanted: &dyn Fn(&BalancedServer) -> bool| -> Indexes {
+            let open = self.servers.iter().enumerate().filter(|(index, server)| {
+                !tried.contains(index)
+                    && is_wanted(server)
+                    && server.state.breaker.pause(now).is_zero()
+            });
+            open.map(|(index, _)| index).collect()
+        };
+        let mut found = group(&|server| !server.share.is_backup && !server.state.is_out());
+        if found.is_empty() {
+            found = group(&|server| server.share.is_backup && !server.state.is_out());
+        }
+        if found.is_empty() {
+            found = group(&|_| true);
+        }
+        found
+    }
+
+    fn best(&self, candidates: &[usize], key: Option<AffinityKey>, now: Instant) -> Option<usize> {
+        let with_room = candidates.iter().copied().filter(|index| {
+            let server = self.servers.get(*index);
+            server.is_some_and(|one| one.share.max.is_none_or(|max| one.state.in_flight() < max))
+        });
+        let open: Indexes = with_room.collect();
+        match (key, &self.balancing.method) {
+            (Some(key), _) => self.highest_score(&open, key),
+            (None, BalanceMethod::LeastConnections) => {
+                let idlest = self.least_loaded(&open, now);
+                self.next_in_turn(&idlest, now)
+            }
+            (None, _) => self.next_in_turn(&open, now),
+        }
+    }
+
+    fn next_in_turn(&self, open: &[usize], now: Instant) -> Option<usize> {
+        let mut gained = self.gained.borrow_mut();
+        let (mut sum, mut best) = (0, None);
+        for index in open {
+            let (Some(server), Some(own)) = (self.servers.get(*index), gained.get_mut(*index))
+            else {
+                continue;
+            };
+            let weight = i64::from(self.weight(server, now));
+            *own += weight;
+            sum += weight;
+            if best.is_none_or(|(_, most)| *own > most) {
+                best = Some((*index, *own));
+            }
+        }
+        let (index, _) = best?;
+        *gained.get_mut(index)? -= sum;
+        Some(index)
+    }
+
+    /// Those with the fewest requests in progress, in relation to their weights.
+    fn least_loaded(&self, open: &[usize], now: Instant) -> Indexes {
+        let mut least = Indexes::new();
+        let mut lowest: Option<(u64, u64)> = None;
+        for index in open {
+            let Some(server) = self.servers.get(*index) else {
+                continue;
+            };
+            let requests = server.state.in_flight() as u64 + 1;
+            let weight = u64::from(self.weight(server, now));
+            let order = lowest.map_or(std::cmp::Ordering::Less, |(others, their_weight)| {
+                (requests * their_weight).cmp(&(others * weight))
+            });
+            if order.is_lt() {
+                least.clear();
+                lowest = Some((requests, weight));
+            }
+            if order.is_le() {
+                least.push(*index);
+            }
+        }
+        least
+    }
+
+    fn highest_score(&self, open: &[usize], key: AffinityKey) -> Option<usize> {
+        let scored = open.iter().filter_map(|index| {
+            let server = self.servers.get(*index)?;
+            Some((
+                *index,
+                key.score(&server.state.address, server.share.weight),
+            ))
+        });
+        let best = scored.max_by(|(_, one), (_, other)| one.total_cmp(other));
+        best.map(|(index, _)| index)
+    }
+
+    /// The weight at this moment, in hundredths.
+    fn weight(&self, server: &BalancedServer, now: Instant) -> u32 {
+        let whole = server.share.weight.saturating_mul(WHOLE);
+        let Some(returned) = server.state.returned() else {
+            return whole;
+        };
+        let passed = now.saturating_duration_since(returned);
+        if passed >= self.balancing.slow_start {
+            return whole;
+        }
+        let ramp = passed.as_secs_f64() / self.balancing.slow_start.as_secs_f64();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and the whole"
+        )]
+        let risen = (f64::from(whole) * ramp.max(SLOW_START_FLOOR)) as u32;
+        risen.max(1)
+    }
+}
+
+impl AffinityKey {
+    fn of_client(ask: &UpstreamCall) -> Self {
+        Self::of(&Network::of(ask.client_address))
+    }
+
+    fn of_cookie(ask: &UpstreamCall, name: &str) -> Option<Self> {
+        let fields = ask.request.fields.iter();
+        let mut cookies = fields.filter(|(field, _)| *field == header::COOKIE);
+        cookies.find_map(|(_, value)| {
+            let mut pairs = cookie::pairs(value.as_bytes());
+            let own = pairs.find(|pair| pair.name == name.as_bytes())?;
+            Some(Self::of(&own.value))
+        })
+    }
+
+    fn of(what: &impl Hash) -> Self {
+        let mut hasher = SipHasher13::new();
+        what.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+
+    /// Weighted rendezvous hashing (Schindelhauer and Schomaker, 2005): -weight / ln(u), with u the hash as a number between 0 and 1.
+    fn score(self, address: &str, weight: u32) -> f64 {
+        let mut hasher = SipHasher13::new_with_keys(self.0, 0);
+        hasher.write(address.as_bytes());
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "the upper 53 bits are what a float holds"
+        )]
+        let unit = ((hasher.finish() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        -f64::from(weight) / unit.ln()
+    }
+}
+
+/// Between two looks for a turn. Requests of one pool queue for a slot, of which there are no more than turns; only those of several
+/// pools at one server, or after a choice by affinity, find none.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// A weight in the unit in which it rises.
+const WHOLE: u32 = 100;
+
+/// What part of its weight a server begins with: enough to be seen, as in Envoy.
+const SLOW_START_FLOOR: f64 = 0.1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+//! One server, as all who use it see it: requests in progress, circuit breaker, health checks, when it came back.
+//!
+//! A state belongs to a server of a site, the number of requests in progress to an address, over all sites that name it. Both outlive a
+//! configuration: a reload finds the states of the servers that stay ([`ServerStates`]). Fetch threads and the task that checks the
+//! server write; the admin interface reads. Nothing on the path of a hit touches them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::breaker::Breaker;
+
+/// See the module.
+#[derive(Debug)]
+pub struct ServerState {
+    /// Where it is, as people write it.
+    pub address: String,
+    pub(super) breaker: Breaker,
+    /// Requests in progress, of all sites.
+    in_flight: Arc<AtomicUsize>,
+    requests: AtomicU64,
+    failures: AtomicU64,
+    checks: Mutex<Checks>,
+}
+
+/// What the health checks of a server have found.
+#[derive(Debug)]
+struct Checks {
+    health: CheckedHealth,
+    /// When `health` last changed between in and out.
+    since: Instant,
+    /// When the checks brought it back.
+    returned: Option<Instant>,
+}
+
+/// Whether a server passes its health checks, and how many checks in succession say otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CheckedHealth {
+    In { failed: u32 },
+    Out { passed: u32 },
+}
+
+/// How many checks in succession change what is thought of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckThresholds {
+    /// Passed checks that bring it back.
+    pub rise: u32,
+    /// Failed checks that take it out.
+    pub fall: u32,
+}
+
+/// What a check has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthChange {
+    /// Nothing.
+    None,
+    /// The server gets no requests any more.
+    TakenOut,
+    /// The server gets requests again.
+    BroughtBack,
+}
+
+/// Whether a server gets requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerStanding {
+    /// It does.
+    Up,
+    /// The circuit breaker keeps them away: it does not respond.
+    Paused,
+    /// It fails its health checks.
+    Down,
+}
+
+/// One request in progress at a server; dropped, it has ended.
+#[derive(Debug)]
+pub(super) struct ServerTurn(Arc<AtomicUsize>);
+
+/// The states of all servers of this process, by site and address.
+#[derive(Debug, Default)]
+pub struct ServerStates {
+    states: Mutex<HashMap<(String, String), Weak<ServerState>>>,
+    in_flight: Mutex<HashMap<String, Weak<AtomicUsize>>>,
+}
+
+impl ServerState {
+    fn new(site: &str, address: &str, in_flight: Arc<AtomicUsize>) -> Self {
+        Self {
+            address: address.to_owned(),
+            breaker: Breaker::new(site, address),
+            in_flight,
+            requests: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            checks: Mutex::new(Checks {
+                health: CheckedHealth::In { failed: 0 },
+                since: Instant::now(),
+                returned: None,
+            }),
+        }
+    }
+
+    /// Requests in progress, of all sites.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were sent to it.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Requests that it did not answer, and connections that it did not accept.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// How often the circuit breaker has begun to keep requests away.
+    pub fn pauses(&self) -> u64 {
+        self.breaker.pauses()
+    }
+
+    /// Whether it gets requests.
+    pub fn standing(&self) -> ServerStanding {
+        if self.is_out() {
+            ServerStanding::Down
+        } else if self.breaker.is_closed() {
+            ServerStanding::Up
+        } else {
+            ServerStanding::Paused
+        }
+    }
+
+    /// How long its standing has been what it is.
+    pub fn unchanged_for(&self, now: Instant) -> Duration {
+        let checked = self.lock().since;
+        let latest = self.breaker.since().map_or(checked, |at| at.max(checked));
+        now.saturating_duration_since(latest)
+    }
+
+    /// Whether its health checks took it out.
+    pub(super) fn is_out(&self) -> bool {
+        matches!(self.lock().health, CheckedHealth::Out { .. })
+    }
+
+    /// When it last came back, by its checks or its breaker; `None`: it was never gone.
+    pub(super) fn returned(&self) -> Option<Instant> {
+        self.breaker.resumed().max(self.lock().returned)
+    }
+
+    /// Counts a request in progress, unless there are `max` already.
+    pub(super) fn enter(&self, max: Option<usize>) -> Option<ServerTurn> {
+        let most = max.unwrap_or(usize::MAX);
+        let more = |count: usize| (count < most).then_some(count + 1);
+        self.in_flight
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Some(ServerTurn(Arc::clone(&self.in_flight)))
+    }
+
+    pub(super) fn count_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes in the result of a health check.
+    pub fn checked(&self, passed: bool, thresholds: CheckThresholds, now: Instant) -> HealthChange {
+        let mut checks = self.lock();
+        let (health, change) = checks.health.after(passed, thresholds);
+        checks.health = health;
+        match change {
+            HealthChange::None => {}
+            HealthChange::TakenOut => checks.since = now,
+            HealthChange::BroughtBack => {
+                checks.since = now;
+                checks.returned = Some(now);
+            }
+        }
+        drop(checks);
+        if change == HealthChange::BroughtBack {
+            self.breaker.close();
+        }
+        change
+    }
+
+    /// The server is checked no more: only failed requests count.
+    pub fn forget_checks(&self) {
+        let mut checks = self.lock();
+        if matches!(checks.health, CheckedHealth::Out { .. }) {
+            checks.since = Instant::now();
+        }
+        checks.health = CheckedHealth::In { failed: 0 };
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Checks> {
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CheckedHealth {
+    fn after(self, passed: bool, thresholds: CheckThresholds) -> (Self, HealthChange) {
+        match (self, passed) {
+            (Self::In { .. }, true) => (Self::In { failed: 0 }, HealthChange::None),
+            (Self::Out { .. }, false) => (Self::Out { passed: 0 }, HealthChange::None),
+            (Self::In { failed }, false) if failed + 1 < thresholds.fall => {
+                let failed = failed + 1;
+                (Self::In { failed }, HealthChange::None)
+            }
+            (Self::In { .. }, false) => (Self::Out { passed: 0 }, HealthChange::TakenOut),
+            (Self::Out { passed }, true) if passed + 1 < thresholds.rise => {
+                let passed = passed + 1;
+                (Self::Out { passed }, HealthChange::None)
+            }
+            (Self::Out { .. }, true) => (Self::In { failed: 0 }, HealthChange::BroughtBack),
+        }
+    }
+}
+
+impl ServerStanding {
+    /// Its word in `galley status`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Paused => "paused",
+            Self::Down => "down",
+        }
+    }
+}
+
+impl Drop for ServerTurn {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ServerStates {
+    /// The state of a server of a site: the one that there is, else a new one.
+    pub fn of(&self, site: &str, address: &str) -> Arc<ServerState> {
+        let in_flight = self.in_flight(address);
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.retain(|_, state| state.strong_count() > 0);
+        let key = (site.to_owned(), address.to_owned());
+        if let Some(known) = states.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        let state = Arc::new(ServerState::new(site, address, in_flight));
+        states.insert(key, Arc::downgrade(&state));
+        state
+    }
+
+    fn in_flight(&self, address: &str) -> Arc<AtomicUsize> {
+        let counts = self.in_flight.lock();
+        let mut counts = counts.unwrap_or_else(PoisonError::into_inner);
+        counts.retain(|_, count| count.strong_count() > 0);
+        if let Some(known) = counts.get(address).and_then(Weak::upgrade) {
+            return known;
+        }
+        let count = Arc::default();
+        counts.insert(address.to_owned(), Arc::downgrade(&count));
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THRESHOLDS: CheckThresholds = CheckThresholds { rise: 2, fall: 3 };
+
+    #[tokio::test(start_paused = true)]
+    async fn checks_in_succession_take_a_server_out_and_bring_it_back() {
+        let state = ServerStates::default().of("example.com", "10.0.0.1:80");
+        let mut changes = Vec::new();
+        // Two failures are no outage, one success among failures is no recovery.
+        for passed in "--+---+-+++".chars().map(|mark| mark == '+') {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            let change = state.checked(passed, THRESHOLDS, Instant::now());
+            changes.push((change, state.standing()));
+        }
+        let (none, up, down) = (HealthChange::None, ServerStanding::Up, ServerStanding::Down);
+        let out = (HealthChange::TakenOut, down);
+        let back = (HealthChange::BroughtBack, up);
+        let mut wanted = vec![(none, up); 5];
+        wanted.push(out);
+        wanted.extend([(none, down); 3]);
+        wanted.extend([back, (none, up)]);
+        assert_eq!(changes, wanted);
+        assert_eq!(state.unchanged_for(Instant::now()).as_secs(), 1);
+        assert!(state.returned().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_checks_a_server_is_not_out() {
+        let state = ServerStates::default().of("example.com", "10.0.0.1:80");
+        for _ in 0..3 {
+            state.checked(false, THRESHOLDS, Instant::now());
+        }
+        assert_eq!(state.standing(), ServerStanding::Down);
+        state.forget_checks();
+        assert_eq!(state.standing(), ServerStanding::Up);
+    }
+
+    #[tokio::test]
+    async fn a_reload_finds_what_stays_and_sites_share_the_count_of_an_address() {
+        let states = ServerStates::default();
+        let one = states.of("a.example", "10.0.0.1:80");
+        let again = states.of("a.example", "10.0.0.1:80");
+        assert!(Arc::ptr_eq(&one, &again));
+        let other = states.of("b.example", "10.0.0.1:80");
+        assert!(!Arc::ptr_eq(&one, &other));
+        let turn = one.enter(Some(1)).unwrap();
+        assert_eq!(other.in_flight(), 1);
+        assert!(other.enter(Some(1)).is_none());
+        drop(turn);
+        assert!(other.enter(Some(1)).is_some());
+        drop((one, again));
+        let new = states.of("a.example", "10.0.0.1:80");
+        assert_eq!(new.requests(), 0, "nobody used the old one any more");
+    }
+}
