@@ -20,7 +20,7 @@ help:
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make cluster          three nodes on networks of their own, harmed in 13 ways while pages are edited and read (ROUNDS=20, ONLY=partition)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
-	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too)'
+	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too; SECONDS=0: without load)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4 and WordPress 6.2 to 6.7, which npm brings (PHP=8.4 WORDPRESS=6.5: one of each)'
 	@echo 'make plugin-live WORDPRESS=6.5  the end-to-end tests of the plugin with one of these WordPresses'
 	@echo 'make plugin-style     PHP_CodeSniffer on the plugin (PHPCS=PROGRAM: one that has the WordPress standard)'
@@ -110,7 +110,7 @@ exactness: setup-exactness build
 
 fragments: setup-exactness build
 	@cargo build --quiet --release --package xtask
-	@target/release/xtask fragments --galley target/release/galley $(if $(POSTS),--posts $(POSTS)) $(if $(PAGES),--pages $(PAGES)) $(if $(EDITS),--edits $(EDITS)) $(if $(EXPLAIN),--explain) $(if $(JSON),--json)
+	@target/release/xtask fragments --galley target/release/galley $(if $(POSTS),--posts $(POSTS)) $(if $(PAGES),--pages $(PAGES)) $(if $(EDITS),--edits $(EDITS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(if $(NO_TABLE),--no-table) $(if $(EXPLAIN),--explain) $(if $(JSON),--json)
 
 VERSIONS = target/plugin-versions
 

@@ -22,6 +22,8 @@ if ( ! defined( 'EXACTNESS_LARGE' ) ) {
 	add_action( 'init', __NAMESPACE__ . '\\boats' );
 	add_filter( 'the_content', __NAMESPACE__ . '\\below_posts' );
 	add_filter( 'is_active_sidebar', __NAMESPACE__ . '\\no_sidebar_on_pages' );
+} elseif ( 'shared' === ( $_SERVER['HTTP_GALLEY_REQUEST'] ?? '' ) ) {
+	note_request();
 }
 add_shortcode( 'exact_changed', __NAMESPACE__ . '\\lately_changed' );
 add_shortcode( 'exact_boats', __NAMESPACE__ . '\\boats_at' );
@@ -30,6 +32,19 @@ add_shortcode( 'exact_form', __NAMESPACE__ . '\\form' );
 add_action( 'wp_ajax_exact_nonce', __NAMESPACE__ . '\\nonce' );
 add_action( 'wp_ajax_exact_menu', __NAMESPACE__ . '\\menu_form' );
 add_action( 'shutdown', __NAMESPACE__ . '\\say_that_cron_has_ended', PHP_INT_MAX );
+
+/** What a server that stores pages requests: a page, or so many fragments. The run of the large site lists them. */
+function note_request(): void {
+	$wanted = (string) ( $_SERVER['HTTP_GALLEY_FRAGMENT'] ?? '' );
+	$what   = '' === $wanted ? 'page' : 'fragments(' . implode( ' ', array_map( __NAMESPACE__ . '\\part', explode( ',', $wanted ) ) ) . ')';
+	file_put_contents( EXACTNESS_NOTES . '/requests', "$what {$_SERVER['REQUEST_URI']}\n", FILE_APPEND );
+}
+
+/** A fragment in a few words. */
+function part( string $signed ): string {
+	$known = json_decode( (string) base64_decode( strstr( $signed, '.', true ) ), true )[1] ?? array();
+	return (string) ( $known['widget'] ?? $known['block']['blockName'] ?? substr( (string) wp_json_encode( $known ), 0, 60 ) );
+}
 
 /** A post type with an archive, and a taxonomy of its own. */
 function boats(): void {

@@ -71,7 +71,7 @@ impl Site {
             &wordpress.root,
             &tokens,
             [&fpm, &with, &without],
-            memory(setting.form),
+            setting.form,
         );
         let file = scratch.write("galley.toml", config)?;
         let galley = Galley::start_config(&setting.galley, &scratch.dir("run")?, &file)?;
@@ -162,6 +162,16 @@ impl Site {
         noted.sort();
         noted.dedup();
         Ok(noted)
+    }
+
+    /// What the server has requested for storing since the last time, where the site notes that: the large one.
+    pub(super) fn requested(&self) -> Result<Vec<String>, Trouble> {
+        let file = self.notes().join("requests");
+        let Ok(text) = fs::read_to_string(&file) else {
+            return Ok(Vec::new());
+        };
+        fs::remove_file(&file).during("clear the requests")?;
+        Ok(text.lines().map(str::to_owned).collect())
     }
 
     /// Waits until the run of wp-cron.php that was asked for has ended with all that follows it.
@@ -288,7 +298,8 @@ fn memory(form: Form) -> usize {
     }
 }
 
-fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3], memory: usize) -> String {
+fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3], form: Form) -> String {
+    let memory = memory(form);
     let mut text = format!(
         "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = {}\n\
          [cache]\nmemory = \"{memory}MiB\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n",
@@ -302,8 +313,13 @@ fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3], memory: 
             quoted(&fpm.address())
         );
     };
+    // What it takes to patch a page is stated with one coding.
+    let codings = match form {
+        Form::Large { .. } => "compress = [\"gzip\"]\n",
+        Form::Short | Form::Long => "",
+    };
     let token = format!(
-        "token_file = {}\n{DAY}",
+        "token_file = {}\n{codings}{DAY}",
         quoted(&tokens[1].display().to_string())
     );
     site(HOST, fpm[0], WORKERS, &token);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use galley_testkit::exactness::fragments::{Comparison, EditCost, Patching};
 use serde_json::{Value, json};
 
-use super::Outcome;
+use super::{Outcome, STATED_BYTES, patched_in_a_second};
 
 /// One edit, while the run goes on.
 pub(super) fn line(cost: &EditCost) -> String {
@@ -58,12 +58,12 @@ pub(super) fn markdown(outcome: &Outcome) -> String {
     let _ = writeln!(
         out,
         "\nPatching {pages} pages of {bytes} bytes took {:.1} s. Processor time of a page, in microseconds: \
-         fetch threads {:.0}, compression {:.0}, whole server {:.0}; {:.0} pages per second on one core.",
+         fetch threads {:.0}, compression {:.0}, whole server {:.0}; {:.0} pages of {STATED_BYTES} bytes per second on one core.",
         elapsed.as_secs_f64(),
         each(fetch_cpu),
         each(compress_cpu),
         each(cpu),
-        1e6 / each(fetch_cpu + compress_cpu).max(1.0)
+        patched_in_a_second(&outcome.patching)
     );
     if let Some(compared) = &outcome.comparison {
         let Comparison {
@@ -111,6 +111,7 @@ pub(super) fn json(outcome: &Outcome) -> Value {
             "fetch_cpu_seconds": patching.fetch_cpu.as_secs_f64(),
             "compress_cpu_seconds": patching.compress_cpu.as_secs_f64(),
             "cpu_seconds": patching.cpu.as_secs_f64(),
+            "pages_per_second_and_core": patched_in_a_second(patching),
         },
         "comparison": outcome.comparison.as_ref().map(|compared| json!({
             "pages": compared.pages,

@@ -24,53 +24,90 @@ impl Dice {
         usize::try_from(product >> 64).unwrap_or_default()
     }
 
-    /// The edit number `number` on a site with so many posts.
-    pub(super) fn edit(&mut self, number: usize, posts: usize) -> RandomEdit {
-        let post = self.below(posts);
+    /// The edit number `number`. `posts`: the numbers of those that there are; one that is deleted is taken out, the last is not.
+    pub(super) fn edit(&mut self, number: usize, posts: &mut Vec<usize>) -> RandomEdit {
+        let place = self.below(posts.len());
+        let post = posts.get(place).copied().unwrap_or_default();
         let category = self.below(8);
         let tag = self.below(12);
-        let (method, path, body) = match self.below(10) {
+        let to_post = format!("posts/[[post.{post}]]");
+        let (path, body) = match self.below(10) {
             0 | 1 => (
-                "POST",
                 "posts".to_owned(),
                 format!(
                     r#"{{"title":"New post {number}","content":"Text {number}.","status":"publish","categories":[ [[category.{category}]] ]}}"#
                 ),
             ),
             2 | 3 => (
-                "POST",
                 "comments".to_owned(),
                 format!(
                     r#"{{"post":[[post.{post}]],"author_name":"Guest {number}","author_email":"g@example.org","content":"Remark {number}.","status":"approve"}}"#
                 ),
             ),
-            4 => (
-                "POST",
-                format!("posts/[[post.{post}]]"),
-                format!(r#"{{"title":"Title {number}"}}"#),
-            ),
-            5 => (
-                "POST",
-                format!("posts/[[post.{post}]]"),
-                format!(r#"{{"content":"Text {number}."}}"#),
-            ),
+            4 => (to_post, format!(r#"{{"title":"Title {number}"}}"#)),
+            5 => (to_post, format!(r#"{{"content":"Text {number}."}}"#)),
             6 => (
-                "POST",
                 format!("categories/[[category.{category}]]"),
                 format!(r#"{{"name":"Category {number}"}}"#),
             ),
             7 => (
-                "POST",
                 format!("tags/[[post_tag.{tag}]]"),
                 format!(r#"{{"name":"Tag {number}"}}"#),
             ),
-            8 => (
-                "POST",
-                format!("posts/[[post.{post}]]"),
+            9 if posts.len() > 1 => {
+                posts.swap_remove(place);
+                return RandomEdit {
+                    method: "DELETE",
+                    path: to_post,
+                    body: String::new(),
+                };
+            }
+            _ => (
+                to_post,
                 format!(r#"{{"categories":[ [[category.{category}]] ]}}"#),
             ),
-            _ => ("DELETE", format!("posts/[[post.{post}]]"), String::new()),
         };
-        RandomEdit { method, path, body }
+        RandomEdit {
+            method: "POST",
+            path,
+            body,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_edit_is_about_a_deleted_post() {
+        let mut dice = Dice::new(1);
+        let mut posts: Vec<usize> = (0..40).collect();
+        let mut deleted: Vec<String> = Vec::new();
+        for number in 0..2000 {
+            let edit = dice.edit(number, &mut posts);
+            let post = |text: &str| {
+                let name = text.split("[[post.").nth(1)?;
+                Some(name.split("]]").next()?.to_owned())
+            };
+            let about = post(&edit.path).or_else(|| post(&edit.body));
+            assert!(about.is_none_or(|about| !deleted.contains(&about)));
+            if edit.method == "DELETE" {
+                deleted.extend(post(&edit.path));
+            }
+        }
+        assert_eq!((deleted.len(), posts.len()), (39, 1));
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_edits() {
+        let edits = |seed| {
+            let (mut dice, mut posts) = (Dice::new(seed), (0..9).collect());
+            let edits = (0..50).map(|number| dice.edit(number, &mut posts));
+            let edits = edits.map(|edit| format!("{} {} {}", edit.method, edit.path, edit.body));
+            edits.collect::<Vec<_>>()
+        };
+        assert_eq!(edits(3), edits(3));
+        assert_ne!(edits(3), edits(4));
     }
 }

@@ -65,8 +65,8 @@ pub struct EditCost {
     pub patched: u64,
     /// Pages that could not be patched.
     pub not_patched: u64,
-    /// Whether the edit may cost more than the limit, because more pages have another content of their own.
-    pub is_wide: bool,
+    /// Whether parts that most pages have show the edit, so that most pages are to be patched.
+    pub is_everywhere: bool,
     /// What visitors saw.
     pub visits: Visits,
     /// Pages that were compared.
@@ -75,8 +75,8 @@ pub struct EditCost {
     pub stale: usize,
     /// Stale pages, each with what differs.
     pub findings: Vec<String>,
-    /// Pages that PHP generated again for the comparison because no visitor had requested them since.
-    pub generated: Vec<String>,
+    /// What PHP was requested for: pages and fragments.
+    pub requested: Vec<String>,
 }
 
 /// What it takes to patch pages.
@@ -178,7 +178,7 @@ struct Edit {
     name: &'static str,
     path: &'static str,
     body: &'static str,
-    is_wide: bool,
+    is_everywhere: bool,
 }
 
 const fn edit(name: &'static str, path: &'static str, body: &'static str) -> Edit {
@@ -186,7 +186,16 @@ const fn edit(name: &'static str, path: &'static str, body: &'static str) -> Edi
         name,
         path,
         body,
-        is_wide: false,
+        is_everywhere: false,
+    }
+}
+
+impl Edit {
+    const fn everywhere(self) -> Self {
+        Self {
+            is_everywhere: true,
+            ..self
+        }
     }
 }
 
@@ -195,12 +204,14 @@ const EDITS: &[Edit] = &[
         "a new post with a category",
         "posts",
         r#"{"title":"Notes from the new pier","content":"It is longer.","status":"publish","categories":[ [[category.kitchen]] ],"author":[[user.mara]]}"#,
-    ),
+    )
+    .everywhere(),
     edit(
         "a comment that is shown at once",
         "comments",
         r#"{"post":[[old.commented]],"author_name":"Rosalind","author_email":"rosalind@example.org","content":"A fine pier.","status":"approve"}"#,
-    ),
+    )
+    .everywhere(),
     edit(
         "title of an old post",
         "posts/[[old.renamed]]",
@@ -216,10 +227,10 @@ const EDITS: &[Edit] = &[
         "categories/[[category.kitchen]]",
         r#"{"description":"What the galley cooks."}"#,
     ),
-    Edit {
-        name: "name of a category",
-        path: "categories/[[category.kitchen]]",
-        body: r#"{"name":"The galley"}"#,
-        is_wide: false,
-    },
+    edit(
+        "name of a category",
+        "categories/[[category.kitchen]]",
+        r#"{"name":"The galley"}"#,
+    )
+    .everywhere(),
 ];

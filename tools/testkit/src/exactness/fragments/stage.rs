@@ -1,11 +1,13 @@
 //! The site of the measurements, kept warm.
 
 use std::{
-    fs,
+    fs, thread,
     time::{Duration, Instant},
 };
 
-use super::{Comparison, Edit, EditCost, Load, Patching, Setting, Site as LoadedSite, dice::Dice};
+use super::{
+    Comparison, Edit, EditCost, Load, Patching, Setting, Site as LoadedSite, Visits, dice::Dice,
+};
 use crate::{
     Trouble,
     exactness::{
@@ -44,6 +46,13 @@ impl Stage {
             },
             cost: false,
         })?;
+        let found = site.targets.len();
+        if found < setting.pages {
+            return Err(Trouble::Refused(format!(
+                "the site has {found} of the {} pages that were requested: it needs more posts",
+                setting.pages
+            )));
+        }
         let stage = Self { site };
         stage.warm()?;
         Ok(stage)
@@ -94,6 +103,28 @@ impl Stage {
         })
     }
 
+    /// Waits until the server compresses nothing.
+    fn settle_compression(&self) -> Result<(), Trouble> {
+        let mut spent = self.processor()?.compress;
+        let mut quiet_since = Instant::now();
+        let is_settled = came_true(PATIENCE, || {
+            let now = self.processor().map_or(spent, |now| now.compress);
+            if now != spent {
+                spent = now;
+                quiet_since = Instant::now();
+            }
+            quiet_since.elapsed() > QUIET
+        });
+        if is_settled {
+            return Ok(());
+        }
+        Err(Trouble::Late {
+            what: "the server to compress nothing".to_owned(),
+            patience: PATIENCE,
+            log: self.site.log(),
+        })
+    }
+
     fn counted(&self) -> Result<Counted, Trouble> {
         let counter = |name| self.site.counter(name, With::Galley);
         Ok(Counted {
@@ -112,33 +143,24 @@ impl Stage {
         self.warm()?;
         let mut editor = Editor::log_in(&self.site, HOST)?;
         let before = self.counted()?;
+        self.site.requested()?;
         editor.rest("POST", edit.path, edit.body)?;
         let early = every_nth(&self.site.targets, EARLY);
-        let first = self.look(HOST, &early)?;
-        let visits = load(LoadedSite {
-            addr: self.site.addr(),
-            host: HOST,
-            targets: &self.site.targets,
-        })?;
+        let (first, visits) = self.visited(&early, load)?;
         let swept = self.look(HOST, &self.site.targets)?;
         self.settle()?;
         let after = self.counted()?;
         let mut cost = EditCost {
             edit: edit.name,
-            is_wide: edit.is_wide,
+            is_everywhere: edit.is_everywhere,
             php_requests: after.fetches - before.fetches,
             patched: after.patched - before.patched,
             not_patched: after.not_patched - before.not_patched,
             visits,
             pages: self.site.targets.len(),
+            requested: self.site.requested()?,
             ..EditCost::default()
         };
-        let fetched = self.site.targets.iter().zip(&swept);
-        cost.generated = fetched
-            .chain(early.iter().zip(&first))
-            .filter(|(_, seen)| !seen.hit && !seen.how.contains("hit"))
-            .map(|(target, _)| target.clone())
-            .collect();
         let truth = self.look(FRESH, &self.site.targets)?;
         for (target, first) in early.iter().zip(&first) {
             let place = self.site.targets.iter().position(|other| other == target);
@@ -153,13 +175,37 @@ impl Stage {
         Ok(cost)
     }
 
+    /// The load, and at the same time a look at some pages for the comparison: these are visits like the others.
+    fn visited(&self, early: &[String], load: Load<'_>) -> Result<(Vec<Seen>, Visits), Trouble> {
+        let site = LoadedSite {
+            addr: self.site.addr(),
+            host: HOST,
+            targets: &self.site.targets,
+        };
+        thread::scope(|scope| {
+            let first = scope.spawn(|| self.look(HOST, early));
+            let visits = load(site);
+            let first = first
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let visits = visits?;
+            let visits = if visits.responses > 0 {
+                with_looks(visits, &first)
+            } else {
+                visits
+            };
+            Ok((first, visits))
+        })
+    }
+
     pub(super) fn compare(
         &mut self,
         edits: usize,
         sample: usize,
         dice: &mut Dice,
     ) -> Result<Comparison, Trouble> {
-        let posts = self.site.fill("[[count.post]]")?.parse().unwrap_or(1);
+        let count = self.site.fill("[[count.post]]")?.parse().unwrap_or(1);
+        let mut posts: Vec<usize> = (0..count).collect();
         let mut editor = Editor::log_in(&self.site, HOST)?;
         let before = self.counted()?;
         let all = &self.site.targets;
@@ -167,22 +213,9 @@ impl Stage {
             pages: all.len(),
             ..Comparison::default()
         };
-        let mut deleted = Vec::new();
         for number in 0..edits {
-            let edit = dice.edit(number, posts);
-            // An edit of a post that an earlier one has deleted.
-            if deleted.contains(&edit.path) {
-                continue;
-            }
-            let made = editor.rest(edit.method, &edit.path, &edit.body);
-            if edit.method == "DELETE" {
-                deleted.push(edit.path);
-                made?;
-            } else if let Err(refused) = made
-                && !deleted.iter().any(|path| is_about(path, &edit.body))
-            {
-                return Err(refused);
-            }
+            let edit = dice.edit(number, &mut posts);
+            editor.rest(edit.method, &edit.path, &edit.body)?;
             let chosen: Vec<String> = (0..sample)
                 .filter_map(|_| all.get(dice.below(all.len())).cloned())
                 .collect();
@@ -225,9 +258,9 @@ impl Stage {
         self.site.wordpress.php(
             "update_option('widget_recent-posts', array( 2 => array( 'title' => 'Newest', 'number' => 4 ), '_multiwidget' => 1 ));",
         )?;
-        self.look(HOST, &self.site.targets)?;
         self.settle()?;
-        let elapsed = began.elapsed().saturating_sub(QUIET);
+        self.settle_compression()?;
+        let elapsed = began.elapsed().saturating_sub(2 * QUIET);
         let after = (self.counted()?, self.processor()?);
         let spent = |of: fn(&Processor) -> Duration| of(&after.1).saturating_sub(of(&before.1));
         Ok(Patching {
@@ -270,10 +303,15 @@ struct Processor {
     all: Duration,
 }
 
-/// Whether the body of an edit names the post whose deletion has this path.
-fn is_about(path: &str, body: &str) -> bool {
-    path.strip_prefix("posts/")
-        .is_some_and(|post| body.contains(post))
+/// Visits with those of a look at pages, of which the time is not known.
+fn with_looks(visits: Visits, looks: &[Seen]) -> Visits {
+    let counted = |is_meant: fn(&Seen) -> bool| looks.iter().filter(|seen| is_meant(seen)).count();
+    Visits {
+        responses: visits.responses + looks.len() as u64,
+        hits: visits.hits + counted(|seen| seen.hit) as u64,
+        patched: visits.patched + counted(|seen| seen.how.contains("detail=patched")) as u64,
+        ..visits
+    }
 }
 
 fn differ(target: &str, seen: &Seen, truth: &Seen, findings: &mut Vec<String>) {
@@ -290,7 +328,7 @@ fn every_nth(targets: &[String], wanted: usize) -> Vec<String> {
 
 /// Requests for all pages until all are stored: what is first stored may be purged by what WordPress does on a first visit.
 const ROUNDS: usize = 4;
-/// Pages that are requested right after an edit.
+/// Pages that are requested right after an edit, beside the load.
 const EARLY: usize = 60;
 /// Without a fetch and a patch for this long, nothing is under way.
 const QUIET: Duration = Duration::from_millis(1500);
