@@ -33,6 +33,19 @@ impl RenderedFragment {
     }
 }
 
+/// A fragment that pages share.
+#[derive(Debug)]
+pub struct SharedFragment {
+    /// Which pages have it (`galley_policy::key::variant_id`).
+    pub variant: u64,
+    /// One of its versions.
+    pub version: Arc<FragmentVersion>,
+    /// Its last rendering; none: it came with a page from the disk.
+    pub rendered: Option<Arc<Entry>>,
+    /// See [`FragmentTable::most_together`].
+    pub most_together: Option<usize>,
+}
+
 /// The fragments of a site.
 #[derive(Debug, Default)]
 pub struct FragmentTable {
@@ -44,11 +57,17 @@ struct KnownFragments {
     by_id: HashMap<u64, KnownFragment>,
     /// At this number, fragments that no page has are forgotten.
     swept_at: usize,
+    /// Unknown fragments that were refused since then, because pages have too many.
+    refused: usize,
 }
 
 #[derive(Debug, Default)]
 struct KnownFragment {
+    /// Which pages may have it (`galley_policy::key::variant_id`).
+    variant: u64,
     rendered: Option<RenderedFragment>,
+    /// With how many others it is rendered at most, because the last request with it took long.
+    most_together: Option<usize>,
     /// Somebody sees to its rendering.
     is_claimed: bool,
     failures: Option<Failures>,
@@ -84,7 +103,7 @@ impl FragmentTable {
     ) -> Option<Arc<FragmentVersion>> {
         let id = fragment_id(variant, &part.definition);
         let mut table = self.lock();
-        let known = table.entry(id)?;
+        let known = table.entry(id, variant)?;
         let mut versions = known.versions.iter().filter_map(Weak::upgrade);
         let same =
             versions.find(|version| version.digest == digest && *version.tags == *part.tags.ids);
@@ -104,6 +123,7 @@ impl FragmentTable {
             digest,
             rendered_tags: OnceLock::new(),
             is_switched_off: AtomicBool::new(known.is_switched_off),
+            has_failed: AtomicBool::new(known.failures.is_some()),
         });
         if let Some(rendered) = &known.rendered {
             compare(&version, rendered);
@@ -150,6 +170,7 @@ impl FragmentTable {
             known.disagreement = None;
         }
         known.failures = None;
+        known.say_failed();
         known.rendered = Some(rendered);
     }
 
@@ -163,14 +184,43 @@ impl FragmentTable {
                 count: count.saturating_add(1),
                 retry_at: now.plus(pause.min(LONGEST_PAUSE)),
             });
+            known.say_failed();
         }
     }
 
-    /// Whether a fragment could not be rendered the last time.
-    pub fn has_failed(&self, id: u64) -> bool {
+    /// Notes whether the request that rendered a fragment, one of so many, took long. Then half as many share its next request, so that
+    /// the slow one is soon alone.
+    pub fn note_duration(&self, id: u64, together: usize, is_slow: bool) {
+        let mut table = self.lock();
+        if let Some(known) = table.by_id.get_mut(&id) {
+            known.most_together = is_slow.then_some((together / 2).max(1));
+        }
+    }
+
+    /// How many fragments the request that renders this one may be for: one where the last rendering failed. `None`: many.
+    pub fn most_together(&self, id: u64) -> Option<usize> {
         let table = self.lock();
-        let known = table.by_id.get(&id);
-        known.is_some_and(|known| known.failures.is_some())
+        table.by_id.get(&id).and_then(KnownFragment::most_together)
+    }
+
+    /// The fragments that pages share.
+    pub fn shared(&self) -> Vec<SharedFragment> {
+        let table = self.lock();
+        let shared = table.by_id.values().filter_map(|known| {
+            let mut versions = known.versions.iter().filter_map(Weak::upgrade);
+            Some(SharedFragment {
+                variant: known.variant,
+                version: versions.find(|version| version.is_shared())?,
+                rendered: known.rendered.as_ref().map(|last| Arc::clone(&last.entry)),
+                most_together: known.most_together(),
+            })
+        });
+        shared.collect()
+    }
+
+    /// The labels of the fragments that could not be rendered the last time, as far as stored pages have them.
+    pub fn failed(&self) -> Vec<Box<str>> {
+        self.labels(|known| known.failures.is_some() && !known.is_switched_off)
     }
 
     /// Whether a fragment may be rendered now: it is not switched off, and has not failed lately.
@@ -223,9 +273,13 @@ impl FragmentTable {
 
     /// The labels of the fragments that are switched off, as far as stored pages have them.
     pub fn switched_off(&self) -> Vec<Box<str>> {
+        self.labels(|known| known.is_switched_off)
+    }
+
+    fn labels(&self, is_meant: impl Fn(&KnownFragment) -> bool) -> Vec<Box<str>> {
         let table = self.lock();
-        let switched_off = table.by_id.values().filter(|known| known.is_switched_off);
-        let mut labels: Vec<_> = switched_off
+        let meant = table.by_id.values().filter(|known| is_meant(known));
+        let mut labels: Vec<_> = meant
             .filter_map(|known| known.versions.iter().find_map(Weak::upgrade))
             .map(|version| version.label.clone())
             .collect();
@@ -256,8 +310,18 @@ impl FragmentTable {
     }
 
     /// Knows a fragment that came with a page from the disk.
-    pub fn recall(&self, id: u64) {
-        self.lock().entry(id);
+    pub fn recall(&self, variant: u64, version: &Arc<FragmentVersion>) {
+        let mut table = self.lock();
+        let Some(known) = table.entry(version.id, variant) else {
+            return;
+        };
+        known.versions.retain(|held| held.strong_count() > 0);
+        let mut versions = known.versions.iter().filter_map(Weak::upgrade);
+        let is_known =
+            versions.any(|held| held.digest == version.digest && held.tags == version.tags);
+        if known.versions.len() < MAX_VERSIONS && !is_known {
+            known.versions.push(Arc::downgrade(version));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, KnownFragments> {
@@ -267,21 +331,47 @@ impl FragmentTable {
 
 impl KnownFragments {
     /// `None`: pages have too many different fragments.
-    fn entry(&mut self, id: u64) -> Option<&mut KnownFragment> {
-        let is_new = !self.by_id.contains_key(&id);
-        if is_new && self.by_id.len() >= self.swept_at.max(FIRST_SWEEP) {
-            self.by_id
-                .retain(|_, known| known.is_claimed || known.is_used());
-            self.swept_at = (2 * self.by_id.len()).min(MAX_FRAGMENTS);
-            if self.by_id.len() >= MAX_FRAGMENTS {
-                return None;
-            }
+    fn entry(&mut self, id: u64, variant: u64) -> Option<&mut KnownFragment> {
+        if !self.by_id.contains_key(&id) && !self.has_room() {
+            return None;
         }
-        Some(self.by_id.entry(id).or_default())
+        let known = self.by_id.entry(id).or_default();
+        known.variant = variant;
+        Some(known)
+    }
+
+    /// Makes room for a fragment, if pages do not have too many. To sweep takes as long as there are fragments, so that as many have to
+    /// come in between.
+    fn has_room(&mut self) -> bool {
+        let count = self.by_id.len();
+        if count < self.swept_at.max(FIRST_SWEEP) {
+            return true;
+        }
+        if self.swept_at == MAX_FRAGMENTS && self.refused < MAX_FRAGMENTS {
+            self.refused += 1;
+            return false;
+        }
+        self.by_id
+            .retain(|_, known| known.is_claimed || known.is_used());
+        self.swept_at = (2 * self.by_id.len()).min(MAX_FRAGMENTS);
+        self.refused = 0;
+        self.by_id.len() < MAX_FRAGMENTS
     }
 }
 
 impl KnownFragment {
+    /// Has its versions know whether it has failed.
+    fn say_failed(&self) {
+        for version in self.versions.iter().filter_map(Weak::upgrade) {
+            let has_failed = self.failures.is_some();
+            version.has_failed.store(has_failed, Ordering::Relaxed);
+        }
+    }
+
+    fn most_together(&self) -> Option<usize> {
+        self.failures.map_or(self.most_together, |_| Some(1))
+    }
+
     fn is_used(&self) -> bool {
         self.versions
             .iter()
@@ -319,124 +409,4 @@ const MOST_DOUBLINGS: u32 = 12;
 const LATEST_PURGE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::entry;
-
-    fn part(definition: &str, tags: &str) -> FragmentPart {
-        FragmentPart {
-            label: "widget:x".to_owned(),
-            start: 0,
-            length: 1,
-            blocks: "-".to_owned(),
-            definition: definition.to_owned(),
-            tags: galley_policy::tags::from_list(tags).unwrap(),
-            has_context: false,
-        }
-    }
-
-    fn rendered(digest: u128) -> RenderedFragment {
-        RenderedFragment {
-            entry: Arc::new(entry("a.test", "/", &["t"], 1)),
-            blocks: "-".into(),
-            digest,
-        }
-    }
-
-    #[test]
-    fn only_versions_that_were_rendered_alone_are_shared() {
-        let table = FragmentTable::default();
-        let one = table.version(0, &part("d", "a"), 1).unwrap();
-        assert!(Arc::ptr_eq(
-            &one,
-            &table.version(0, &part("d", "a"), 1).unwrap()
-        ));
-        let other = table.version(0, &part("d", "a"), 2).unwrap();
-        table.rendered(one.id, rendered(1));
-        assert!(one.is_shared() && !other.is_shared());
-        let later = table.version(0, &part("d", "a,b"), 1).unwrap();
-        assert!(later.is_shared(), "known when it comes");
-        let elsewhere = table.version(0, &part("e", "a"), 1).unwrap();
-        assert!(!elsewhere.is_shared());
-    }
-
-    #[test]
-    fn a_second_disagreement_switches_a_fragment_off() {
-        let table = FragmentTable::default();
-        let held = table.version(0, &part("d", "a"), 1).unwrap();
-        table.rendered(held.id, rendered(1));
-        let later = Tick(0).plus(LATEST_PURGE);
-        assert!(!table.note_disagreement(held.id, 1, Tick(0)));
-        assert!(
-            !table.note_disagreement(held.id, 1, Tick(later.0 - 1)),
-            "its purge may come"
-        );
-        table.rendered(held.id, rendered(2));
-        assert!(
-            !table.note_disagreement(held.id, 2, later),
-            "it was purged meanwhile"
-        );
-        assert!(held.is_shared() && table.switched_off().is_empty());
-        assert!(table.note_disagreement(held.id, 2, later.plus(LATEST_PURGE)));
-        assert!(
-            !table.note_disagreement(held.id, 2, later.plus(LATEST_PURGE)),
-            "once"
-        );
-        assert!(!held.is_shared() && !table.may_render(held.id, later));
-        assert!(
-            table
-                .version(0, &part("d", "a"), 2)
-                .unwrap()
-                .is_switched_off()
-        );
-        assert_eq!(table.switched_off(), ["widget:x".into()]);
-        assert!(
-            table
-                .version(0, &part("e", "a"), 1)
-                .is_some_and(|other| !other.is_switched_off())
-        );
-    }
-
-    #[test]
-    fn a_fragment_that_cannot_be_rendered_is_tried_less_and_less_often() {
-        let table = FragmentTable::default();
-        let held = table.version(0, &part("d", "a"), 1).unwrap();
-        let mut now = Tick(0);
-        let mut attempts = 0;
-        while now < Tick(0).plus(Duration::from_secs(24 * 3600)) {
-            if table.may_render(held.id, now) {
-                attempts += 1;
-                table.note_failure(held.id, now);
-            }
-            now = now.plus(Duration::from_secs(1));
-        }
-        assert!((30..40).contains(&attempts), "{attempts} in a day");
-        table.rendered(held.id, rendered(1));
-        assert!(table.may_render(held.id, now));
-    }
-
-    #[test]
-    fn fragments_that_no_page_has_are_forgotten() {
-        let table = FragmentTable::default();
-        let held = table.version(0, &part("held", "a"), 1).unwrap();
-        table.rendered(held.id, rendered(1));
-        for number in 0..10 * FIRST_SWEEP {
-            let gone = table.version(0, &part(&format!("gone{number}"), "a"), 1);
-            table.rendered(gone.unwrap().id, rendered(1));
-        }
-        assert!(table.lock().by_id.len() <= FIRST_SWEEP + 1);
-        assert!(table.last_rendered(held.id).is_some());
-    }
-
-    #[test]
-    fn what_differs_on_every_page_is_not_shared() {
-        let table = FragmentTable::default();
-        let held: Vec<_> = (0..)
-            .map_while(|digest| table.version(0, &part("d", "a"), digest))
-            .take(MAX_VERSIONS + 1)
-            .collect();
-        assert_eq!(held.len(), MAX_VERSIONS);
-        drop(held);
-        assert!(table.version(0, &part("d", "a"), 99).is_some());
-    }
-}
+mod tests;

@@ -43,6 +43,8 @@ pub struct FragmentVersion {
     pub(crate) rendered_tags: OnceLock<Box<[u64]>>,
     /// Its fragment changes without a purge; see [`crate::fragment_table::FragmentTable::note_disagreement`].
     pub(crate) is_switched_off: AtomicBool,
+    /// Its fragment could not be rendered the last time.
+    pub(crate) has_failed: AtomicBool,
 }
 
 impl FragmentVersion {
@@ -54,6 +56,11 @@ impl FragmentVersion {
     /// Whether pages with this fragment are generated again by every purge, because the fragment changes without one.
     pub fn is_switched_off(&self) -> bool {
         self.is_switched_off.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last attempt to render it without a page failed, so that a purge of it purges its pages until another one succeeds.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     /// All tags that a purge may reach it by.

@@ -5,7 +5,7 @@
 //! room that they work in. What an answer that is not stored is coded in on its way is asked here too.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +18,7 @@ use galley_policy::compress::{Compress, coded_fields, vary_on_coding};
 use galley_policy::encoding::Coding;
 use galley_policy::request_info::RequestInfo;
 use http::{HeaderMap, StatusCode};
+use tokio::time::sleep;
 
 use crate::codec::encode;
 use crate::sys;
@@ -25,6 +26,8 @@ use crate::sys;
 /// The threads that compress.
 pub struct Compressor {
     jobs: SyncSender<CompressionJob>,
+    /// Pages in the queue.
+    waiting: Arc<AtomicUsize>,
     counts: Arc<CompressionCounters>,
 }
 
@@ -64,18 +67,25 @@ impl Compressor {
         let (jobs, taken) = sync_channel(MOST_JOBS);
         let taken = Arc::new(Mutex::new(taken));
         let counts = Arc::new(CompressionCounters::default());
+        let waiting = Arc::new(AtomicUsize::new(0));
         for number in 0..threads.max(1) {
             let (taken, counts) = (Arc::clone(&taken), Arc::clone(&counts));
+            let waiting = Arc::clone(&waiting);
             std::thread::Builder::new()
                 .name(format!("compress-{number}"))
                 .spawn(move || {
                     sys::lower_priority(TURN);
                     while let Some(job) = next(&taken) {
+                        waiting.fetch_sub(1, Ordering::Relaxed);
                         job.work(&counts);
                     }
                 })?;
         }
-        Ok(Arc::new(Self { jobs, counts }))
+        Ok(Arc::new(Self {
+            jobs,
+            waiting,
+            counts,
+        }))
     }
 
     /// What was done since the start.
@@ -90,7 +100,9 @@ impl Compressor {
     }
 
     fn offer(&self, job: CompressionJob) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = self.jobs.try_send(job) {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
             let (std::sync::mpsc::TrySendError::Full(job)
             | std::sync::mpsc::TrySendError::Disconnected(job)) = error;
             if let Some(entry) = job.entry.upgrade() {
@@ -170,6 +182,16 @@ impl Compressing {
         let mut fields = new.fields.clone();
         vary_on_coding(&mut fields);
         new.with_coded(&fields, coded.collect(), held.pressed())
+    }
+
+    /// Waits until the queue has room again, for a while: for who has many pages compressed and no client.
+    pub async fn keep_up(&self) {
+        for _ in 0..MOST_LOOKS {
+            if self.compressor.waiting.load(Ordering::Relaxed) < MOST_JOBS / 2 {
+                break;
+            }
+            sleep(LOOK).await;
+        }
     }
 
     /// Has an entry compressed, if it is due: called with each hit, and cheap when there is nothing to do. Never waits.
@@ -279,6 +301,10 @@ fn is_gain(plain: u64, coded: u64) -> bool {
 
 /// What a thread asks the kernel for, and gives up where others wait when a piece of a page is done: the least there is.
 const TURN: Duration = Duration::from_micros(100);
+
+/// Between two looks at a queue that is half full, and how many of them.
+const LOOK: Duration = Duration::from_millis(10);
+const MOST_LOOKS: usize = 100;
 
 /// Pages that may wait.
 const MOST_JOBS: usize = 1024;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use galley_cache::entry::Entry;
 use galley_cache::fill::FillReader;
+use galley_cache::fragments::FragmentVersion;
 use galley_cache::key::Key;
 use galley_policy::class::Class;
 use galley_policy::key::read_key;
@@ -14,6 +15,7 @@ use galley_policy::request_info::RequestInfo;
 use galley_policy::site::StoragePolicy;
 use tokio::sync::Semaphore;
 
+use super::patch_progress::PatchProgress;
 use super::site::FetchSite;
 use crate::upstream::UpstreamCall;
 
@@ -143,11 +145,13 @@ pub struct CronJob {
 /// Fragments that are being rendered, by site and id. A semaphore is closed when the rendering has ended.
 pub(super) type Renderings = HashMap<(usize, u64), Rc<Semaphore>>;
 
+/// New fragments of pages, by site and variant.
+pub(super) type NewFragments = HashMap<(usize, u64), Vec<Arc<FragmentVersion>>>;
+
 /// A site whose pages are patched in the background.
 pub(super) struct PatchedSite {
     pub(super) site: Arc<FetchSite>,
     /// For each variant of its pages, a request for one of them.
     pub(super) variants: HashMap<u64, PageJob>,
-    /// The purge up to which its pages have been looked at.
-    pub(super) seen: u64,
+    pub(super) progress: PatchProgress,
 }

@@ -14,12 +14,12 @@ use galley_cache::purge_table::{Touched, Validity};
 use galley_policy::fragments::{self, FragmentPart, InvalidFragments};
 use galley_policy::key::{fragment_id, variant_id};
 use galley_policy::tags::Tags;
-use galley_policy::time::write_date;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
-use super::entry_parts::{scopes, strong_etag};
+use super::entry_parts::scopes;
 use super::render::RenderFor;
+use super::splice::{SplicedBody, renew_validators, splice};
 use super::{FetchSite, FetchWorker, PageJob, write_to_disk};
 
 impl FetchWorker {
@@ -55,8 +55,9 @@ impl FetchWorker {
         let purged = purges.table().purged_fragments(held)?;
         let version = |number: &usize| Some(Arc::clone(&held.fragments().get(*number)?.version));
         let wanted: Vec<_> = purged.iter().filter_map(version).collect();
+        let variant = variant_id(held.key.bytes())?;
         for version in &wanted {
-            job.site.fragments.recall(version.id);
+            job.site.fragments.recall(variant, version);
         }
         self.render(job, &wanted, RenderFor::Visitor).await;
         // All who waited for the same rendering continue at the same moment: one of them patches the page.
@@ -87,6 +88,10 @@ impl FetchWorker {
         let outcome = self.memory.put_if_same(held, Arc::clone(&entry));
         if outcome.is_ok() {
             write_to_disk(site, &entry, outcome);
+            if !held.coded().is_empty() {
+                // Its visitors got it compressed, and the next one is to get it so.
+                site.compressing.offer(&entry);
+            }
         }
         site.counters.patched();
         Some(entry)
@@ -104,47 +109,38 @@ impl FetchWorker {
         }
         let now = self.clock.tick();
         let variant = variant_id(held.key.bytes())?;
-        let mut body = Vec::with_capacity(held.body.len());
-        let mut fragments = Vec::with_capacity(held.fragments().len());
-        let mut copied = 0;
+        let new_of = |number: usize| {
+            let mut rendered = rendered.iter();
+            rendered
+                .find(|(place, _)| *place == number)
+                .map(|(_, new)| new)
+        };
+        let parts = held.fragments().iter().enumerate();
+        let with_new = parts.clone().map(|(number, fragment)| {
+            let bytes: Option<&[u8]> = new_of(number).map(|new| &*new.entry.body);
+            (&fragment.range, bytes)
+        });
+        let SplicedBody { body, ranges } = splice(&held.body, with_new)?;
         let mut life = held.life;
-        for (number, fragment) in held.fragments().iter().enumerate() {
-            let range = &fragment.range;
-            let (from, to) = (
-                usize::try_from(range.start).ok()?,
-                usize::try_from(range.end).ok()?,
-            );
-            body.extend_from_slice(held.body.get(copied..from)?);
-            let start = u32::try_from(body.len()).ok()?;
-            let new = rendered.iter().find(|(place, _)| *place == number);
-            let (version, born) = match new {
-                Some((_, new)) if !new.fits(fragment) => return None,
-                Some((_, new)) => {
-                    body.extend_from_slice(&new.entry.body);
-                    let left = new.entry.life.fresh.saturating_sub(new.entry.age(now));
-                    life.fresh = life.fresh.min(held.age(now).saturating_add(left));
-                    (
-                        site.fragments.replacing(variant, &fragment.version, new)?,
-                        new.entry.born,
-                    )
-                }
-                None => {
-                    body.extend_from_slice(held.body.get(from..to)?);
-                    (Arc::clone(&fragment.version), fragment.born)
-                }
-            };
-            let range = start..u32::try_from(body.len()).ok()?;
-            fragments.push(PageFragment {
+        let mut fragments = Vec::with_capacity(held.fragments().len());
+        for ((number, fragment), range) in parts.zip(ranges) {
+            let mut fragment = PageFragment {
                 range,
-                version,
-                born,
-                except: Arc::clone(&fragment.except),
-            });
-            copied = to;
+                ..fragment.clone()
+            };
+            if let Some(new) = new_of(number) {
+                if !new.fits(&fragment) {
+                    return None;
+                }
+                let left = new.entry.life.fresh.saturating_sub(new.entry.age(now));
+                life.fresh = life.fresh.min(held.age(now).saturating_add(left));
+                fragment.version = site.fragments.replacing(variant, &fragment.version, new)?;
+                fragment.born = new.entry.born;
+            }
+            fragments.push(fragment);
         }
-        body.extend_from_slice(held.body.get(copied..)?);
         let mut fields = held.fields.clone();
-        self.renew_validators(&mut fields, &body);
+        renew_validators(&mut fields, &body, self.clock.wall());
         let reservation = self.memory.budget().try_reserve(body.len() as u64)?;
         let parts = EntryParts {
             key: held.key.clone(),
@@ -163,21 +159,6 @@ impl FetchWorker {
                 .with_fragments(fragments)
                 .with_hits_of(held),
         )
-    }
-
-    /// Another body is another representation (RFC 9110 section 8.8).
-    fn renew_validators(&self, fields: &mut HeaderMap, body: &[u8]) {
-        fields.insert(header::ETAG, strong_etag(body));
-        if fields.contains_key(header::LAST_MODIFIED) {
-            let mut text = Vec::with_capacity(29);
-            write_date(self.clock.wall(), &mut text);
-            if let Ok(value) = HeaderValue::from_bytes(&text) {
-                fields.insert(header::LAST_MODIFIED, value);
-            }
-        }
-        if fields.contains_key(header::CONTENT_LENGTH) {
-            fields.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
-        }
     }
 
     /// The fragments of a page that was received; the tags of those that are not told apart become the page's own.
@@ -236,8 +217,7 @@ impl FetchWorker {
             self.patch_later(job);
         }
         if !unknown.is_empty() {
-            let page = job.in_background();
-            tokio::task::spawn_local(Rc::clone(self).render_new(page, unknown));
+            self.render_soon(job, variant, unknown);
         }
         fragments
     }
@@ -249,13 +229,8 @@ impl FetchWorker {
             let Some(shared) = self.valid_rendering(&job.site, version.id) else {
                 continue;
             };
-            let mut before = replaced.fragments().iter();
-            let showed_it = before
-                .any(|old| old.version.id == version.id && old.version.digest == shared.digest);
             let tags = scopes(&job.info, version.all_tags().collect());
-            if !showed_it
-                || version.digest == shared.digest
-                || !shared.fits(fragment)
+            if !is_disagreement(replaced.fragments(), fragment, &shared)
                 || job.site.purges.newer_than(fragment.born, tags.touch()) != Touched::No
             {
                 continue;
@@ -272,6 +247,19 @@ impl FetchWorker {
     }
 }
 
+/// Whether a page that was generated again has other bytes than the shared ones, although it had them before.
+fn is_disagreement(
+    replaced: &[PageFragment],
+    fragment: &PageFragment,
+    shared: &RenderedFragment,
+) -> bool {
+    let version = &fragment.version;
+    let mut before = replaced.iter().map(|old| &old.version);
+    version.digest != shared.digest
+        && before.any(|old| old.id == version.id && old.digest == shared.digest)
+        && shared.fits(fragment)
+}
+
 /// The fragments of a response, as its fields describe them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReceivedFragments {
@@ -286,5 +274,109 @@ impl ReceivedFragments {
             parts: fragments::parse(fields)?,
             except: fragments::exceptions(fields)?.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use galley_cache::entry::{EntryKind, Scopes};
+    use galley_cache::fragment_table::FragmentTable;
+    use galley_cache::key::Key;
+    use galley_policy::storable::Lifetime;
+    use galley_policy::time::Tick;
+
+    use super::*;
+
+    const SHARED: u128 = 1;
+
+    fn part(definition: &str, blocks: &str) -> FragmentPart {
+        FragmentPart {
+            label: "widget/x".to_owned(),
+            start: 0,
+            length: 0,
+            blocks: blocks.to_owned(),
+            definition: definition.to_owned(),
+            tags: Tags::default(),
+            has_context: false,
+        }
+    }
+
+    fn rendered(blocks: &str, tags: &[u64]) -> RenderedFragment {
+        let entry = Entry::new(EntryParts {
+            key: Key::new(b"k"),
+            kind: EntryKind::Page,
+            status: http::StatusCode::OK,
+            fields: HeaderMap::new(),
+            body: StoredBody::default(),
+            stored_at: Tick(0),
+            life: Lifetime {
+                fresh: Duration::from_secs(60),
+                ..Lifetime::default()
+            },
+            scopes: Scopes {
+                host: 0,
+                url: 0,
+                path_query: Box::default(),
+                tags: tags.into(),
+            },
+            tags: Vec::new(),
+            born: 0,
+        });
+        RenderedFragment {
+            entry: Arc::new(entry),
+            blocks: blocks.into(),
+            digest: SHARED,
+        }
+    }
+
+    #[test]
+    fn only_other_bytes_in_place_of_the_shared_ones_are_a_disagreement() {
+        let table = FragmentTable::default();
+        let of = |definition: &str, digest: u128, except: &[u64]| PageFragment {
+            range: 0..0,
+            version: table.version(0, &part(definition, "-"), digest).unwrap(),
+            born: 0,
+            except: except.into(),
+        };
+        let (shared, other) = (of("d", SHARED, &[]), of("d", 2, &[]));
+        let fine = rendered("-", &[7]);
+        let rows = [
+            ("changed", vec![shared.clone()], other.clone(), &fine, true),
+            ("same", vec![shared.clone()], shared.clone(), &fine, false),
+            (
+                "never shown",
+                vec![other.clone()],
+                other.clone(),
+                &fine,
+                false,
+            ),
+            (
+                "another part",
+                vec![of("e", SHARED, &[])],
+                other.clone(),
+                &fine,
+                false,
+            ),
+            ("a new page", Vec::new(), other.clone(), &fine, false),
+            (
+                "marks the page",
+                vec![shared.clone()],
+                of("d", 2, &[7]),
+                &fine,
+                false,
+            ),
+            (
+                "other blocks",
+                vec![shared],
+                other,
+                &rendered("b", &[]),
+                false,
+            ),
+        ];
+        for (name, before, now, rendered, expected) in &rows {
+            assert_eq!(is_disagreement(before, now, rendered), *expected, "{name}");
+        }
     }
 }

@@ -1,29 +1,45 @@
 //! Patching in the background: pages whose fragments were purged are patched before a visitor requests them, the hottest first.
 //!
-//! One task of each fetch thread looks for new purges of its sites. After a purge it walks through the stored pages, has the purged
-//! fragments rendered with few requests, and patches the pages, all in short turns with longer pauses. Visitors never wait for it:
-//! a page that is requested meanwhile is patched for its visitor.
+//! One task of each fetch thread looks for new purges of its sites, and takes the sites in turn. After a purge that touches shared
+//! fragments it walks through the stored pages, and patches those that need no more, all in short turns with longer pauses. Visitors
+//! never wait for it: a page that is requested meanwhile is patched for its visitor.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use galley_cache::entry::{Entry, EntryKind};
-use galley_cache::fragments::FragmentVersion;
 use galley_cache::purge_table::Validity;
 use galley_policy::key::variant_id;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::jobs::PatchedSite;
-use super::render::RenderFor;
+use super::patch_progress::{PatchProgress, next_turn};
+use super::render::{RenderFor, RenderOutcome, is_purged};
 use super::{FetchSite, FetchWorker, PageJob};
 
-/// Pages of one variant that need only a patch.
-struct AwaitingPages {
-    job: PageJob,
-    /// The hottest first.
-    pages: Vec<Weak<Entry>>,
+/// A page that needs only a patch.
+struct AwaitingPage {
+    hits: u64,
+    variant: u64,
+    page: Weak<Entry>,
+}
+
+/// A site whose turn it is, and the purge up to which it is patched.
+struct PatchTurn {
+    site: Arc<FetchSite>,
+    purges: u64,
+}
+
+/// Which pages are patched now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Those whose fragments are rendered, or are rendered quickly.
+    Quick,
+    /// Also those with a fragment that fails or takes long.
+    All,
 }
 
 impl FetchWorker {
@@ -40,7 +56,7 @@ impl FetchWorker {
             sites.push(PatchedSite {
                 site: Arc::clone(&job.site),
                 variants: HashMap::new(),
-                seen: job.site.purges.current(),
+                progress: PatchProgress::new(job.site.purges.current()),
             });
             sites.len() - 1
         });
@@ -58,65 +74,129 @@ impl FetchWorker {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             look.tick().await;
-            if let Some(site) = self.next_purged() {
-                self.patch_site(&site).await;
+            if let Some(turn) = self.next_purged() {
+                let is_done = self.patch_site(&turn.site).await;
+                self.end_turn(&turn, is_done);
             }
         }
     }
 
-    /// A site that was purged since its pages were last looked at.
-    fn next_purged(&self) -> Option<Arc<FetchSite>> {
+    /// A site that was purged since its pages were last patched.
+    fn next_purged(&self) -> Option<PatchTurn> {
+        let now = Instant::now();
         let mut sites = self.patched_sites.borrow_mut();
-        let purged = sites
-            .iter_mut()
-            .find(|known| known.site.purges.current() > known.seen)?;
-        purged.seen = purged.site.purges.current();
-        Some(Arc::clone(&purged.site))
+        let due = next_turn(&mut sites, |known| {
+            known.progress.is_due(known.site.purges.current(), now)
+        })?;
+        Some(PatchTurn {
+            site: Arc::clone(&due.site),
+            purges: due.site.purges.current(),
+        })
     }
 
-    async fn patch_site(self: &Rc<Self>, site: &Arc<FetchSite>) {
+    fn end_turn(&self, turn: &PatchTurn, is_done: bool) {
+        let mut sites = self.patched_sites.borrow_mut();
+        let mut known = sites.iter_mut();
+        match known.find(|known| Arc::ptr_eq(&known.site, &turn.site)) {
+            Some(known) if is_done => known.progress.done(turn.purges),
+            Some(known) => known.progress.put_off(Instant::now()),
+            None => {}
+        }
+    }
+
+    /// Whether nothing is left to do; if not, PHP had no slot.
+    async fn patch_site(self: &Rc<Self>, site: &Arc<FetchSite>) -> bool {
+        if !site
+            .fragments
+            .shared()
+            .iter()
+            .any(|one| is_purged(site, one))
+        {
+            return true;
+        }
         let mut pace = Pace::new();
-        for AwaitingPages { job, pages } in self.awaiting(site, &mut pace).await {
-            site.counters.add_awaiting(pages.len());
-            let purged = purged_versions(site, &pages);
-            for fragments in purged.chunks(FRAGMENTS_AT_ONCE) {
-                self.render(&job, fragments, RenderFor::Background).await;
-            }
-            for page in &pages {
-                if let Some(page) = page.upgrade() {
-                    self.patch_if_rendered(site, &page);
+        let mut pages = self.awaiting(site, &mut pace).await;
+        site.counters.add_awaiting(pages.len());
+        let mut is_done = true;
+        for pass in [Pass::Quick, Pass::All] {
+            let mut left = Vec::new();
+            for page in pages {
+                if !self.patch_awaiting(site, &page, pass, &mut is_done).await {
+                    left.push(page);
+                    continue;
                 }
                 site.counters.remove_awaiting();
                 pace.keep().await;
+                site.compressing.keep_up().await;
             }
+            pages = left;
         }
+        is_done
     }
 
-    /// The pages that need only a patch.
-    async fn awaiting(&self, site: &Arc<FetchSite>, pace: &mut Pace) -> Vec<AwaitingPages> {
-        let mut found: HashMap<u64, Vec<(u64, Weak<Entry>)>> = HashMap::new();
-        let mut count = 0;
+    /// False: the page waits for the next pass. Notes in `may_render` if PHP has no slot.
+    async fn patch_awaiting(
+        self: &Rc<Self>,
+        site: &Arc<FetchSite>,
+        page: &AwaitingPage,
+        pass: Pass,
+        may_render: &mut bool,
+    ) -> bool {
+        let Some(held) = page.page.upgrade() else {
+            return true;
+        };
+        let mut missing = Vec::new();
+        for number in site
+            .purges
+            .table()
+            .purged_fragments(&held)
+            .unwrap_or_default()
+        {
+            if let Some(fragment) = held.fragments().get(number)
+                && self.valid_rendering(site, fragment.version.id).is_none()
+            {
+                site.fragments.recall(page.variant, &fragment.version);
+                missing.push(Arc::clone(&fragment.version));
+            }
+        }
+        let is_slow = missing
+            .iter()
+            .any(|version| site.fragments.most_together(version.id).is_some());
+        if pass == Pass::Quick && is_slow {
+            return false;
+        }
+        if !missing.is_empty()
+            && *may_render
+            && let Some(job) = self.job_of(site, page.variant)
+        {
+            let outcome = self.render(&job, &missing, RenderFor::Background).await;
+            *may_render = outcome != RenderOutcome::NotReceived;
+        }
+        self.patch_if_rendered(site, &held);
+        true
+    }
+
+    /// The pages that need only a patch, the hottest first.
+    async fn awaiting(&self, site: &Arc<FetchSite>, pace: &mut Pace) -> Vec<AwaitingPage> {
+        let mut found = Vec::new();
         for entry in self.memory.entries() {
             if may_await(&entry)
                 && let Some(variant) = variant_id(entry.key.bytes())
                 && self.has_variant(site, variant)
                 && site.purges.prove_waiting(&entry) == Validity::Outdated
-                && count < MOST_AWAITING
             {
-                count += 1;
-                let page = (entry.hits(), Arc::downgrade(&entry));
-                found.entry(variant).or_default().push(page);
+                found.push(AwaitingPage {
+                    hits: entry.hits(),
+                    variant,
+                    page: Arc::downgrade(&entry),
+                });
+                if found.len() >= 2 * MOST_AWAITING {
+                    keep_hottest(&mut found, MOST_AWAITING);
+                }
             }
             pace.keep().await;
         }
-        let jobs = found.into_iter().filter_map(|(variant, mut pages)| {
-            pages.sort_by_key(|(hits, _)| std::cmp::Reverse(*hits));
-            Some(AwaitingPages {
-                job: self.job_of(site, variant)?,
-                pages: pages.into_iter().map(|(_, page)| page).collect(),
-            })
-        });
-        jobs.collect()
+        hottest_first(found, MOST_AWAITING)
     }
 
     fn has_variant(&self, site: &Arc<FetchSite>, variant: u64) -> bool {
@@ -162,22 +242,19 @@ fn may_await(entry: &Entry) -> bool {
     entry.kind == EntryKind::Page && !entry.fragments().is_empty() && entry.pieces().is_none()
 }
 
-/// The fragments that these pages need, each once.
-fn purged_versions(site: &FetchSite, pages: &[Weak<Entry>]) -> Vec<Arc<FragmentVersion>> {
-    let mut wanted: Vec<Arc<FragmentVersion>> = Vec::new();
-    let mut known = HashSet::new();
-    for page in pages.iter().filter_map(Weak::upgrade) {
-        let purged = site.purges.table().purged_fragments(&page);
-        for number in purged.unwrap_or_default() {
-            if let Some(fragment) = page.fragments().get(number)
-                && known.insert(fragment.version.id)
-            {
-                site.fragments.recall(fragment.version.id);
-                wanted.push(Arc::clone(&fragment.version));
-            }
-        }
+/// The pages with the most hits, in that order.
+fn hottest_first(mut pages: Vec<AwaitingPage>, most: usize) -> Vec<AwaitingPage> {
+    keep_hottest(&mut pages, most);
+    pages.sort_by_key(|page| Reverse(page.hits));
+    pages
+}
+
+/// Leaves the pages with the most hits.
+fn keep_hottest(pages: &mut Vec<AwaitingPage>, most: usize) {
+    if pages.len() > most {
+        pages.select_nth_unstable_by_key(most, |page| Reverse(page.hits));
+        pages.truncate(most);
     }
-    wanted
 }
 
 /// Between two looks for new purges.
@@ -189,11 +266,29 @@ const MOST_VARIANTS: usize = 64;
 /// Pages that are patched after one purge; visitors have the others patched.
 const MOST_AWAITING: usize = 50_000;
 
-/// Fragments that are waited for together.
-const FRAGMENTS_AT_ONCE: usize = 24;
-
 /// After this long a pause follows.
 const TURN: Duration = Duration::from_millis(1);
 
 /// The pause, in turns: a fifth of one processor at most.
 const PAUSES: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hottest_pages_come_first_and_are_those_that_are_kept() {
+        let page = |hits| AwaitingPage {
+            hits,
+            variant: hits % 3,
+            page: Weak::new(),
+        };
+        let found = [3, 9, 1, 7, 5, 8, 2].map(page).into();
+        let order: Vec<u64> = hottest_first(found, 4)
+            .iter()
+            .map(|page| page.hits)
+            .collect();
+        assert_eq!(order, [9, 8, 7, 5]);
+        assert!(hottest_first(Vec::new(), 4).is_empty());
+    }
+}

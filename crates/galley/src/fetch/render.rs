@@ -12,13 +12,13 @@ use std::time::Duration;
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{self, EntryKind, EntryParts, Scopes};
 use galley_cache::fill::{FillError, FillReader};
-use galley_cache::fragment_table::RenderedFragment;
+use galley_cache::fragment_table::{RenderedFragment, SharedFragment};
 use galley_cache::fragments::{FragmentVersion, digest};
 use galley_cache::key::Key;
 use galley_cache::purge_table::Validity;
 use galley_policy::forward;
 use galley_policy::fragments::FragmentPart;
-use galley_policy::key::{fragment_id, write_fragment_key};
+use galley_policy::key::{fragment_id, variant_id, write_fragment_key};
 use galley_policy::storable::Lifetime;
 use galley_policy::tags::Tags;
 use galley_policy::time::Tick;
@@ -39,37 +39,41 @@ pub(super) enum RenderFor {
     Background,
 }
 
-/// What became of a request for fragments.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum BatchOutcome {
-    /// PHP has responded.
-    Received,
-    /// PHP had no slot, or did not respond: this says nothing about the fragments.
-    NotReceived,
-}
-
 /// What a response says of all of its fragments.
 pub(super) struct RenderedWith<'r> {
     pub(super) tags: &'r Tags,
     pub(super) life: Lifetime,
     pub(super) born: u64,
+    /// How long PHP took.
+    pub(super) took: Duration,
+}
+
+/// What became of fragments that were to be rendered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RenderOutcome {
+    /// All are rendered.
+    All,
+    /// Some cannot be rendered now.
+    NotAll,
+    /// PHP had no slot, or did not respond: another attempt may succeed.
+    NotReceived,
 }
 
 impl FetchWorker {
-    /// Renders those of these fragments whose last rendering is not valid any more. True: all are rendered.
+    /// Renders those of these fragments whose last rendering is not valid any more, and with them what else was purged of such pages.
     pub(super) async fn render(
         self: &Rc<Self>,
         page: &PageJob,
         wanted: &[Arc<FragmentVersion>],
         whom: RenderFor,
-    ) -> bool {
+    ) -> RenderOutcome {
         // Each round renders at least one, or ends; a purge may come meanwhile.
         for _ in 0..wanted.len() + RETRIES {
-            if let ControlFlow::Break(all) = self.render_some(page, wanted, whom).await {
-                return all;
+            if let ControlFlow::Break(outcome) = self.render_some(page, wanted, whom).await {
+                return outcome;
             }
         }
-        false
+        RenderOutcome::NotAll
     }
 
     /// Renders as many as one request takes, or waits for others that do. Breaks when all are rendered, or no more can be.
@@ -78,43 +82,42 @@ impl FetchWorker {
         page: &PageJob,
         wanted: &[Arc<FragmentVersion>],
         whom: RenderFor,
-    ) -> ControlFlow<bool> {
+    ) -> ControlFlow<RenderOutcome> {
         let site = &page.site;
         let is_missing =
             |version: &&Arc<FragmentVersion>| self.valid_rendering(site, version.id).is_none();
         let missing: Vec<_> = wanted.iter().filter(is_missing).collect();
         if missing.is_empty() {
-            return ControlFlow::Break(true);
+            return ControlFlow::Break(RenderOutcome::All);
         }
         let now = self.clock.tick();
         let may_render =
             |version: &&&Arc<FragmentVersion>| site.fragments.may_render(version.id, now);
         let possible: Vec<_> = missing.iter().filter(may_render).copied().collect();
         if possible.is_empty() || (whom == RenderFor::Visitor && possible.len() < missing.len()) {
-            return ControlFlow::Break(false);
+            return ControlFlow::Break(RenderOutcome::NotAll);
         }
-        let Some(batch) = self.claim_batch(site, &possible) else {
+        let Some(batch) = self.claim_batch(page, &possible) else {
             let mut in_progress = possible.iter().map(|version| version.id);
             return match in_progress.find_map(|id| self.rendering_of(site, id)) {
                 Some(rendering) => {
                     let _ = rendering.acquire().await;
                     ControlFlow::Continue(())
                 }
-                None => ControlFlow::Break(false),
+                None => ControlFlow::Break(RenderOutcome::NotAll),
             };
         };
         let job = batch_job(page, &batch.versions);
-        match self.fetch_batch(job, whom).await {
-            BatchOutcome::NotReceived => ControlFlow::Break(false),
-            BatchOutcome::Received => {
-                note_failures(site, &batch.versions, now, self.clock.tick());
-                ControlFlow::Continue(())
-            }
+        if !self.fetch_batch(job, whom).await {
+            return ControlFlow::Break(RenderOutcome::NotReceived);
         }
+        note_failures(site, &batch.versions, now, self.clock.tick());
+        ControlFlow::Continue(())
     }
 
-    async fn fetch_batch(self: &Rc<Self>, job: PageJob, whom: RenderFor) -> BatchOutcome {
-        let is_received = match whom {
+    /// Whether PHP has responded. If not, that says nothing about the fragments.
+    async fn fetch_batch(self: &Rc<Self>, job: PageJob, whom: RenderFor) -> bool {
+        match whom {
             RenderFor::Background => Rc::clone(self).refresh(job, When::Stale).await,
             RenderFor::Visitor => {
                 let (reply, response) = oneshot::channel();
@@ -125,49 +128,61 @@ impl FetchWorker {
                     Ok(Err(_)) | Err(_) => false,
                 }
             }
-        };
-        if is_received {
-            BatchOutcome::Received
-        } else {
-            BatchOutcome::NotReceived
         }
     }
 
-    /// The first of these that nobody renders and that one request takes.
+    /// Those of these that nobody renders and that one request takes. What else was purged of pages like this one comes along: it is
+    /// needed soon, and a request for one more fragment takes PHP less time than another request.
     fn claim_batch(
         self: &Rc<Self>,
-        site: &Arc<FetchSite>,
+        page: &PageJob,
         missing: &[&Arc<FragmentVersion>],
     ) -> Option<Batch> {
-        let mut renderings = self.renderings.borrow_mut();
-        let mut versions: Vec<Arc<FragmentVersion>> = Vec::new();
-        let mut bytes = 0;
+        let mut batch = Batch::new(self, &page.site);
         for version in missing {
-            bytes += version.definition.len() + 1;
-            let is_full = versions.len() >= MOST_RENDERED || bytes > MOST_DEFINITION_BYTES;
-            // What has failed may have made others fail.
-            let is_suspect = site.fragments.has_failed(version.id);
-            if (is_full || is_suspect) && !versions.is_empty() {
-                break;
-            }
-            if let Entry::Vacant(place) = renderings.entry((address(site), version.id)) {
-                place.insert(Rc::new(Semaphore::new(0)));
-                versions.push(Arc::clone(version));
-                if is_suspect {
-                    break;
-                }
+            batch.add(version);
+        }
+        if batch.versions.is_empty() {
+            return None;
+        }
+        if batch.most == MOST_RENDERED {
+            let others = page.site.fragments.shared().into_iter().filter(|other| {
+                variant_id(page.key.bytes()) == Some(other.variant) && is_purged(&page.site, other)
+            });
+            for other in others {
+                batch.add(&other.version);
             }
         }
-        drop(renderings);
-        (!versions.is_empty()).then(|| Batch {
-            worker: Rc::clone(self),
-            site: Arc::clone(site),
-            versions,
-        })
+        Some(batch)
     }
 
     fn rendering_of(&self, site: &Arc<FetchSite>, id: u64) -> Option<Rc<Semaphore>> {
         self.renderings.borrow().get(&(address(site), id)).cloned()
+    }
+
+    /// Has new fragments of pages rendered, so that it is known which of them can be rendered without their page: soon, with those of
+    /// other pages.
+    pub(super) fn render_soon(
+        self: &Rc<Self>,
+        page: &PageJob,
+        variant: u64,
+        versions: Vec<Arc<FragmentVersion>>,
+    ) {
+        let key = (address(&page.site), variant);
+        let mut gathered = self.new_fragments.borrow_mut();
+        match gathered.entry(key) {
+            Entry::Occupied(place) => place.into_mut().extend(versions),
+            Entry::Vacant(place) => {
+                place.insert(versions);
+                let page = page.in_background();
+                let worker = Rc::clone(self);
+                tokio::task::spawn_local(async move {
+                    sleep(GATHERING).await;
+                    let versions = worker.new_fragments.borrow_mut().remove(&key);
+                    worker.render_new(page, versions.unwrap_or_default()).await;
+                });
+            }
+        }
     }
 
     /// A rendering that no purge has touched.
@@ -179,22 +194,17 @@ impl FetchWorker {
         })
     }
 
-    /// Renders fragments that are new, so that it is known which of them can be rendered without their page. Waits while PHP is busy
-    /// with visitors.
-    pub(super) async fn render_new(
-        self: Rc<Self>,
-        page: PageJob,
-        versions: Vec<Arc<FragmentVersion>>,
-    ) {
+    /// Renders new fragments. Waits while PHP is busy with visitors.
+    async fn render_new(self: Rc<Self>, page: PageJob, versions: Vec<Arc<FragmentVersion>>) {
         let site = &page.site;
         for attempt in 0..ATTEMPTS {
-            let is_done = self.render(&page, &versions, RenderFor::Background).await;
+            let outcome = self.render(&page, &versions, RenderFor::Background).await;
             let now = self.clock.tick();
             let waits = |version: &Arc<FragmentVersion>| {
                 site.fragments.may_render(version.id, now)
                     && self.valid_rendering(site, version.id).is_none()
             };
-            if is_done || !versions.iter().any(waits) {
+            if outcome == RenderOutcome::All || !versions.iter().any(waits) {
                 break;
             }
             sleep(FIRST_PAUSE * (1 << attempt)).await;
@@ -247,7 +257,9 @@ impl FetchWorker {
                 blocks: part.blocks.as_str().into(),
                 entry: Arc::new(entry),
             };
-            job.site.fragments.rendered(id, rendered);
+            let table = &job.site.fragments;
+            table.rendered(id, rendered);
+            table.note_duration(id, job.fragments.len(), with.took > SLOW);
         }
     }
 }
@@ -268,11 +280,54 @@ fn note_failures(site: &FetchSite, requested: &[Arc<FragmentVersion>], sent: Tic
     }
 }
 
+/// Whether the last rendering of a fragment is of no use any more.
+pub(super) fn is_purged(site: &FetchSite, fragment: &SharedFragment) -> bool {
+    let mut rendered = fragment.rendered.iter();
+    !rendered.any(|last| site.purges.prove_waiting(last) == Validity::Valid)
+}
+
 /// Fragments that one request renders.
 struct Batch {
     worker: Rc<FetchWorker>,
     site: Arc<FetchSite>,
     versions: Vec<Arc<FragmentVersion>>,
+    /// Of their definitions.
+    bytes: usize,
+    /// As many as the first one may share a request with.
+    most: usize,
+}
+
+impl Batch {
+    fn new(worker: &Rc<FetchWorker>, site: &Arc<FetchSite>) -> Self {
+        Self {
+            worker: Rc::clone(worker),
+            site: Arc::clone(site),
+            versions: Vec::new(),
+            bytes: 0,
+            most: MOST_RENDERED,
+        }
+    }
+
+    /// Takes a fragment, unless another batch has it, or the request would become too large.
+    fn add(&mut self, version: &Arc<FragmentVersion>) {
+        let most = self.site.fragments.most_together(version.id);
+        let most = most.map_or(MOST_RENDERED, |most| most.min(MOST_RENDERED));
+        let bytes = self.bytes + version.definition.len() + 1;
+        let is_first = self.versions.is_empty();
+        // What has failed or took long must not hold up those that do not.
+        let fits =
+            most == self.most && self.versions.len() < self.most && bytes <= MOST_DEFINITION_BYTES;
+        if !is_first && !fits {
+            return;
+        }
+        let mut renderings = self.worker.renderings.borrow_mut();
+        if let Entry::Vacant(place) = renderings.entry((address(&self.site), version.id)) {
+            place.insert(Rc::new(Semaphore::new(0)));
+            self.versions.push(Arc::clone(version));
+            self.bytes = bytes;
+            self.most = most;
+        }
+    }
 }
 
 impl Drop for Batch {
@@ -328,6 +383,12 @@ const MOST_RENDERED: usize = 24;
 
 /// Bytes of their definitions, which one field of the request holds.
 const MOST_DEFINITION_BYTES: usize = 8000;
+
+/// Longer than this, one of the fragments of a request is slow.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// For so long, new fragments of pages are gathered before they are rendered.
+const GATHERING: Duration = Duration::from_millis(500);
 
 /// Renderings that purges may make useless, for one page.
 const RETRIES: usize = 3;

@@ -68,6 +68,7 @@ pub fn start(
                 in_progress: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
                 renderings: RefCell::default(),
+                new_fragments: RefCell::default(),
                 patched_sites: RefCell::default(),
                 invalidations: Rc::default(),
             });

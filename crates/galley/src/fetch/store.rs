@@ -228,6 +228,7 @@ impl FetchWorker {
                 tags: &to_store.tags,
                 life: to_store.life,
                 born,
+                took: in_progress.delay(self.clock.tick()),
             };
             return self.note_rendered(job, &to_store.fragments.parts, body.bytes(), &with);
         }

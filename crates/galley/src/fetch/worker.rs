@@ -11,7 +11,7 @@ use galley_policy::time::Tick;
 
 use super::in_progress::InProgressFetch;
 use super::invalidation::Invalidations;
-use super::jobs::{PatchedSite, Renderings};
+use super::jobs::{NewFragments, PatchedSite, Renderings};
 use super::registry::FetchRegistry;
 use crate::body::body_spools::BodySpools;
 use crate::clock::Clock;
@@ -31,6 +31,8 @@ pub(super) struct FetchWorker {
     pub(super) failed: RefCell<HashMap<Key, Tick>>,
     /// Fragments that are being rendered.
     pub(super) renderings: RefCell<Renderings>,
+    /// New fragments that are to be rendered soon.
+    pub(super) new_fragments: RefCell<NewFragments>,
     /// Whose pages are patched in the background.
     pub(super) patched_sites: RefCell<Vec<PatchedSite>>,
     /// Purges that unsafe requests cause.

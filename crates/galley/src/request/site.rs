@@ -165,7 +165,13 @@ impl Site {
     /// What is stored under a key on the disk, from where it comes into the memory if it fits there.
     pub async fn on_disk(&self, key: &[u8]) -> Option<Arc<Entry>> {
         let shelved = self.core.disk.as_ref()?;
-        shelved.find(key, self.core.purges.table()).await
+        let entry = shelved.find(key, self.core.purges.table()).await?;
+        if let Some(variant) = key::variant_id(key) {
+            for fragment in entry.fragments() {
+                self.core.fragments.recall(variant, &fragment.version);
+            }
+        }
+        Some(entry)
     }
 }
 

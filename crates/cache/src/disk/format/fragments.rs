@@ -90,6 +90,7 @@ fn one(head: &mut Cursor<'_>) -> Result<PageFragment, Bad> {
             digest,
             rendered_tags,
             is_switched_off: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         }),
         born,
         except,
