@@ -119,11 +119,10 @@ function settings_day( array $site ): ?array {
 		esc_html( percent( $site['hit_ratio'] ?? null ) )
 	);
 	echo '</p>';
-	$parts = array_filter( (array) ( $site['fragments_switched_off'] ?? array() ), 'is_string' );
-	if ( $parts ) {
-		/* translators: %s: names of widgets or blocks */
-		printf( '<p class="galley-parts">%s</p>', esc_html( sprintf( __( 'These parts of pages change without an edit, so that Galley generates every page that shows them again when a part of it is purged: %s.', 'galley' ), implode( ', ', $parts ) ) ) );
-	}
+	/* translators: %s: names of widgets or blocks */
+	settings_parts( $site['fragments_switched_off'] ?? null, __( 'These parts of pages change without an edit, so that Galley generates every page that shows them again when a part of it is purged: %s.', 'galley' ) );
+	/* translators: %s: names of widgets or blocks */
+	settings_parts( $site['fragments_failed'] ?? null, __( 'These parts of pages could not be rendered without their page, so that Galley generates every page that shows them again when they change: %s.', 'galley' ) );
 	$answer  = call( 'GET', '/history?minutes=1440&site=' . rawurlencode( own_site_host() ) );
 	$history = own_site( $answer['body']['sites'] ?? null, own_site_host() );
 	if ( null === $history || ! is_array( $history['minutes'] ?? null ) ) {
@@ -131,6 +130,19 @@ function settings_day( array $site ): ?array {
 	}
 	print_chart( chart_bars( $history['minutes'], time() ), time() );
 	return $history['minutes'];
+}
+
+/**
+ * Parts of pages that cannot be replaced.
+ *
+ * @param mixed  $labels Of `GET /status`.
+ * @param string $text   With a place for them.
+ */
+function settings_parts( $labels, string $text ): void {
+	$parts = array_filter( (array) $labels, 'is_string' );
+	if ( $parts ) {
+		printf( '<p class="galley-parts">%s</p>', esc_html( sprintf( $text, implode( ', ', $parts ) ) ) );
+	}
 }
 
 /**

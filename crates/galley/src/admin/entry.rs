@@ -76,6 +76,8 @@ fn fragment(fragment: &PageFragment) -> Value {
         "shared": fragment.version.is_shared(),
         // It changes without a purge: every purge purges the page.
         "switched_off": fragment.version.is_switched_off(),
+        // It could not be rendered without its page: a purge purges the page until another attempt succeeds.
+        "failed": fragment.version.has_failed(),
         "born": fragment.born,
     })
 }

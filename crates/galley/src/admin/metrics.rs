@@ -78,6 +78,7 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
                 healed: site.refreshed_pages.refreshed(),
                 fills: site.core.counters.fills(),
                 switched_off: site.core.fragments.switched_off().len(),
+                failed: site.core.fragments.failed().len(),
                 upstreams: site.upstream_stats(),
                 cron: site.cron.as_ref().map(|_| site.core.cron.state()),
             }),
@@ -333,11 +334,16 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
             text.sample(name, &[("site", &row.site)], of(own));
         }
     }
-    let gauges: [(&str, Of, &str); 2] = [
+    let gauges: [(&str, Of, &str); 3] = [
         (
             "galley_fragments_switched_off",
             |own| own.switched_off as u64,
             "parts of pages that change without a purge, so that every purge purges their pages",
+        ),
+        (
+            "galley_fragments_failed",
+            |own| own.failed as u64,
+            "parts of pages that could not be rendered without their page, so that a purge of them purges their pages",
         ),
         (
             "galley_pages_awaiting_patch",

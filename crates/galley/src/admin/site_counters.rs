@@ -30,6 +30,8 @@ pub(super) struct ProcessCounters {
     pub(super) fills: Fills,
     /// Fragments that change without a purge.
     pub(super) switched_off: usize,
+    /// Fragments that could not be rendered the last time.
+    pub(super) failed: usize,
     pub(super) upstreams: Vec<Arc<UpstreamStats>>,
     pub(super) cron: Option<CronState>,
 }

@@ -145,6 +145,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         "certificates": certificates(state, site),
         "cron": cron(state, site),
         "fragments_switched_off": site.core.fragments.switched_off(),
+        "fragments_failed": site.core.fragments.failed(),
         "last_10_minutes": { "requests": lately.requests, "hit_ratio": lately.hit_ratio() },
     })
 }

@@ -178,7 +178,7 @@ pub(super) fn status(value: &Value) {
         for text in certificates(site) {
             line(&text);
         }
-        if let Some(text) = fragments(site) {
+        for text in fragments(site) {
             line(&text);
         }
     }
@@ -313,18 +313,24 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
     lines
 }
 
-/// The lines of a site whose pages have parts that change without a purge.
-fn fragments(site: &Value) -> Option<String> {
-    let labels = site["fragments_switched_off"].as_array()?;
-    let labels: Vec<&str> = labels.iter().map(text).collect();
-    (!labels.is_empty()).then(|| {
-        format!(
-            "{:<9} {}: {} changes without a purge, so every purge of a part generates its pages again",
-            "fragments",
-            text(&site["name"]),
-            labels.join(", ")
-        )
-    })
+/// The lines of a site whose pages have parts that cannot be replaced.
+fn fragments(site: &Value) -> Vec<String> {
+    let kinds = [
+        (
+            "fragments_switched_off",
+            "changes without a purge, so every purge of a part generates its pages again",
+        ),
+        (
+            "fragments_failed",
+            "could not be rendered without its page, so a purge of it generates its pages again",
+        ),
+    ];
+    let line = |(name, means): (&str, &str)| {
+        let labels: Vec<&str> = site[name].as_array()?.iter().map(text).collect();
+        let (site, labels) = (text(&site["name"]), labels.join(", "));
+        (!labels.is_empty()).then(|| format!("{:<9} {site}: {labels} {means}", "fragments"))
+    };
+    kinds.into_iter().filter_map(line).collect()
 }
 
 /// How a site's scheduled tasks fare.
@@ -441,5 +447,28 @@ fn duration(seconds: u64) -> String {
         format!("{hours}h {minutes}m")
     } else {
         format!("{minutes}m {}s", seconds % 60)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parts_that_cannot_be_replaced_are_named() {
+        let site = json!({
+            "name": "a.test",
+            "fragments_switched_off": ["widget/quote-2", "core/rss"],
+            "fragments_failed": ["widget/map-3"],
+        });
+        let lines = fragments(&site);
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].contains("a.test: widget/quote-2, core/rss changes without a purge"));
+        assert!(lines[1].contains("widget/map-3 could not be rendered without its page"));
+        let fine =
+            json!({ "name": "a.test", "fragments_switched_off": [], "fragments_failed": [] });
+        assert!(fragments(&fine).is_empty() && fragments(&json!({ "name": "old" })).is_empty());
     }
 }

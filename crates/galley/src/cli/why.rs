@@ -270,10 +270,15 @@ fn stored(entry: &Value) {
         .as_str(),
     );
     for part in items(&entry["fragments"]) {
-        let state = match (part["switched_off"] == true, part["shared"] == true) {
-            (true, _) => "changes without a purge, so every purge purges the page",
-            (false, true) => "shared: a purge of it is patched",
-            (false, false) => "belongs to the page",
+        let has = |property: &str| part[property] == true;
+        let state = if has("switched_off") {
+            "changes without a purge, so every purge purges the page"
+        } else if has("failed") {
+            "could not be rendered without its page, so a purge of it purges the page"
+        } else if has("shared") {
+            "shared: a purge of it is patched"
+        } else {
+            "belongs to the page"
         };
         row("part", &format!("{}: {state}", text(&part["label"])));
     }

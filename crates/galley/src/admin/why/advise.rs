@@ -71,17 +71,24 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
 
 /// A page of which only parts were purged, and which cannot be patched.
 fn part(entry: &Entry) -> Advice {
-    let mut versions = entry.fragments().iter().map(|fragment| &fragment.version);
-    match versions.find(|version| version.is_switched_off()) {
-        Some(version) => Advice::new(
+    let versions = || entry.fragments().iter().map(|fragment| &fragment.version);
+    if let Some(version) = versions().find(|version| version.is_switched_off()) {
+        return Advice::new(
             format!(
                 "a part of the page was purged, and the page cannot be patched: `{}` changes without a purge",
                 version.label
             ),
             "find the plugin or theme that prints something there which changes by itself",
-        ),
-        None => {
-            Advice::fine("a part of the page was purged that cannot be rendered without the page")
-        }
+        );
     }
+    if let Some(version) = versions().find(|version| version.has_failed()) {
+        return Advice::new(
+            format!(
+                "a part of the page was purged, and the page cannot be patched: `{}` could not be rendered without it",
+                version.label
+            ),
+            "look into the error log of PHP for what fails in a request with `Galley-Fragment`",
+        );
+    }
+    Advice::fine("a part of the page was purged that cannot be rendered without the page")
 }

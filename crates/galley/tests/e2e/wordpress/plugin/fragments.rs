@@ -1,7 +1,7 @@
 //! Shared fragments: what only a sidebar shows is replaced in stored pages, and the pages are not generated again.
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -107,6 +107,7 @@ fn menus_and_lists_of_categories_are_patched() {
             })
         });
     }
+    wait_until_quiet(&stack);
     assert_text(&stack.get("/about/"), "current-menu-item");
     let edits: [&dyn Fn(); 2] = [
         &|| {
@@ -175,7 +176,23 @@ fn store_with_parts(stack: &Stack, paths: &[&str]) {
             parts_with(stack, path, "shared") > 3
         });
     }
+    wait_until_quiet(stack);
 }
+
+/// Waits until the server requests nothing any more: it gathers the new parts of several pages before it has them rendered.
+fn wait_until_quiet(stack: &Stack) {
+    let mut last = (requests_to_php(stack), Instant::now());
+    wait_for("the server to request nothing", PATIENCE, || {
+        let now = requests_to_php(stack);
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+        last.1.elapsed() > QUIET
+    });
+}
+
+/// Longer than the server gathers, and than a request takes.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// How many fragments of a stored page have this property.
 fn parts_with(stack: &Stack, path: &str, property: &str) -> usize {
@@ -226,6 +243,32 @@ fn parts_that_change_without_a_purge_are_switched_off() {
 const FAILING: &str = "<?php if (isset($_SERVER['HTTP_GALLEY_FRAGMENT'])) { \
     file_put_contents(WP_CONTENT_DIR . '/renderings.txt', '.', FILE_APPEND); \
     add_filter('dynamic_sidebar_params', function ($params) { throw new \\Exception('not without its page'); }); }";
+
+#[test]
+fn a_part_that_cannot_be_rendered_is_named() {
+    let stack = start(Kind::Fpm);
+    let content = stack.wordpress.root.join("wp-content");
+    let failing = content.join("mu-plugins/failing.php");
+    fs::create_dir_all(content.join("mu-plugins")).unwrap();
+    let path = "/about/";
+    store_with_parts(&stack, &[path]);
+    fs::write(&failing, FAILING).unwrap();
+    let title = "Posted While It Fails";
+    let new = json!({ "title": title, "status": "publish" });
+    rest(&stack, "POST", "/wp/v2/posts", &new);
+    wait_for("a failure", PATIENCE, || {
+        parts_with(&stack, path, "failed") > 0
+    });
+    assert_text(&stack.get(path), title);
+    assert!(parts_with(&stack, path, "failed") > 0);
+    let settings = stack
+        .admin()
+        .get("/wp-admin/options-general.php?page=galley");
+    assert_text(
+        &settings.unwrap(),
+        "could not be rendered without their page",
+    );
+}
 
 #[test]
 fn a_part_that_cannot_be_rendered_is_not_tried_with_every_page() {
