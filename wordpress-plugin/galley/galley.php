@@ -41,6 +41,7 @@ const PARTS = array(
 	'includes/gather-people.php',
 	'includes/gather-parts.php',
 	'includes/gather-machines.php',
+	'includes/post-classes.php',
 	'includes/fragments.php',
 	'includes/fragments-menus.php',
 	'includes/fragments-render.php',

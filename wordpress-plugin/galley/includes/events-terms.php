@@ -89,7 +89,7 @@ function term_state( int $term_id, string $taxonomy ): ?array {
 function queue_term( int $term_id, array $old, ?array $new ): void {
 	queue_purge( term_tags( $term_id, $old, $new ) );
 	if ( $new && $old['name'] !== $new['name'] && passes_others( $term_id, $old['taxonomy'], $old['name'], $new['name'] ) ) {
-		queue_purge( "ts$term_id" );
+		queue_purge( "to$term_id" );
 	}
 	if ( $new && ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) ) {
 		// Addresses below it, and of posts that have it in theirs.
@@ -108,8 +108,8 @@ function queue_term( int $term_id, array $old, ?array $new ): void {
 }
 
 /**
- * Whether a term that gets another name changes its place among the terms of one of its posts, whose CSS classes stand in the
- * order of the names.
+ * Whether a term that gets another name changes its place among the terms of one of its posts, of which REST gives the numbers in
+ * the order of the names.
  */
 function passes_others( int $term_id, string $taxonomy, string $old, string $new ): bool {
 	global $wpdb;
@@ -128,7 +128,7 @@ function passes_others( int $term_id, string $taxonomy, string $old, string $new
 function term_tags( int $id, array $old, ?array $new ): array {
 	$taxonomy = word( $old['taxonomy'] );
 	if ( ! $new ) {
-		$tags = array( "t$id", "tl$id", "tn$id", "ts$id", "tc$id", "lta.$taxonomy" );
+		$tags = array( "t$id", "tl$id", "tn$id", "ts$id", "to$id", "tc$id", "lta.$taxonomy" );
 		return $old['count'] ? array_merge( $tags, array( "lt.$taxonomy", "ltc.$taxonomy", "sm.$taxonomy" ) ) : $tags;
 	}
 	$tags = array();

@@ -22,6 +22,25 @@ if ( is_shared() && null === wanted_fragment() ) {
 	add_filter( 'the_category', __NAMESPACE__ . '\\end_categories', PHP_INT_MAX, 3 );
 }
 
+/** What WordPress takes where a theme says nothing else; it need not be sent to and fro. */
+const MENU_DEFAULTS = array(
+	'container'            => 'div',
+	'container_class'      => '',
+	'container_id'         => '',
+	'container_aria_label' => '',
+	'menu_class'           => 'menu',
+	'menu_id'              => '',
+	'before'               => '',
+	'after'                => '',
+	'link_before'          => '',
+	'link_after'           => '',
+	'items_wrap'           => '<ul id="%1$s" class="%2$s">%3$s</ul>',
+	'item_spacing'         => 'preserve',
+	'depth'                => 0,
+	'walker'               => '',
+	'theme_location'       => '',
+);
+
 /**
  * Whether a menu is the open fragment.
  */
@@ -73,9 +92,12 @@ function menu_of( object $args ): ?\WP_Term {
  */
 function plain_arguments( array $args ): ?array {
 	unset( $args['menu'], $args['echo'], $args['fallback_cb'] );
-	foreach ( $args as $argument ) {
+	foreach ( $args as $name => $argument ) {
 		if ( null !== $argument && ! is_scalar( $argument ) ) {
 			return null;
+		}
+		if ( array_key_exists( $name, MENU_DEFAULTS ) && MENU_DEFAULTS[ $name ] === $argument ) {
+			unset( $args[ $name ] );
 		}
 	}
 	return $args;

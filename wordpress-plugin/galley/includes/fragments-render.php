@@ -111,9 +111,9 @@ function render_definition( array $known ): ?string {
 }
 
 /**
- * The query of a page about a term or a post, as far as parts of the page ask what is current.
+ * The query of a page about a term, a post or a date, as far as parts of the page ask what is current.
  *
- * @param array $about Kind and number, or empty.
+ * @param array $about As `page_subject` gives it.
  */
 function query_about( array $about ): \WP_Query {
 	$query = new \WP_Query();
@@ -133,8 +133,31 @@ function query_about( array $about ): \WP_Query {
 		$query->is_single         = ! $query->is_page;
 		$query->queried_object    = $post;
 		$query->queried_object_id = $id;
+	} elseif ( 'date' === ( $about[0] ?? '' ) ) {
+		$digits            = (string) ( $about[1] ?? '' );
+		$query->is_archive = true;
+		$query->is_date    = true;
+		$query->is_year    = 4 === strlen( $digits );
+		$query->is_month   = 6 === strlen( $digits );
+		$query->is_day     = 8 === strlen( $digits );
+		$query->query_vars = date_vars( $digits );
 	}
 	return $query;
+}
+
+/**
+ * What the query of a page about a date says. Pure.
+ *
+ * @param string $digits `2024`, `202405` or `20240531`.
+ */
+function date_vars( string $digits ): array {
+	$vars = array();
+	foreach ( array( 'year' => array( 0, 4 ), 'monthnum' => array( 4, 2 ), 'day' => array( 6, 2 ) ) as $name => list( $from, $length ) ) {
+		if ( strlen( $digits ) > $from ) {
+			$vars[ $name ] = (int) substr( $digits, $from, $length );
+		}
+	}
+	return $vars;
 }
 
 /**

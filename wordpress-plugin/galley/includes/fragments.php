@@ -302,17 +302,34 @@ function important_first( array $fragments ): array {
  * A fragment that lists what its page is about marks it as current. It is rendered as for that page.
  */
 function about_page( array $fragment ): array {
-	$about = get_queried_object();
-	$kind  = $about instanceof \WP_Term ? 'term' : ( $about instanceof \WP_Post && is_singular() ? 'post' : '' );
-	if ( '' !== $kind && ( isset( $fragment['definition']['widget'] ) || isset( $fragment['definition']['block'] ) ) ) {
-		$fragment['definition']['about'] = array( $kind, (int) get_queried_object_id() );
+	$about = page_subject();
+	if ( $about && ( isset( $fragment['definition']['widget'] ) || isset( $fragment['definition']['block'] ) ) ) {
+		$fragment['definition']['about'] = $about;
 	}
 	return $fragment;
 }
 
 /**
- * What fragments of this page mark as current when they come to list it: the page itself, what is above it, and the page of the
- * blog. WordPress compares numbers alone, so that a post with the number of the page's category is marked, too.
+ * What the page is about: a term, a post, or a year, a month or a day; empty: nothing that a list marks.
+ *
+ * @return array Its kind, and its number or digits.
+ */
+function page_subject(): array {
+	$about = get_queried_object();
+	if ( $about instanceof \WP_Term ) {
+		return array( 'term', (int) $about->term_id );
+	}
+	if ( $about instanceof \WP_Post && is_singular() ) {
+		return array( 'post', (int) $about->ID );
+	}
+	$digits = is_date() ? implode( '', dates_of( $GLOBALS['wp_query']->query_vars ) ) : '';
+	return '' === $digits ? array() : array( 'date', $digits );
+}
+
+/**
+ * What fragments of this page mark as current when they come to list it: the page itself, what is above it, the page of the blog, and
+ * months on the page of one. WordPress compares numbers alone, so that a post with the number of the page's category is marked, too;
+ * categories are marked on the page of a term only.
  *
  * @return string[] Tags that a fragment which Galley puts in must not have.
  */
@@ -325,9 +342,27 @@ function marked_as_current(): array {
 	} elseif ( $about instanceof \WP_Term ) {
 		$ids = array_merge( $ids, get_ancestors( $id, $about->taxonomy, 'taxonomy' ) );
 	}
+	return marked_tags( array_filter( array_map( 'intval', $ids ) ), $about instanceof \WP_Term, is_date() );
+}
+
+/**
+ * The tags of what a page marks. Pure but for the prefix.
+ *
+ * @param int[] $ids     Posts and terms.
+ * @param bool  $is_term Whether the page is that of a term.
+ * @param bool  $is_date Whether the page is that of a year, a month or a day.
+ * @return string[]
+ */
+function marked_tags( array $ids, bool $is_term, bool $is_date ): array {
 	$tags = array();
-	foreach ( array_filter( array_map( 'intval', $ids ) ) as $marked ) {
-		array_push( $tags, blog_prefix() . "pl$marked", blog_prefix() . "tl$marked" );
+	foreach ( $ids as $marked ) {
+		$tags[] = blog_prefix() . "pl$marked";
+		if ( $is_term ) {
+			$tags[] = blog_prefix() . "tl$marked";
+		}
+	}
+	if ( $is_date ) {
+		array_push( $tags, blog_prefix() . 'ar.post', blog_prefix() . 'l.post' );
 	}
 	return $tags;
 }

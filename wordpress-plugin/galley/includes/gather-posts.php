@@ -37,8 +37,7 @@ function gather_posts(): void {
 	add_filter( 'get_the_excerpt', $own . 'end_excerpt', PHP_INT_MAX, 2 );
 	add_filter( 'get_the_terms', $own . 'gather_terms_of_post', PHP_INT_MAX, 3 );
 	add_filter( 'get_post_metadata', $own . 'gather_field', PHP_INT_MAX, 3 );
-	add_filter( 'post_class_taxonomies', $own . 'begin_classes', PHP_INT_MAX );
-	add_filter( 'post_class', $own . 'end_classes', PHP_INT_MIN, 3 );
+	add_filter( 'post_class', $own . 'gather_classes', PHP_INT_MAX, 3 );
 	add_filter( 'oembed_response_data', $own . 'gather_embed', PHP_INT_MAX, 2 );
 	add_action( 'wp', $own . 'gather_main', PHP_INT_MAX );
 }
@@ -130,8 +129,9 @@ function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
 		tag( 'pt' . (int) $post_id );
 		return $terms;
 	}
-	$class = empty( $GLOBALS['galley_in_classes'] ) && ! is_for_numbers() ? 'tn' : 'ts';
-	$key   = "$class$post_id.$taxonomy." . $GLOBALS['galley_prefix'];
+	$numbers = empty( $GLOBALS['galley_in_classes'] ) && is_for_numbers();
+	$class   = $numbers || ! empty( $GLOBALS['galley_in_classes'] ) ? 'ts' : 'tn';
+	$key     = "$class$numbers$post_id.$taxonomy." . $GLOBALS['galley_prefix'];
 	if ( isset( $GLOBALS['galley_terms_seen'][ $key ] ) ) {
 		return $terms;
 	}
@@ -141,6 +141,9 @@ function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
 		foreach ( $terms as $term ) {
 			if ( $term instanceof \WP_Term ) {
 				tag( "$class$term->term_id" );
+				if ( $numbers ) {
+					tag( "to$term->term_id" );
+				}
 			}
 		}
 	}
@@ -148,7 +151,7 @@ function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
 }
 
 /**
- * Whether REST itself reads a post's terms, of which it gives the numbers, and their slugs as classes.
+ * Whether REST itself reads a post's terms, of which it gives the numbers in the order of the names, and their slugs as classes.
  */
 function is_for_numbers(): bool {
 	if ( ! machine_counts() ) {
@@ -164,16 +167,10 @@ function is_for_numbers(): bool {
 	return false;
 }
 
-function begin_classes( $taxonomies ) {
-	$GLOBALS['galley_in_classes'] = true;
-	return $taxonomies;
-}
-
 /**
- * The end of a post's CSS classes. Lists mark what is sticky.
+ * A post's CSS classes. Lists mark what is sticky.
  */
-function end_classes( $classes, $more = array(), $id = 0 ) {
-	unset( $GLOBALS['galley_in_classes'] );
+function gather_classes( $classes, $more = array(), $id = 0 ) {
 	if ( ! is_singular() ) {
 		tag( 'sk' . (int) $id );
 	}

@@ -113,7 +113,7 @@ final class FragmentsTest extends TestCase {
 	}
 
 	public function test_a_menu_with_a_walker_is_no_fragment(): void {
-		$this->assertSame( array( 'depth' => 0 ), Galley\plain_arguments( array( 'depth' => 0, 'echo' => true ) ) );
+		$this->assertSame( array( 'depth' => 1 ), Galley\plain_arguments( array( 'depth' => 1, 'echo' => true ) ) );
 		$this->assertNull( Galley\plain_arguments( array( 'walker' => new stdClass() ) ) );
 	}
 
@@ -121,5 +121,86 @@ final class FragmentsTest extends TestCase {
 		$this->assertTrue( Galley\is_plain_order( array( 'boats', 'Harbour' ) ) );
 		$this->assertFalse( Galley\is_plain_order( array( 'Harbour', 'boats' ) ) );
 		$this->assertFalse( Galley\is_plain_order( array( 'Ämter', 'Boats' ) ) );
+	}
+
+	public function test_arguments_of_a_menu_that_say_nothing_new_are_left_out(): void {
+		$args = array(
+			'container'  => 'div',
+			'menu_class' => 'menu',
+			'menu_id'    => 'main',
+			'depth'      => 2,
+			'items_wrap' => '<ul id="%1$s" class="%2$s">%3$s</ul>',
+			'walker'     => '',
+			'own'        => null,
+		);
+		$this->assertSame( array( 'menu_id' => 'main', 'depth' => 2, 'own' => null ), Galley\plain_arguments( $args ) );
+	}
+
+	public function test_classes_of_terms_do_not_stand_in_the_order_of_their_names(): void {
+		$terms = array();
+		foreach ( array( 5 => 'Boats', 3 => 'Harbour', 9 => 'Kitchen' ) as $id => $name ) {
+			$terms[] = (object) array(
+				'term_id' => $id,
+				'name'    => $name,
+			);
+		}
+		$this->assertSame( array( 3, 5, 9 ), array_column( Galley\by_number( $terms ), 'term_id' ) );
+	}
+
+	public function test_a_page_marks_categories_only_where_it_is_about_a_term(): void {
+		$this->assertSame( array( 'pl3', 'tl3' ), Galley\marked_tags( array( 3 ), true, false ) );
+		$this->assertSame( array( 'pl3', 'pl8' ), Galley\marked_tags( array( 3, 8 ), false, false ) );
+		$this->assertSame( array(), Galley\marked_tags( array(), false, false ) );
+	}
+
+	public function test_a_page_about_a_month_marks_months(): void {
+		$this->assertSame( array( 'ar.post', 'l.post' ), Galley\marked_tags( array(), false, true ) );
+		$this->assertSame( array( 'year' => 2024 ), Galley\date_vars( '2024' ) );
+		$this->assertSame(
+			array(
+				'year'     => 2024,
+				'monthnum' => 5,
+				'day'      => 31,
+			),
+			Galley\date_vars( '20240531' )
+		);
+	}
+
+	private static function signed( string $text, string $salt = 'salt of this site' ): string {
+		$text = base64_encode( $text );
+		return $text . '.' . hash_hmac( 'md5', $text, $salt );
+	}
+
+	public function test_only_definitions_that_this_site_has_signed_are_read(): void {
+		$known  = array( 'widget' => 'search-2' );
+		$signed = Galley\signed_definition( $known );
+		$this->assertSame( $known, Galley\read_definition( $signed ) );
+		list( $text, $signature ) = explode( '.', $signed );
+		$other                    = base64_encode( '[1,{"widget":"other-2"}]' );
+		$forged                   = array(
+			'',
+			'.',
+			$text,
+			"$text.",
+			".$signature",
+			"$text.$signature.$signature",
+			"$text." . strtoupper( $signature ),
+			"$text." . substr( $signature, 0, -1 ),
+			"$text.0",
+			"$other.$signature",
+			self::signed( '[1,{"widget":"search-2"}]', 'salt of another site' ),
+			"$text." . md5( $text ),
+		);
+		foreach ( $forged as $definition ) {
+			$this->assertNull( Galley\read_definition( $definition ), $definition );
+		}
+	}
+
+	public function test_signed_definitions_of_another_blog_or_form_are_not_read(): void {
+		$own = self::signed( '[1,{"widget":"search-2"}]' );
+		$this->assertSame( array( 'widget' => 'search-2' ), Galley\read_definition( $own ) );
+		foreach ( array( '[2,{"widget":"search-2"}]', '["1",{"widget":"search-2"}]', '[1,"search-2"]', '[1]', '{"widget":"search-2"}', 'null', '' ) as $text ) {
+			$this->assertNull( Galley\read_definition( self::signed( $text ) ), $text );
+		}
 	}
 }

@@ -35,6 +35,14 @@ function wp_json_encode( $value ) {
 	return json_encode( $value );
 }
 
+function get_current_blog_id(): int {
+	return 1;
+}
+
+function wp_hash( string $data ): string {
+	return hash_hmac( 'md5', $data, 'salt of this site' );
+}
+
 function wp_strip_all_tags( string $text ): string {
 	return trim( strip_tags( preg_replace( '@<(script|style)[^>]*?>.*?</\\1>@si', '', $text ) ) );
 }
