@@ -25,6 +25,7 @@ mod durable_large;
 mod fastcgi;
 mod fastcgi_broken;
 mod files;
+mod forged_fragments;
 mod front_rules;
 mod greedy;
 mod heal;
