@@ -35,6 +35,24 @@ pub(crate) struct RedisPlace {
     pub(crate) port: u16,
 }
 
+/// Runs commands in a Redis while others use it.
+#[derive(Debug, Clone)]
+pub(crate) struct RedisAsker {
+    place: RedisPlace,
+    password: Option<String>,
+}
+
+impl RedisAsker {
+    /// As [`Redis::run`].
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, Trouble> {
+        let mut command = client(&self.place)?;
+        if let Some(password) = &self.password {
+            command.env("REDISCLI_AUTH", password);
+        }
+        run("redis-cli", command.args(arguments))
+    }
+}
+
 /// A running Sentinel.
 #[derive(Debug)]
 pub(crate) struct Sentinel {
@@ -141,11 +159,15 @@ impl Redis {
     /// # Errors
     /// [`Trouble::Ended`] with what was printed when the command fails.
     pub fn run(&self, arguments: &[&str]) -> Result<String, Trouble> {
-        let mut command = client(&self.place)?;
-        if let Some(password) = &self.password {
-            command.env("REDISCLI_AUTH", password);
+        self.asker().run(arguments)
+    }
+
+    /// What runs commands beside this.
+    pub(crate) fn asker(&self) -> RedisAsker {
+        RedisAsker {
+            place: self.place.clone(),
+            password: self.password.clone(),
         }
-        run("redis-cli", command.args(arguments))
     }
 
     /// Where it runs.

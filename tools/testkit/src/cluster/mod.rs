@@ -6,6 +6,7 @@
 
 mod network;
 mod reader;
+mod slowness;
 mod stage;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
 pub use self::network::may_make_networks;
 use self::{
     reader::{Read, ReadOutcome, Readers},
+    slowness::Slowness,
     stage::{NODES, Stage},
 };
 use crate::{
@@ -165,6 +167,7 @@ pub fn run(
         dice: Dice::new(setting.seed),
         version: 1,
         acknowledged: Vec::new(),
+        slowness: None,
     };
     run.settle(&mut Outcome::default());
     let count = outcomes.len().max(1);
@@ -189,6 +192,7 @@ struct Run {
     version: u64,
     /// Versions whose purges were final at that moment.
     acknowledged: Vec<(Instant, u64)>,
+    slowness: Option<Slowness>,
 }
 
 impl Run {
@@ -327,10 +331,11 @@ impl Run {
     /// Does the harm, `delay` after an edit has begun where that is not zero.
     fn begin(&mut self, scenario: Scenario, node: usize, delay: Duration) -> Result<(), Trouble> {
         if delay > Duration::ZERO {
-            let other = (node + 1) % NODES;
+            // Of the node that is harmed, too: its purges are in its queue then, or in the stream and not acknowledged.
+            let editor = (node + self.dice.below(2)) % NODES;
             self.version += 1;
             let version = self.version;
-            let addr = self.stage.addr(other);
+            let addr = self.stage.addr(editor);
             // Nobody waits for its response.
             thread::spawn(move || stage::edit_at(addr, version));
             thread::sleep(delay);
@@ -350,10 +355,7 @@ impl Run {
                 engine.run(&["config", "set", "maxmemory", "1"])?;
             }
             Scenario::EngineSlow => {
-                for _ in 0..40 {
-                    self.stage.engine().run(&["client", "pause", "50", "all"])?;
-                    thread::sleep(Duration::from_millis(5));
-                }
+                self.slowness = Some(Slowness::begin(self.stage.engine().asker()));
             }
             Scenario::Password => self.stage.set_password()?,
             Scenario::Partition => self.stage.set_reaches_engine(node, false)?,
@@ -370,10 +372,14 @@ impl Run {
     /// Ends the harm.
     fn end(&mut self, scenario: Scenario, node: usize) -> Result<(), Trouble> {
         match scenario {
-            Scenario::Calm
-            | Scenario::EngineFlushed
-            | Scenario::EngineSlow
-            | Scenario::Password => {}
+            Scenario::Calm | Scenario::EngineFlushed | Scenario::Password => {}
+            Scenario::EngineSlow => {
+                let slowness = self.slowness.take().map(Slowness::end);
+                let pauses = slowness.transpose()?.unwrap_or(0);
+                if pauses == 0 {
+                    return Err(Trouble::Refused("the engine was not slow".to_owned()));
+                }
+            }
             Scenario::EngineKilled => {
                 self.stage.engine().restart()?;
                 self.stage.set_password_again()?;
