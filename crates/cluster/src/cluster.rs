@@ -2,10 +2,10 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use galley_policy::purge::Purge;
 use galley_policy::time::Tick;
@@ -13,12 +13,15 @@ use tokio::sync::oneshot;
 
 use crate::engine::{Engine, random_word};
 use crate::error::EngineError;
+use crate::inbox::Outgoing;
 use crate::lease::Lease;
 use crate::message::RemotePurge;
-use crate::position::PositionFile;
+use crate::outbox::Outbox;
+use crate::position::{Position, PositionFile};
 use crate::publisher::Publisher;
+use crate::reach::PendingReach;
 use crate::reader::Reader;
-use crate::shared::{Outgoing, PurgeReach, PurgeSink, SERVES, Shared};
+use crate::shared::{PurgeSink, Shared, member};
 use crate::status::ClusterStatus;
 
 /// Where the engine is, and who this node is.
@@ -34,32 +37,31 @@ pub struct ClusterSettings {
     pub node: String,
     /// Whether stored pages are used without a lease.
     pub serve_through_partitions: bool,
-    /// Where the position in the stream is kept from run to run; `None`: pages do not survive either.
-    pub position_file: Option<PathBuf>,
+    /// A folder that survives restarts, for the position in the stream and for purges that other nodes do not have yet. `None`: pages
+    /// do not survive either.
+    pub folder: Option<PathBuf>,
 }
 
 /// Publishes purges to the other nodes. Clones are the same.
 #[derive(Clone)]
 pub struct ClusterPublisher {
-    outgoing: mpsc::Sender<Outgoing>,
     shared: Arc<Shared>,
 }
 
 impl ClusterPublisher {
-    /// Queues a purge, which holds on this node already. The receiver gets its reach within `LONGEST_WAIT` (5 s).
-    pub fn publish(&self, site: &str, purge: &Purge) -> oneshot::Receiver<PurgeReach> {
+    /// Queues a purge, which holds on this node already. Its reach is known within 5 s.
+    pub fn publish(&self, site: &str, purge: &Purge) -> PendingReach {
         let (reply, receiver) = oneshot::channel();
-        let outgoing = Outgoing {
+        self.shared.inbox.push(Outgoing {
             content: RemotePurge {
                 site: site.to_owned(),
                 purge: purge.clone(),
             },
             reply: Some(reply),
             since: Instant::now(),
-        };
-        // Without a publisher the receiver says so: the server ends.
-        let _ = self.outgoing.send(outgoing);
-        receiver
+            is_kept: false,
+        });
+        PendingReach::new(receiver)
     }
 
     /// Whether stored pages may be used; without a cluster always.
@@ -73,6 +75,7 @@ impl ClusterPublisher {
     /// The state of the node.
     pub fn status(&self) -> ClusterStatus {
         let mut status = self.shared.status().clone();
+        status.has_read = self.shared.has_read.load(Ordering::Relaxed);
         status.applied = self.shared.applied.load(Ordering::Relaxed);
         status.gaps = self.shared.gaps.load(Ordering::Relaxed);
         status.acknowledged = self.shared.acknowledged.load(Ordering::Relaxed);
@@ -86,14 +89,12 @@ pub struct Cluster {
     engine: Engine,
     settings: ClusterSettings,
     shared: Arc<Shared>,
-    publisher: ClusterPublisher,
-    outgoing: mpsc::Receiver<Outgoing>,
 }
 
 /// The threads of a node. They end when this is dropped.
 pub struct RunningCluster {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    publisher: Option<JoinHandle<()>>,
 }
 
 impl Cluster {
@@ -110,55 +111,52 @@ impl Cluster {
         } else {
             Lease::expired()
         };
+        let incarnation = random_word();
         let shared = Arc::new(Shared {
             lease: Arc::new(lease),
-            incarnation: random_word(),
-            member: if serves {
-                format!("{}{SERVES}", settings.node)
-            } else {
-                settings.node.clone()
-            },
+            member: member(&settings.node, &incarnation, serves),
+            incarnation,
             serves_through_partitions: serves,
             ..Shared::default()
         });
-        let (sender, outgoing) = mpsc::channel();
-        let publisher = ClusterPublisher {
-            outgoing: sender,
-            shared: Arc::clone(&shared),
-        };
         Ok(Self {
             engine,
             settings,
             shared,
-            publisher,
-            outgoing,
         })
     }
 
     /// The handle for purges.
     pub fn publisher(&self) -> ClusterPublisher {
-        self.publisher.clone()
+        ClusterPublisher {
+            shared: Arc::clone(&self.shared),
+        }
     }
 
-    /// Starts the reader and the publisher. `tick_at` converts moments to the ticks that [`Lease::holds`] is asked with.
+    /// Starts the reader and the publisher. `tick_at` converts moments to the ticks that [`Lease::holds`] is asked with. `inherited`: the
+    /// [`RunningCluster::leave`] of the process that this one takes over from.
     pub fn start(
         self,
         sink: Arc<dyn PurgeSink>,
         tick_at: impl Fn(Instant) -> Tick + Send + 'static,
+        inherited: Option<&str>,
     ) -> io::Result<RunningCluster> {
+        let file = |name: &str| self.settings.folder.as_ref().map(|dir| dir.join(name));
         let reader = Reader::new(
             self.engine.clone(),
             Arc::clone(&self.shared),
             sink,
-            self.settings.position_file.map(PositionFile::new),
+            file("cluster-position").map(PositionFile::new),
             Box::new(tick_at),
+            inherited.and_then(Position::parse),
         );
+        let outbox = Outbox::new(file("cluster-outbox"));
         let sentinels = self.engine.sentinels().cloned();
         let watched = Arc::clone(&self.shared);
-        let publisher = Publisher::new(self.engine, Arc::clone(&self.shared), self.outgoing);
+        let publisher = Publisher::new(self.engine, Arc::clone(&self.shared), outbox);
         let mut running = RunningCluster {
             shared: self.shared,
-            threads: Vec::with_capacity(3),
+            publisher: None,
         };
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
@@ -166,23 +164,38 @@ impl Cluster {
                 .spawn(work)
         };
         if let Some(sentinels) = sentinels {
-            let watch = Box::new(move || sentinels.watch(&watched));
-            running.threads.push(spawn("cluster-sentinel", watch)?);
+            spawn(
+                "cluster-sentinel",
+                Box::new(move || sentinels.watch(&watched)),
+            )?;
         }
-        running
-            .threads
-            .push(spawn("cluster-read", Box::new(|| reader.run()))?);
-        running
-            .threads
-            .push(spawn("cluster-publish", Box::new(|| publisher.run()))?);
+        spawn("cluster-read", Box::new(|| reader.run()))?;
+        running.publisher = Some(spawn("cluster-publish", Box::new(|| publisher.run()))?);
         Ok(running)
     }
 }
+
+impl RunningCluster {
+    /// Leaves the cluster: what waits is sent, or is in the outbox, when this returns. Blocks for [`LEAVE_WITHIN`] at most. What it returns
+    /// tells the process that takes over where to read on.
+    pub fn leave(mut self) -> Option<String> {
+        self.shared.stop();
+        let until = Instant::now() + LEAVE_WITHIN;
+        if let Some(publisher) = self.publisher.take() {
+            while !publisher.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.shared.position().map(|position| position.to_string())
+    }
+}
+
+/// An engine that does not reply holds the publisher up for so long.
+const LEAVE_WITHIN: Duration = Duration::from_secs(3);
 
 impl Drop for RunningCluster {
     /// Asks the threads to end; each does when its present wait is over, and nobody waits for it.
     fn drop(&mut self) {
         self.shared.stop();
-        self.threads.clear();
     }
 }

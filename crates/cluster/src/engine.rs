@@ -1,14 +1,15 @@
 //! Connections to Valkey or Redis, and the commands that a cluster needs.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use redis::streams::{StreamRangeReply, StreamReadReply};
-use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisError, cmd};
+use redis::{Client, Cmd, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
 
 use crate::error::{EngineError, password};
 use crate::identity::EngineIdentity;
+use crate::info::Info;
 use crate::lease::KEY_LIFETIME;
 use crate::message::{Fields, Message};
 use crate::sentinel::Sentinels;
@@ -99,12 +100,12 @@ impl Engine {
         })
     }
 
-    /// Connects and authenticates. Waits for [`CONNECT_TIMEOUT`] at most, then for [`REPLY_TIMEOUT`] for each reply.
-    pub(crate) fn connect(&self) -> Result<Session, EngineError> {
+    /// Connects and authenticates. Waits for [`CONNECT_TIMEOUT`] at most, then for `reply_timeout` for each reply.
+    pub(crate) fn connect(&self, reply_timeout: Duration) -> Result<Session, EngineError> {
         let OpenConnection {
             mut connection,
             chosen,
-        } = self.open()?;
+        } = self.open(reply_timeout)?;
         let info = Info::ask(&mut connection)?;
         if info.text("role") != "master" {
             return Err(EngineError::Replica);
@@ -116,7 +117,7 @@ impl Engine {
                 run: info.text("run_id"),
                 replication: info.text("master_replid"),
             },
-            version: info.text("redis_version"),
+            version: info.version(),
             has_replicas: info.text("connected_slaves") != "0",
             chosen,
         })
@@ -130,7 +131,12 @@ impl Engine {
         }
     }
 
-    fn open(&self) -> Result<OpenConnection, EngineError> {
+    /// The primary's connection, for `galley check`.
+    pub(crate) fn connect_to_inspect(&self) -> Result<Connection, EngineError> {
+        Ok(self.open(CONNECT_TIMEOUT)?.connection)
+    }
+
+    fn open(&self, reply_timeout: Duration) -> Result<OpenConnection, EngineError> {
         let (mut info, chosen) = match &self.address {
             EngineAddress::Fixed(info) => (info.as_ref().clone(), None),
             EngineAddress::Sentinels(sentinels) => {
@@ -144,8 +150,8 @@ impl Engine {
             info = info.set_redis_settings(login);
         }
         let connection = Client::open(info)?.get_connection_with_timeout(CONNECT_TIMEOUT)?;
-        connection.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        connection.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        connection.set_read_timeout(Some(reply_timeout))?;
+        connection.set_write_timeout(Some(reply_timeout))?;
         Ok(OpenConnection { connection, chosen })
     }
 }
@@ -165,11 +171,11 @@ impl Session {
     /// Makes the node a member; the epoch. Before it catches up: a publisher that does not see the member yet has published before.
     pub(crate) fn join(
         &mut self,
-        node: &str,
+        member: &str,
         last: StreamId,
     ) -> Result<Option<String>, EngineError> {
         let mut pipe = redis::pipe();
-        self.register(&mut pipe, node, last);
+        pipe.add_command(self.register(member, last)).ignore();
         pipe.cmd("SET")
             .arg(&self.keys.epoch)
             .arg(random_word())
@@ -180,29 +186,29 @@ impl Session {
         Ok(epoch)
     }
 
-    fn register(&self, pipe: &mut Pipeline, node: &str, last: StreamId) {
-        pipe.cmd("SET")
-            .arg(format!("{}{node}", self.keys.node_prefix))
-            .arg(last.to_string())
-            .arg("PX")
-            .arg(u64::try_from(KEY_LIFETIME.as_millis()).unwrap_or(u64::MAX))
-            .ignore();
-        pipe.cmd("ZADD")
+    fn register(&self, member: &str, last: StreamId) -> Cmd {
+        let mut command = cmd("EVAL");
+        command
+            .arg(REGISTER)
+            .arg(2)
+            .arg(format!("{}{member}", self.keys.node_prefix))
             .arg(&self.keys.members)
-            .arg(unix_seconds())
-            .arg(node)
-            .ignore();
+            .arg(last.to_string())
+            .arg(u64::try_from(KEY_LIFETIME.as_millis()).unwrap_or(u64::MAX))
+            .arg(member)
+            .arg(MEMBER_LIFETIME.as_secs());
+        command
     }
 
     /// Renews the node's key, and looks for what a loss of data takes away.
-    pub(crate) fn renew(&mut self, node: &str, last: StreamId) -> Result<Renewal, EngineError> {
+    pub(crate) fn renew(&mut self, member: &str, last: StreamId) -> Result<Renewal, EngineError> {
         let mut pipe = redis::pipe();
         pipe.cmd("GET").arg(&self.keys.epoch);
         pipe.cmd("XRANGE")
             .arg(&self.keys.purges)
             .arg(last.to_string())
             .arg(last.to_string());
-        self.register(&mut pipe, node, last);
+        pipe.add_command(self.register(member, last)).ignore();
         let (epoch, found): (Option<String>, StreamRangeReply) =
             pipe.query(&mut self.connection)?;
         Ok(Renewal {
@@ -304,128 +310,56 @@ impl Session {
             .collect()
     }
 
-    /// How far members are: those of the sorted set, and those in `known`.
+    /// How far members are: those of the sorted set, and those in `known`. One round trip, which writes nothing.
     pub(crate) fn progress(&mut self, known: &[String]) -> Result<Progress, EngineError> {
-        let oldest = unix_seconds().saturating_sub(MEMBER_LIFETIME.as_secs());
-        let mut pipe = redis::pipe();
-        pipe.cmd("ZREMRANGEBYSCORE")
+        let mut command = cmd("EVAL");
+        command
+            .arg(PROGRESS)
+            .arg(2)
             .arg(&self.keys.members)
-            .arg("-inf")
-            .arg(oldest)
-            .ignore();
-        pipe.cmd("ZRANGE").arg(&self.keys.members).arg(0).arg(-1);
-        pipe.cmd("GET").arg(&self.keys.epoch);
-        let (mut members, epoch): (Vec<String>, Option<String>) =
-            pipe.query(&mut self.connection)?;
-        members.extend(known.iter().cloned());
-        members.sort_unstable();
-        members.dedup();
-        let mut pipe = redis::pipe();
-        for member in &members {
-            pipe.cmd("GET")
-                .arg(format!("{}{member}", self.keys.node_prefix));
-        }
-        let values: Vec<Option<String>> = match members.len() {
-            0 => Vec::new(),
-            _ => pipe.query(&mut self.connection)?,
-        };
+            .arg(&self.keys.epoch)
+            .arg(&self.keys.node_prefix)
+            .arg(known);
+        let (epoch, members, values): (Option<String>, Vec<String>, Vec<Option<String>>) =
+            command.query(&mut self.connection)?;
         let ids = values
             .iter()
             .map(|value| value.as_deref().and_then(StreamId::parse));
+        // One that is in both lists has one key.
+        let members: BTreeMap<String, Option<StreamId>> = members.into_iter().zip(ids).collect();
         Ok(Progress {
             epoch,
-            members: members.iter().cloned().zip(ids).collect(),
+            members: members.into_iter().collect(),
         })
     }
-}
 
-/// What `galley check` says about an engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineReport {
-    /// Its version.
-    pub version: String,
-    /// What makes it unsuitable.
-    pub problems: Vec<EngineProblem>,
-}
-
-/// A setting of an engine that does not suit a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineProblem {
-    /// What is wrong, after "the engine of the cluster is ..,".
-    pub why: String,
-    /// What to do.
-    pub help: &'static str,
-}
-
-/// Connects to an engine and looks for settings that do not suit a cluster.
-pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineReport, EngineError> {
-    let engine = Engine::new(address, password_file, "check")?;
-    if let Some(sentinels) = engine.sentinels() {
-        sentinels.ask_once();
-    }
-    let mut connection = engine.open()?.connection;
-    let info = Info::ask(&mut connection)?;
-    let version = info.text("redis_version");
-    let mut problems = Vec::new();
-    let mut problem = |why: String, help| problems.push(EngineProblem { why, help });
-    if info.text("role") != "master" {
-        problem("which is a replica".to_owned(), "name the primary");
-    }
-    if major_minor(&version) < OLDEST {
-        problem(
-            format!("whose version `{version}` is too old"),
-            "use Valkey, or Redis 6.2 or later",
-        );
-    }
-    let policy = info.text("maxmemory_policy");
-    if policy.starts_with("allkeys") {
-        problem(
-            format!("whose eviction policy `{policy}` may remove the purges"),
-            "set `maxmemory-policy volatile-lfu` there",
-        );
-    }
-    // Where `CONFIG` is forbidden, nothing is known.
-    let saves: Result<Vec<String>, _> = cmd("CONFIG").arg("GET").arg("save").query(&mut connection);
-    let is_saved = saves.map_or(true, |saves| {
-        saves.get(1).is_some_and(|rule| !rule.is_empty())
-    });
-    if info.text("aof_enabled") == "0" && !is_saved {
-        problem(
-            "which does not write to a disk, so its restart may make every node fetch its pages again".to_owned(),
-            "set `appendonly yes` there",
-        );
-    }
-    Ok(EngineReport { version, problems })
-}
-
-/// The first with `XADD` options and `SET` replies that are used here.
-const OLDEST: (u32, u32) = (6, 2);
-
-fn major_minor(version: &str) -> (u32, u32) {
-    let mut numbers = version.split('.').map(|part| part.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
-/// The lines of `INFO`.
-struct Info(HashMap<String, String>);
-
-impl Info {
-    fn ask(connection: &mut Connection) -> Result<Self, EngineError> {
-        let text: String = cmd("INFO").query(connection)?;
-        let lines = text
-            .lines()
-            .filter_map(|line| line.trim_end().split_once(':'));
-        Ok(Self(
-            lines
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-        ))
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.0.get(name).cloned().unwrap_or_default()
+    /// Takes members out of the set that have no lease any more.
+    pub(crate) fn remove(&mut self, members: &[String]) -> Result<(), EngineError> {
+        cmd("ZREM")
+            .arg(&self.keys.members)
+            .arg(members)
+            .query(&mut self.connection)
+            .map_err(EngineError::from)
     }
 }
+
+/// Writes a member's key, and puts the member into the set by the engine's clock, because those of nodes may be wrong.
+/// `KEYS`: its key, the set. `ARGV`: the entry, milliseconds, the member, seconds after which a member is none.
+const REGISTER: &str = "\
+local now = tonumber(redis.call('TIME')[1])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('ZADD', KEYS[2], now, ARGV[3])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[4]))";
+
+/// The epoch, the members, and what their keys say. `KEYS`: the set, the epoch. `ARGV`: what their keys begin with, further members.
+const PROGRESS: &str = "\
+local members = redis.call('ZRANGE', KEYS[1], 0, -1)
+for at = 2, #ARGV do members[#members + 1] = ARGV[at] end
+local keys = {}
+for at, member in ipairs(members) do keys[at] = ARGV[1] .. member end
+local applied = {}
+if #keys > 0 then applied = redis.call('MGET', unpack(keys)) end
+return {redis.call('GET', KEYS[2]), members, applied}";
 
 /// 128 random bits in hexadecimal.
 pub(crate) fn random_word() -> String {
@@ -436,15 +370,7 @@ pub(crate) fn random_word() -> String {
     format!("{:032x}", u128::from_ne_bytes(bytes))
 }
 
-fn unix_seconds() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_secs())
-}
-
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// More than a reader waits for entries.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Entries that are applied at a time.
 const MOST_ENTRIES: usize = 512;

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! galley:<name>:purges       stream: node, seq, site, strength, scope and its parts
-//! galley:<name>:members      sorted set of the nodes, by the time of their last renewal
-//! galley:<name>:node:<node>  the last entry that the node has applied; expires after KEY_LIFETIME
+//! galley:<name>:members      sorted set of the nodes' runs, by the time of their last renewal
+//! galley:<name>:node:<run>   the last entry that the node has applied; expires after KEY_LIFETIME
 //! galley:<name>:epoch        a random text; if it changes, the engine has lost data
 //! ```
 //!
@@ -20,10 +20,16 @@ mod cluster;
 mod engine;
 mod error;
 mod identity;
+mod inbox;
+mod info;
+mod inspect;
 pub mod lease;
+mod members;
 mod message;
+mod outbox;
 mod position;
 mod publisher;
+mod reach;
 mod reader;
 mod sentinel;
 mod shared;
@@ -31,8 +37,9 @@ mod status;
 mod stream_id;
 
 pub use cluster::{Cluster, ClusterPublisher, ClusterSettings, RunningCluster};
-pub use engine::{EngineProblem, EngineReport, inspect};
 pub use error::EngineError;
+pub use inspect::{EngineProblem, EngineReport, inspect};
 pub use message::RemotePurge;
-pub use shared::{PurgeReach, PurgeSink};
+pub use reach::{PendingReach, PurgeReach};
+pub use shared::PurgeSink;
 pub use status::{ClusterStatus, MemberStatus};

@@ -1,5 +1,6 @@
 //! How far the stream was applied, for the next start: one line in a file beside the stored pages.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -11,6 +12,23 @@ use crate::stream_id::StreamId;
 pub(crate) struct Position {
     pub(crate) engine: String,
     pub(crate) last: StreamId,
+}
+
+impl Position {
+    /// `None`: it cannot be understood.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (engine, last) = text.trim_end().split_once(' ')?;
+        Some(Self {
+            engine: engine.to_owned(),
+            last: StreamId::parse(last)?,
+        })
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}", self.engine, self.last)
+    }
 }
 
 /// The file. It may be older than the purges on the disk, never newer: then entries are applied twice, which does no harm.
@@ -27,17 +45,12 @@ impl PositionFile {
         if fs::metadata(&self.0).ok()?.len() > MOST_BYTES {
             return None;
         }
-        let text = fs::read_to_string(&self.0).ok()?;
-        let (engine, last) = text.trim_end().split_once(' ')?;
-        Some(Position {
-            engine: engine.to_owned(),
-            last: StreamId::parse(last)?,
-        })
+        Position::parse(&fs::read_to_string(&self.0).ok()?)
     }
 
     pub(crate) fn write(&self, position: &Position) -> io::Result<()> {
         let new = self.0.with_extension("new");
-        fs::write(&new, format!("{} {}\n", position.engine, position.last))?;
+        fs::write(&new, format!("{position}\n"))?;
         fs::rename(&new, &self.0)
     }
 }

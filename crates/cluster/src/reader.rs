@@ -37,8 +37,11 @@ impl Reader {
         sink: Arc<dyn PurgeSink>,
         file: Option<PositionFile>,
         tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
+        inherited: Option<Position>,
     ) -> Self {
-        let position = file.as_ref().and_then(PositionFile::read);
+        // What another process of this node has applied is not older than what it has written.
+        let position = inherited.or_else(|| file.as_ref().and_then(PositionFile::read));
+        shared.set_position(position.as_ref());
         Self {
             engine,
             shared,
@@ -69,7 +72,7 @@ impl Reader {
 
     /// One connection, until it fails or the node ends.
     fn follow(&mut self) -> Result<(), EngineError> {
-        let mut session = self.engine.connect()?;
+        let mut session = self.engine.connect(REPLY_TIMEOUT)?;
         let known = self.position.as_ref().map(|position| position.last);
         self.epoch = session.join(&self.shared.member, known.unwrap_or(StreamId::START))?;
         self.find_position(&mut session)?;
@@ -77,6 +80,7 @@ impl Reader {
         while self.apply(session.read(self.last(), None)?) {}
         self.renew(&mut session)?;
         self.connected(&session);
+        self.shared.has_read.store(true, Ordering::Relaxed);
         while !self.shared.is_stopped() {
             let entries = session.read(self.last(), Some(WAIT))?;
             self.apply(entries);
@@ -152,6 +156,7 @@ impl Reader {
         if let Some(position) = &mut self.position {
             position.last = newest;
         }
+        self.shared.set_position(self.position.as_ref());
         true
     }
 
@@ -232,6 +237,9 @@ impl Reader {
         status.error = Some(text);
     }
 }
+
+/// For each reply: more than [`WAIT`].
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long one read waits: the lease is renewed at least so often.
 const WAIT: Duration = Duration::from_millis(500);

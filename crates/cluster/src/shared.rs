@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use galley_policy::purge::Strength;
-use tokio::sync::oneshot;
 
+use crate::inbox::Inbox;
 use crate::lease::Lease;
 use crate::message::RemotePurge;
+use crate::position::Position;
 use crate::status::ClusterStatus;
 
 /// What applies the purges of other nodes.
@@ -23,17 +23,8 @@ pub trait PurgeSink: Send + Sync {
     fn has_earlier_pages(&self) -> bool;
 }
 
-/// How far a purge got.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PurgeReach {
-    /// No node can answer with the old pages any more.
-    Cluster,
-    /// It holds on this node. The others get it when they can; why they have not.
-    Local(Arc<str>),
-}
-
 /// What all threads of a node share.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) lease: Arc<Lease>,
     /// The run of this node, which its messages name.
@@ -42,6 +33,12 @@ pub(crate) struct Shared {
     pub(crate) member: String,
     pub(crate) serves_through_partitions: bool,
     pub(crate) is_stopped: AtomicBool,
+    /// Whether the stream was read to its end once.
+    pub(crate) has_read: AtomicBool,
+    /// Written by all threads of the server, read by the publisher.
+    pub(crate) inbox: Inbox,
+    /// What the reader has applied last.
+    pub(crate) position: Mutex<Option<Position>>,
     pub(crate) status: Mutex<ClusterStatus>,
     pub(crate) applied: AtomicU64,
     pub(crate) gaps: AtomicU64,
@@ -52,10 +49,21 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
+        self.inbox.stop();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn position(&self) -> Option<Position> {
+        let position = self.position.lock();
+        position.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_position(&self, position: Option<&Position>) {
+        let mut shared = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        *shared = position.cloned();
     }
 
     pub(crate) fn status(&self) -> MutexGuard<'_, ClusterStatus> {
@@ -63,12 +71,20 @@ impl Shared {
     }
 }
 
-/// A purge on its way to the stream.
-pub(crate) struct Outgoing {
-    pub(crate) content: RemotePurge,
-    /// `None`: its publisher was told that it holds on this node only.
-    pub(crate) reply: Option<oneshot::Sender<PurgeReach>>,
-    pub(crate) since: Instant,
+/// The name of a run of a node among the members: two nodes with one name, and two processes of one node, are told apart.
+pub(crate) fn member(node: &str, incarnation: &str, serves_through_partitions: bool) -> String {
+    let serves = if serves_through_partitions {
+        SERVES
+    } else {
+        ""
+    };
+    format!("{node} {incarnation}{serves}")
+}
+
+/// The node of a member.
+pub(crate) fn node_of(member: &str) -> &str {
+    let run = member.strip_suffix(SERVES).unwrap_or(member);
+    run.split_once(' ').map_or(run, |(node, _)| node)
 }
 
 /// Behind the name of a member that uses stored pages without a lease: that its key is absent proves nothing.

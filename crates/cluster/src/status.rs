@@ -5,7 +5,9 @@
 pub struct ClusterStatus {
     /// Whether the node reads the stream.
     pub is_connected: bool,
-    /// Why it does not.
+    /// Whether it has read the stream to its end since the start.
+    pub has_read: bool,
+    /// Why it is not connected.
     pub error: Option<String>,
     /// The version of the engine.
     pub engine: Option<String>,

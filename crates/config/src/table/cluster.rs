@@ -11,7 +11,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""/etc/galley/engine.token""#),
     row(OptionSection::Cluster, "name", Text, "The name of the cluster. Clusters with different names can share an engine.")
         .or(r#""galley""#),
-    row(OptionSection::Cluster, "node", Text, "The name of this node. No two nodes may have the same.")
+    row(OptionSection::Cluster, "node", Text, "The name of this node in `galley status`. Give every node another one.")
         .computed("the host name").example(r#""front-1""#),
     row(OptionSection::Cluster, "on_partition", Word(&["revalidate", "serve"]), "What Galley does while it cannot read the purges of the other nodes. `revalidate`: every page comes from the upstream, so no visitor gets a page that another node has purged. `serve`: stored pages are used, and a purge that this node has not applied is not acknowledged for the cluster.")
         .or(r#""revalidate""#),

@@ -27,10 +27,13 @@ pub(super) async fn live() -> &'static str {
 /// Handles `GET /readyz`. The reasons are for the server's token only: they name sites.
 pub(super) async fn ready(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
     let mut reasons = Vec::new();
-    if let Some(cluster) = &state.services.cluster
-        && !cluster.status().is_connected
-    {
-        reasons.push("this node does not read the purges of the cluster".to_owned());
+    let services = &state.services;
+    if let Some(cluster) = &services.cluster {
+        // One that serves without the engine has a lease from the start.
+        let has_read = cluster.status().has_read;
+        if !has_read || !services.lease.holds(services.clock.tick()) {
+            reasons.push("this node does not read the purges of the cluster".to_owned());
+        }
     }
     reasons.extend(upstreams(&state).await);
     let mut body = json!({ "ready": reasons.is_empty() });

@@ -11,6 +11,7 @@ use galley_policy::purge::{Purge, Scope, Strength};
 use tokio::runtime::Handle;
 
 use super::ServerStartError;
+use super::predecessor::InheritedNode;
 use super::site_states::PurgesByName;
 use crate::clock::Clock;
 use crate::durable::{PurgeSource, Receipt};
@@ -31,7 +32,7 @@ impl Node {
             name: cluster.name.clone(),
             node: cluster.node.clone(),
             serve_through_partitions: cluster.serve_through_partitions,
-            position_file: disk.map(|disk| disk.path.join("cluster-position")),
+            folder: disk.map(|disk| disk.path.clone()),
         };
         let refused = |cause: EngineError| ServerStartError::Cluster {
             cause: cause.to_string(),
@@ -50,6 +51,7 @@ impl Node {
         config: &Config,
         sites: PurgesByName,
         clock: Clock,
+        inherited: &InheritedNode,
     ) -> Result<Option<RunningCluster>, ServerStartError> {
         let Some(cluster) = self.0 else {
             return Ok(None);
@@ -57,11 +59,15 @@ impl Node {
         sites.are_read();
         let sink = SitesSink {
             sites,
-            has_earlier_pages: config.cache.disk.is_some(),
+            has_earlier_pages: config.cache.disk.is_some() || inherited.has_pages,
             runtime: Handle::current(),
         };
         let tick_at = move |at: Instant| clock.tick_at(at);
-        Ok(Some(cluster.start(Arc::new(sink), tick_at)?))
+        Ok(Some(cluster.start(
+            Arc::new(sink),
+            tick_at,
+            inherited.position.as_deref(),
+        )?))
     }
 }
 

@@ -378,7 +378,11 @@ impl Control {
         let ended = threads.ended(|| admin.end());
         let all_retired = async { while retired.ending.join_next().await.is_some() {} };
         tokio::join!(ended, all_retired);
-        drop((files, node));
+        drop(files);
+        if let Some(node) = node {
+            // Purges that wait for the engine are sent, or written to the disk.
+            let _ = tokio::task::spawn_blocking(|| node.leave()).await;
+        }
         close(upkeep, lasting.durable.clone(), php::stop(php)).await;
         logs.close();
     }

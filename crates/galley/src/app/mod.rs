@@ -188,7 +188,10 @@ async fn start(
         acme: None,
     };
     let generation = Generation::start(parts, &mut lasting, &held)?;
-    let node = node.start(&generation.config, lasting.states.purges(), clock)?;
+    let inherited = handover.as_mut().map(Handover::inherited_node);
+    let purges = lasting.states.purges();
+    let inherited = inherited.unwrap_or_default();
+    let node = node.start(&generation.config, purges, clock, &inherited)?;
     let current = Current::new(&generation.services, &generation.sites);
     let upkeep = upkeep::start(lasting.durable.clone(), Arc::clone(&current))?;
     let orders = mpsc::channel(MOST_ORDERS);

@@ -64,6 +64,7 @@ impl Inheritance {
                 UpgradeMessage::Start => return Ok(all),
                 UpgradeMessage::Prepared
                 | UpgradeMessage::Failed { .. }
+                | UpgradeMessage::Position { .. }
                 | UpgradeMessage::Released
                 | UpgradeMessage::Serving { .. } => return Err(out_of_turn()),
             }
@@ -98,6 +99,8 @@ pub(super) struct Handover {
     channel: UpgradeChannel,
     /// Of its pages.
     file: Option<File>,
+    /// What it had applied of the purges of other nodes.
+    position: Option<String>,
     /// Of the PHP-FPMs that this process goes on with.
     pools: Vec<Ownership>,
 }
@@ -109,7 +112,17 @@ impl Handover {
         let channel = before.channel()?;
         // What it cannot be told any more, it does not wait for.
         let _ = channel.send(UpgradeMessage::Prepared, &[]).await;
-        let file = match channel.receive().await {
+        let mut position = None;
+        let mut received = channel.receive().await;
+        if let Ok(Received {
+            message: UpgradeMessage::Position { position: theirs },
+            ..
+        }) = received
+        {
+            position = Some(theirs);
+            received = channel.receive().await;
+        }
+        let file = match received {
             Ok(Received {
                 message: UpgradeMessage::Released,
                 descriptors,
@@ -125,6 +138,7 @@ impl Handover {
         Ok(Self {
             channel,
             file,
+            position,
             pools,
         })
     }
@@ -142,6 +156,14 @@ impl Handover {
             .take()
             .map_or(0, |file| read_pages(file, &lasting.memory, born, now));
         InheritedPages { pages, purges }
+    }
+
+    /// The part of the process before in its cluster.
+    pub(super) fn inherited_node(&mut self) -> InheritedNode {
+        InheritedNode {
+            has_pages: true,
+            position: self.position.take(),
+        }
     }
 
     /// Says that visitors are answered, and shares purges with the process before until it has ended. What it has left is this
@@ -169,6 +191,15 @@ impl Handover {
         self.pools.iter().for_each(Ownership::take);
         tracing::info!("the process before has ended");
     }
+}
+
+/// What the node of the process before leaves.
+#[derive(Default)]
+pub(super) struct InheritedNode {
+    /// Whether pages of it may be in the memory.
+    pub(super) has_pages: bool,
+    /// What it had applied; `None`: that is not known.
+    pub(super) position: Option<String>,
 }
 
 /// The pages that a process goes on with.

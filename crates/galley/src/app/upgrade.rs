@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use galley_cache::disk::DiskClock;
 use galley_cache::entry::Entry;
 use galley_cache::purge_table::Validity;
+use galley_cluster::RunningCluster;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -16,7 +17,7 @@ use super::connections::ConnectionShare;
 use super::control::{Control, RunEnd, admin_spec};
 use super::generation::{Generation, GenerationParts};
 use super::lasting::Lasting;
-use super::predecessor::InheritedPool;
+use super::predecessor::{InheritedNode, InheritedPool};
 use super::signals::Signals;
 use super::successor::{StartingProcess, Successor};
 use super::upkeep::Upkeep;
@@ -195,13 +196,14 @@ impl Control {
 
     /// Lets go of the disk and of the cluster, hands over the pages of the memory, and waits until the new process serves.
     async fn release(&mut self, starting: &mut StartingProcess) -> Result<UpgradeMessage, String> {
-        drop(self.node.take());
+        let node = self.node.take();
         let upkeep = std::mem::replace(&mut self.upkeep, Upkeep::none());
         let durable = self.lasting.durable.clone();
         let (memory, clock) = (Arc::clone(&self.lasting.memory), self.lasting.clock);
         let sites = Arc::clone(&self.generation.sites);
         let most_bytes = memory.budget().limit() / SHARE_OF_PAGES;
         let released = tokio::task::spawn_blocking(move || {
+            let position = node.and_then(RunningCluster::leave);
             upkeep.stop();
             durable.release(DISK_PATIENCE);
             let now = DiskClock {
@@ -213,16 +215,20 @@ impl Control {
                 most_bytes,
                 is_valid: &|page| is_valid(&sites, page),
             };
-            write_pages(&source, now)
+            (position, write_pages(&source, now))
         });
-        let pages = match released.await {
-            Ok(Ok(pages)) => Some(pages),
-            Ok(Err(error)) => {
+        let (position, pages) = match released.await {
+            Ok((position, Ok(pages))) => (position, Some(pages)),
+            Ok((position, Err(error))) => {
                 tracing::warn!(%error, "the pages of the memory cannot be handed over");
-                None
+                (position, None)
             }
             Err(_) => return Err("letting go of the disk ended in a panic".to_owned()),
         };
+        if let Some(position) = position {
+            let message = UpgradeMessage::Position { position };
+            starting.send(message, &[]).await?;
+        }
         let carried = pages.as_ref().map(AsFd::as_fd);
         starting
             .send(UpgradeMessage::Released, carried.as_slice())
@@ -319,7 +325,8 @@ impl Control {
             acme: None,
         };
         let next = Generation::start(parts, &mut lasting, &self.held)?;
-        self.node = node.start(&config, lasting.states.purges(), clock)?;
+        let purges = lasting.states.purges();
+        self.node = node.start(&config, purges, clock, &InheritedNode::default())?;
         self.php.replace(php);
         self.lasting = lasting;
         self.upkeep = upkeep::start(self.lasting.durable.clone(), Arc::clone(&self.current))?;

@@ -37,6 +37,11 @@ pub enum UpgradeMessage {
         /// Why.
         why: String,
     },
+    /// Old: it has left the cluster. Before `Released`.
+    Position {
+        /// What it has applied of the purges of the other nodes.
+        position: String,
+    },
     /// Old: the disk is free. May carry a file of pages.
     Released,
     /// New: it answers visitors.

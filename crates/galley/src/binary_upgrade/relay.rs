@@ -65,7 +65,7 @@ fn apply(
 ) {
     let receipt = tables
         .find(&record.site)
-        .map(|purges| purges.apply_in_process(&record.purge));
+        .map(|purges| purges.publish_relayed(&record.purge));
     acknowledged.spawn(async move {
         if let Some(receipt) = receipt {
             receipt.acknowledged().await;

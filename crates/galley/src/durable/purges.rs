@@ -5,12 +5,12 @@ use std::sync::Arc;
 use galley_cache::entry::Entry;
 use galley_cache::log::{Durability, DurableTicket, Loss, OpenedLog, Restart};
 use galley_cache::purge_table::{PurgeTable, Touch, Touched, Touching, Unlogged, Validity};
-use galley_cluster::{ClusterPublisher, PurgeReach};
+use galley_cluster::{ClusterPublisher, PendingReach, PurgeReach};
 use galley_policy::purge::Purge;
 use tokio::sync::oneshot;
 
 use super::recent_purges::{PurgeSource, RecentPurge, RecentPurges};
-use super::relay::PurgeRelay;
+use super::relay::{PurgeRelay, RelayGuard};
 use crate::clock::Clock;
 
 /// Publishes a site's purges and proves its entries. Its table is read only here, so that no purge goes past the log.
@@ -77,21 +77,29 @@ impl SitePurges {
     /// Publishes a purge on this node, and sends it to the other nodes. What it touches here is purged when this returns. It may be
     /// acknowledged when the receipt says so.
     pub fn publish(&self, purge: &Purge, source: PurgeSource) -> Receipt {
-        let here = self.apply(purge, source);
-        let cluster = self.cluster.as_ref();
-        Receipt {
-            cluster: cluster.map(|cluster| cluster.publish(&self.site, purge)),
-            ..here
-        }
+        self.recent.note(purge, source, self.clock.tick());
+        let relay = self.relay.hold();
+        let here = self.apply_and_send(purge, &relay);
+        let cluster = self.cluster.as_ref().map(|cluster| {
+            if relay.has_left() {
+                PendingReach::handed_over()
+            } else {
+                cluster.publish(&self.site, purge)
+            }
+        });
+        Receipt { cluster, ..here }
     }
 
     /// Publishes a purge on this node alone.
     pub fn apply(&self, purge: &Purge, source: PurgeSource) -> Receipt {
         self.recent.note(purge, source, self.clock.tick());
-        let relay = self.relay.hold();
+        self.apply_and_send(purge, &self.relay.hold())
+    }
+
+    fn apply_and_send(&self, purge: &Purge, relay: &RelayGuard<'_>) -> Receipt {
         let here = self.apply_in_process(purge);
         let elsewhere = relay.send(&self.site, purge);
-        if elsewhere.is_some() && relay.is_logged_there() {
+        if elsewhere.is_some() && relay.has_left() {
             return Receipt {
                 elsewhere,
                 ..Receipt::default()
@@ -100,8 +108,21 @@ impl SitePurges {
         Receipt { elsewhere, ..here }
     }
 
-    /// Publishes a purge that the other process of this node has published.
-    pub fn apply_in_process(&self, purge: &Purge) -> Receipt {
+    /// Publishes a purge that the other process of this node has published. If that one has left the cluster, the other nodes get it from
+    /// here.
+    pub fn publish_relayed(&self, purge: &Purge) -> Receipt {
+        let relay = self.relay.hold();
+        let here = self.apply_in_process(purge);
+        if let Some(cluster) = &self.cluster
+            && !relay.has_left()
+        {
+            // The other process says that it holds on this node.
+            drop(cluster.publish(&self.site, purge));
+        }
+        here
+    }
+
+    fn apply_in_process(&self, purge: &Purge) -> Receipt {
         let here = match &self.table {
             PurgeTarget::Unlogged(table, unusable) => {
                 table.publish(purge);
@@ -178,7 +199,7 @@ pub struct Receipt {
     here: PendingReceipt,
     /// In the other process of this node.
     elsewhere: Option<oneshot::Receiver<()>>,
-    cluster: Option<oneshot::Receiver<PurgeReach>>,
+    cluster: Option<PendingReach>,
 }
 
 #[derive(Debug, Default)]
@@ -202,10 +223,8 @@ impl Receipt {
         let Some(cluster) = self.cluster else {
             return receipt;
         };
-        // A publisher that has ended does so with the server.
-        let reach = cluster.await;
         PurgeReceipt {
-            reach: Some(reach.unwrap_or_else(|_| PurgeReach::Local("the server ends".into()))),
+            reach: Some(cluster.reach().await),
             ..receipt
         }
     }

@@ -16,8 +16,8 @@ pub struct PurgeRelay(Arc<RwLock<RelayState>>);
 #[derive(Debug, Default)]
 struct RelayState {
     other: Option<mpsc::UnboundedSender<RelayedPurge>>,
-    /// Whether the other process has the log.
-    is_logged_there: bool,
+    /// Whether the other process has the log and is the cluster's node, and this one no longer.
+    has_left: bool,
 }
 
 /// A purge for the other process.
@@ -38,13 +38,14 @@ pub(super) struct RelayGuard<'r>(RwLockReadGuard<'r, RelayState>);
 
 impl PurgeRelay {
     /// From here on purges are sent to the other process: every purge for which this does not happen has been published, and is on
-    /// its way into the log, when this returns. `is_logged_there`: whether the other process writes the log, and this one no longer.
-    pub fn begin(&self, is_logged_there: bool) -> RelayedPurges {
+    /// its way into the log, when this returns. `has_left`: whether the other process writes the log and is the cluster's node, and this
+    /// one no longer.
+    pub fn begin(&self, has_left: bool) -> RelayedPurges {
         let (sender, purges) = mpsc::unbounded_channel();
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         *state = RelayState {
             other: Some(sender),
-            is_logged_there,
+            has_left,
         };
         purges
     }
@@ -73,8 +74,8 @@ impl RelayGuard<'_> {
         Some(told)
     }
 
-    /// Whether what this process says of the disk means nothing.
-    pub(super) fn is_logged_there(&self) -> bool {
-        self.0.is_logged_there
+    /// Whether what this process says of the disk and of the cluster means nothing.
+    pub(super) fn has_left(&self) -> bool {
+        self.0.has_left
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use galley_testkit::client::{Request, Response};
+use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::origin::Origin;
 use galley_testkit::{Galley, Redis, Scratch, Signal, wait_for};
 use serde_json::Value;
@@ -107,8 +107,12 @@ impl Cluster {
     /// The page as a node sends it must be the newest.
     fn assert_newest(&self, node: usize, path: &str) {
         let page = self.get(node, path);
-        let wanted = format!("{path} version {}.", self.version.load(Ordering::SeqCst));
+        let wanted = self.newest(path);
         assert_eq!(page.text(), wanted, "node {node}: {}", page.cache_status());
+    }
+
+    fn newest(&self, path: &str) -> String {
+        format!("{path} version {}.", self.version.load(Ordering::SeqCst))
     }
 
     fn wait_for_hits(&self, node: usize) {
@@ -356,6 +360,52 @@ fn no_read_after_an_acknowledged_purge_is_older_than_it() {
     assert!(finals > 20, "{finals} acknowledged purges");
 }
 
+/// While one process of a node takes over from another, purges of and through this node are as final as ever.
+#[test]
+fn an_upgrade_of_a_node_loses_no_purge() {
+    let cluster = Cluster::start(2, "");
+    let mut serving = cluster.nodes[0].pid();
+    for round in 0..3 {
+        cluster.wait_for_hits(0);
+        cluster.wait_for_hits(1);
+        // A connection of the process before.
+        let request = || Request::new("PURGE", "/").host("a.test");
+        let mut kept = Connection::open(cluster.addr(0)).unwrap();
+        let _ = kept.exchange(&request()).unwrap().expect_status(200);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // The memory of the new process has pages that the old one has fetched.
+                while !is_over.load(Ordering::SeqCst) {
+                    if cluster.edit(1) == "cluster" {
+                        cluster.assert_newest(0, "/");
+                    }
+                }
+            });
+            let output = cluster.nodes[0].cli(&["upgrade", "--json"]).unwrap();
+            is_over.store(true, Ordering::SeqCst);
+            assert!(output.status.success(), "{output:?}");
+            let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+            serving = u32::try_from(said["pid"].as_u64().unwrap()).unwrap();
+        });
+        cluster.wait_for_hits(1);
+        cluster.version.fetch_add(1, Ordering::SeqCst);
+        // The process before may have closed it by now.
+        if kept.exchange(&request()).is_err() {
+            Request::new("PURGE", "/")
+                .host("a.test")
+                .send(cluster.addr(0))
+                .unwrap();
+        }
+        wait_for("the purge on the other node", PATIENCE, || {
+            cluster.get(1, "/").text() == cluster.newest("/")
+        });
+        assert_eq!(cluster.get(0, "/").text(), cluster.newest("/"), "{round}");
+    }
+    let pid = rustix::process::Pid::from_raw(i32::try_from(serving).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+}
+
 fn version_of(text: &str) -> u64 {
     let digits = text.rsplit(' ').next().unwrap().trim_end_matches('.');
     digits.parse().unwrap_or_else(|_| panic!("{text}"))
@@ -370,10 +420,17 @@ fn unsuitable_engines_are_named() {
             .run(&["CONFIG", "SET", setting, value])
             .unwrap();
     }
+    let nobody = ["REPLICAOF", "127.0.0.1", "1"];
+    cluster.redis.run(&nobody).unwrap();
     let output = cluster.nodes[0].cli(&["check"]).unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{text}");
-    for wanted in ["eviction policy `allkeys-lru`", "does not write to a disk"] {
+    let problems = [
+        "eviction policy `allkeys-lru`",
+        "does not write to a disk",
+        "is a replica",
+    ];
+    for wanted in problems {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
 }

@@ -1,0 +1,178 @@
+//! Purges on their way to the publisher's thread: a queue with a bound.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use galley_policy::purge::{Purge, Scope, Strength};
+use tokio::sync::oneshot;
+
+use crate::message::RemotePurge;
+use crate::reach::PurgeReach;
+
+/// A purge on its way to the stream.
+pub(crate) struct Outgoing {
+    pub(crate) content: RemotePurge,
+    /// `None`: its publisher was told that it holds on this node only.
+    pub(crate) reply: Option<oneshot::Sender<PurgeReach>>,
+    pub(crate) since: Instant,
+    /// Whether the outbox has it.
+    pub(crate) is_kept: bool,
+}
+
+impl Outgoing {
+    /// One that nobody waits for.
+    pub(crate) fn again(content: RemotePurge, since: Instant, is_kept: bool) -> Self {
+        Self {
+            content,
+            reply: None,
+            since,
+            is_kept,
+        }
+    }
+}
+
+/// Every thread puts purges in; the publisher takes them out.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    state: Mutex<InboxState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct InboxState {
+    queue: VecDeque<Outgoing>,
+    is_stopped: bool,
+}
+
+/// What the publisher found.
+pub(crate) enum Taken {
+    Purges(VecDeque<Outgoing>),
+    /// The last ones: nothing more comes.
+    Stopped(VecDeque<Outgoing>),
+}
+
+impl Inbox {
+    /// Queues a purge. After the end its publisher learns that it holds on this node.
+    pub(crate) fn push(&self, outgoing: Outgoing) {
+        let mut replaced = Vec::new();
+        let mut state = self.lock();
+        if !state.is_stopped {
+            state.queue.push_back(outgoing);
+            replaced = bound(&mut state.queue);
+        }
+        drop(state);
+        self.changed.notify_one();
+        drop(replaced);
+    }
+
+    /// Takes what is there, and waits for something until `wait` is over.
+    pub(crate) fn take(&self, wait: Duration) -> Taken {
+        let state = self.lock();
+        let waited = self.changed.wait_timeout_while(state, wait, |state| {
+            state.queue.is_empty() && !state.is_stopped
+        });
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let queue = std::mem::take(&mut state.queue);
+        if state.is_stopped {
+            Taken::Stopped(queue)
+        } else {
+            Taken::Purges(queue)
+        }
+    }
+
+    /// Nothing more is taken in.
+    pub(crate) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Beyond its bound, a queue is replaced by one purge of everything for each of its sites. Returns those that were replaced: when they are
+/// dropped, their publishers learn that they hold on this node.
+pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<Outgoing> {
+    if queue.len() <= MOST_WAITING {
+        return Vec::new();
+    }
+    let mut kept: VecDeque<Outgoing> = VecDeque::new();
+    let mut replaced = Vec::with_capacity(queue.len());
+    for outgoing in queue.drain(..) {
+        let site = &outgoing.content.site;
+        if kept.iter().any(|one| one.content.site == *site) {
+            replaced.push(outgoing);
+            continue;
+        }
+        let content = whole_site(site);
+        kept.push_back(Outgoing {
+            content,
+            is_kept: false,
+            ..outgoing
+        });
+    }
+    *queue = kept;
+    replaced
+}
+
+/// A purge of everything of a site.
+pub(crate) fn whole_site(site: &str) -> RemotePurge {
+    RemotePurge {
+        site: site.to_owned(),
+        purge: Purge {
+            scope: Scope::Site,
+            strength: Strength::Hard,
+        },
+    }
+}
+
+/// Purges that wait for the engine. An import of a shop makes some thousand.
+const MOST_WAITING: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag(site: &str, number: usize) -> (Outgoing, oneshot::Receiver<PurgeReach>) {
+        let (reply, receiver) = oneshot::channel();
+        let mut outgoing = Outgoing::again(whole_site(site), Instant::now(), false);
+        outgoing.content.purge.scope = Scope::Tag(format!("t{number}"));
+        outgoing.reply = Some(reply);
+        (outgoing, receiver)
+    }
+
+    #[test]
+    fn a_full_queue_becomes_one_purge_for_each_site() {
+        let inbox = Inbox::default();
+        let mut receivers = Vec::new();
+        for number in 0..=MOST_WAITING {
+            let site = if number % 2 == 0 { "a" } else { "b" };
+            let (outgoing, receiver) = tag(site, number);
+            receivers.push(receiver);
+            inbox.push(outgoing);
+        }
+        let Taken::Purges(queue) = inbox.take(Duration::ZERO) else {
+            panic!("it is stopped")
+        };
+        let left: Vec<RemotePurge> = queue.into_iter().map(|one| one.content).collect();
+        assert_eq!(left, [whole_site("a"), whole_site("b")]);
+        // Those that were replaced are told at once.
+        assert!(receivers[5].try_recv().is_err());
+    }
+
+    #[test]
+    fn what_comes_before_the_end_is_taken() {
+        let inbox = Inbox::default();
+        inbox.push(tag("a", 1).0);
+        inbox.stop();
+        let (late, mut receiver) = tag("a", 2);
+        inbox.push(late);
+        let Taken::Stopped(queue) = inbox.take(Duration::from_secs(60)) else {
+            panic!("it is not stopped")
+        };
+        assert_eq!(queue.len(), 1);
+        assert!(receiver.try_recv().is_err());
+    }
+}

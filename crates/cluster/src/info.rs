@@ -1,0 +1,49 @@
+//! What an engine says of itself.
+
+use std::collections::HashMap;
+
+use redis::{Connection, cmd};
+
+use crate::error::EngineError;
+
+/// The lines of `INFO`.
+pub(crate) struct Info(HashMap<String, String>);
+
+impl Info {
+    pub(crate) fn ask(connection: &mut Connection) -> Result<Self, EngineError> {
+        let text: String = cmd("INFO").query(connection)?;
+        Ok(Self::read(&text))
+    }
+
+    pub(crate) fn read(text: &str) -> Self {
+        let lines = text
+            .lines()
+            .filter_map(|line| line.trim_end().split_once(':'));
+        Self(
+            lines
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        )
+    }
+
+    /// The value of a line; empty without it.
+    pub(crate) fn text(&self, name: &str) -> String {
+        self.0.get(name).cloned().unwrap_or_default()
+    }
+
+    /// As a number; 0 without it.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        self.0
+            .get(name)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// With the name of the product, where it is not Redis.
+    pub(crate) fn version(&self) -> String {
+        match self.0.get("valkey_version") {
+            Some(version) => format!("Valkey {version}"),
+            None => self.text("redis_version"),
+        }
+    }
+}
