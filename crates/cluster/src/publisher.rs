@@ -151,7 +151,7 @@ impl Publisher {
     /// Appends what is unsent, some at a time. What fails stays unsent, and may be in the stream twice.
     fn send(&mut self, session: &mut Session) -> Result<(), EngineError> {
         while !self.unsent.is_empty() {
-            self.poll = FIRST_POLL;
+            self.poll = first_poll(self.members.shown.len());
             let count = self.unsent.len().min(MOST_AT_A_TIME);
             let first = self.sequence + 1;
             let messages: Vec<Message> = (first..)
@@ -229,7 +229,8 @@ impl Publisher {
         }
         if !self.sent.is_empty() && !is_changed {
             std::thread::sleep(self.poll);
-            self.poll = (self.poll * 3 / 2).min(LONGEST_POLL);
+            let longest = LONGEST_POLL.max(first_poll(self.members.shown.len()));
+            self.poll = (self.poll * 3 / 2).min(longest);
         }
         Ok(())
     }
@@ -300,6 +301,12 @@ impl Publisher {
     }
 }
 
+/// The wait before the first look: a look costs the engine as much as there are members.
+fn first_poll(members: usize) -> Duration {
+    let members = u32::try_from(members).unwrap_or(u32::MAX);
+    FIRST_POLL.max(POLL_OF_A_MEMBER.saturating_mul(members))
+}
+
 /// Why a purge is not final in time.
 fn late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
     match settled {
@@ -321,6 +328,9 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 const FIRST_POLL: Duration = Duration::from_micros(300);
 const LONGEST_POLL: Duration = Duration::from_millis(10);
 
+/// With 100 members, a look takes the engine 125 us.
+const POLL_OF_A_MEMBER: Duration = Duration::from_micros(30);
+
 /// Without purges, members are looked at so often.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -335,3 +345,15 @@ const MOST_RECENT: usize = 10_000;
 
 /// Purges in one round trip.
 const MOST_AT_A_TIME: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_members_are_looked_at_less_often() {
+        let microseconds = |members| first_poll(members).as_micros();
+        assert_eq!([0, 2, 10].map(microseconds), [300; 3]);
+        assert_eq!([20, 100].map(microseconds), [600, 3000]);
+    }
+}
