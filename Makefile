@@ -86,6 +86,7 @@ test: setup-test lint minimum-rust $(AXE)/node_modules/.package-lock.json
 	phpunit --configuration wordpress-plugin/galley/tests/phpunit.xml
 	@scripts/plugin-style
 	@scripts/plugin-texts --check
+	@packaging/kubernetes/test target/debug/galley
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
 
 bench: setup-bench build

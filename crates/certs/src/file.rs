@@ -18,6 +18,8 @@ pub struct Contents {
     pub bytes: Vec<u8>,
     /// Its permission bits, of the time of opening.
     pub mode: u32,
+    /// The user who owns it, of the same time.
+    pub owner: u32,
 }
 
 /// Why a file was not read. Each text goes on after the name of the file.
@@ -75,6 +77,7 @@ pub fn read(path: &Path, most: u64) -> Result<Contents, FileError> {
     Ok(Contents {
         bytes,
         mode: found.mode() & 0o7777,
+        owner: found.uid(),
     })
 }
 

@@ -136,7 +136,7 @@ fn token(path: &Path) -> Result<(), (String, String)> {
         }
         Err(unread) => return Err((unread.to_string(), make())),
     };
-    if found.mode & 0o077 != 0 {
+    if is_open(found.owner, found.mode) {
         let why = format!(
             "which other users can access (mode {:03o})",
             found.mode & 0o777
@@ -151,6 +151,13 @@ fn token(path: &Path) -> Result<(), (String, String)> {
         return Err((why, make()));
     }
     Ok(())
+}
+
+/// Whether others than those it is meant for may read or change a secret. Containers get secrets as files of root that the group of
+/// their process may read.
+fn is_open(owner: u32, mode: u32) -> bool {
+    let of_others = if owner == 0 { 0o037 } else { 0o077 };
+    mode & of_others != 0
 }
 
 /// Folders of log files must exist, because a missing one is found only when the first line is lost.
@@ -280,3 +287,23 @@ pub(crate) fn shown_path(path: &Path) -> String {
 
 /// 128 bits, if every byte is random.
 const LEAST_TOKEN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_its_owners_or_one_that_root_gives_to_a_group() {
+        for (owner, mode, wanted) in [
+            (1000, 0o600, false),
+            (1000, 0o400, false),
+            (1000, 0o640, true),
+            (0, 0o440, false),
+            (0, 0o640, false),
+            (0, 0o460, true),
+            (0, 0o444, true),
+        ] {
+            assert_eq!(is_open(owner, mode), wanted, "{owner} {mode:o}");
+        }
+    }
+}
