@@ -123,6 +123,7 @@ function settings_day( array $site ): ?array {
 	settings_parts( $site['fragments_switched_off'] ?? null, __( 'These parts of pages change without an edit, so that Galley generates every page that shows them again when a part of it is purged: %s.', 'galley' ) );
 	/* translators: %s: names of widgets or blocks */
 	settings_parts( $site['fragments_failed'] ?? null, __( 'These parts of pages could not be rendered without their page, so that Galley generates every page that shows them again when they change: %s.', 'galley' ) );
+	settings_members( is_array( $site['members'] ?? null ) ? $site['members'] : array() );
 	$answer  = call( 'GET', '/history?minutes=1440&site=' . rawurlencode( own_site_host() ) );
 	$history = own_site( $answer['body']['sites'] ?? null, own_site_host() );
 	if ( null === $history || ! is_array( $history['minutes'] ?? null ) ) {
@@ -142,6 +143,22 @@ function settings_parts( $labels, string $text ): void {
 	$parts = array_filter( (array) $labels, 'is_string' );
 	if ( $parts ) {
 		printf( '<p class="galley-parts">%s</p>', esc_html( sprintf( $text, implode( ', ', $parts ) ) ) );
+	}
+}
+
+/**
+ * The pages that members get from PHP, because Galley found theirs to be others.
+ *
+ * @param array $members Of `GET /status`; empty where members get no stored pages.
+ */
+function settings_members( array $members ): void {
+	$names = array();
+	foreach ( array_slice( (array) ( $members['differences'] ?? array() ), 0, 10 ) as $known ) {
+		$names[] = (string) ( $known['url'] ?? '' ) . ' (' . (string) preg_replace( '/-[0-9a-f]{8}$/', '', (string) ( $known['class'] ?? '' ) ) . ')';
+	}
+	if ( $names ) {
+		/* translators: %s: addresses, each with a role */
+		printf( '<p class="galley-members">%s</p>', esc_html( sprintf( __( 'PHP generates these pages for members of the role in brackets, because they differ outside of their private parts: %s.', 'galley' ), implode( ', ', array_unique( $names ) ) ) ) );
 	}
 }
 

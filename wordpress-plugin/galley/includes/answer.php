@@ -15,7 +15,7 @@ defined( 'ABSPATH' ) || exit;
 /** What is larger is no page, and must not fill the memory. */
 const BUFFER = 2097152;
 
-if ( is_shared() ) {
+if ( is_described() ) {
 	ob_start( __NAMESPACE__ . '\\remove_marks', BUFFER );
 	$GLOBALS['galley_buffer_level'] = ob_get_level();
 }
@@ -33,13 +33,13 @@ function on_end(): void {
 	if ( headers_sent() ) {
 		return;
 	}
-	if ( is_shared() ) {
+	if ( is_described() ) {
 		// Other buffers end here instead of a moment later, so that the positions of fragments are final.
 		while ( ob_get_level() > $GLOBALS['galley_buffer_level'] && ob_end_flush() ) {
 			continue;
 		}
 		if ( ob_get_level() === $GLOBALS['galley_buffer_level'] ) {
-			$page = finish_fragments( (string) ob_get_contents() );
+			$page = finish_private( (string) ob_get_contents() );
 			ob_clean();
 			echo $page; // phpcs:ignore WordPress.Security.EscapeOutput -- the page.
 		}
@@ -53,6 +53,8 @@ function on_end(): void {
 function on_head(): void {
 	if ( is_shared() ) {
 		describe_page();
+	} elseif ( is_member_page() ) {
+		describe_member_page();
 	} elseif ( runs_to_its_end() && ! headers_sent() ) {
 		// What this request changed is purged by the plugin: the server need not guess it from the method.
 		header( 'Galley-Plugin: ' . VERSION );
@@ -96,7 +98,7 @@ function describe_page(): void {
 	foreach ( lines( collapsed( $tags ) ) as $line ) {
 		header( "Galley-Tags: $line", false );
 	}
-	foreach ( $GLOBALS['galley_fragment_fields'] as $field ) {
+	foreach ( fields_in_order( $GLOBALS['galley_fragment_fields'], $GLOBALS['galley_private_fields'] ) as $field ) {
 		header( "Galley-Fragment: $field", false );
 	}
 	if ( $GLOBALS['galley_fragment_fields'] ) {

@@ -34,3 +34,16 @@ function galley_purge( $what, string $strength = 'hard' ): void {
 		}
 	}
 }
+
+/**
+ * Prints a part of the page that members or visitors with a cart see differently: `galley_private( 'greeting', 'my_theme_greeting' )`.
+ *
+ * Where Galley sends stored pages to members, it puts what the function printed for them in place of what it printed for everybody.
+ *
+ * @param string   $name   The same on every page that has the part; each name once on a page.
+ * @param callable $render Prints the part.
+ * @param string   $scope  `session` if a member sees the same on every page, else `page`.
+ */
+function galley_private( string $name, callable $render, string $scope = 'page' ): void {
+	Galley\print_private( "own/$name", $render, $scope );
+}

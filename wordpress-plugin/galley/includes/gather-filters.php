@@ -30,7 +30,7 @@ const COLUMNS = array(
 	'post_mime_type' => 'rest',
 );
 
-if ( is_shared() ) {
+if ( is_described() ) {
 	watch_filters();
 }
 

@@ -9,7 +9,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-if ( is_shared() ) {
+if ( is_described() ) {
 	add_action( 'rest_api_init', __NAMESPACE__ . '\\gather_rest', PHP_INT_MAX );
 	add_filter( 'rest_request_before_callbacks', __NAMESPACE__ . '\\gather_route', PHP_INT_MAX, 3 );
 	add_action( 'template_redirect', __NAMESPACE__ . '\\gather_sitemap', -1 );

@@ -14,7 +14,7 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 $GLOBALS['galley_awaited'] = array();
-if ( is_shared() ) {
+if ( is_described() ) {
 	add_filter( 'posts_results', __NAMESPACE__ . '\\gather_members', PHP_INT_MIN, 2 );
 }
 

@@ -40,7 +40,7 @@ const READ_OPTIONS = array(
 	'wp_page_for_privacy_policy',
 );
 
-if ( is_shared() ) {
+if ( is_described() ) {
 	gather_parts();
 }
 

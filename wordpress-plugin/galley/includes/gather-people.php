@@ -42,7 +42,7 @@ const NARROWER = array(
 	'hierarchical'        => 1,
 );
 
-if ( is_shared() ) {
+if ( is_described() ) {
 	gather_people();
 }
 

@@ -15,7 +15,7 @@ defined( 'ABSPATH' ) || exit;
 
 $GLOBALS['galley_pictures'] = array();
 $GLOBALS['galley_no_title'] = array();
-if ( is_shared() ) {
+if ( is_described() ) {
 	gather_pictures();
 }
 

@@ -15,7 +15,7 @@ defined( 'ABSPATH' ) || exit;
 /** Posts whose terms have been tagged, of the page or of the open fragment. */
 $GLOBALS['galley_terms_seen'] = array();
 
-if ( is_shared() ) {
+if ( is_described() ) {
 	gather_posts();
 }
 

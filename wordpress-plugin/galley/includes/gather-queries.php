@@ -9,7 +9,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-if ( is_shared() ) {
+if ( is_described() ) {
 	gather_queries();
 }
 

@@ -20,6 +20,27 @@ function is_shared(): bool {
 }
 
 /**
+ * Whether the answer is for one member: it says which of its parts are private, and what these are made of.
+ */
+function is_member_page(): bool {
+	return 'member' === ( $_SERVER['HTTP_GALLEY_REQUEST'] ?? '' ); // phpcs:ignore WordPress.Security -- compared only.
+}
+
+/**
+ * Whether the answer says what it is made of.
+ */
+function is_described(): bool {
+	return is_shared() || is_member_page();
+}
+
+/**
+ * Whether members get stored pages with parts of their own.
+ */
+function has_members(): bool {
+	return 'fragments' === ( $_SERVER['HTTP_GALLEY_MEMBERS'] ?? '' ); // phpcs:ignore WordPress.Security -- compared only.
+}
+
+/**
  * Whether the answer passes through Galley, so that it may carry purges.
  */
 function passes_through(): bool {

@@ -256,7 +256,7 @@ function gather_replaced( $posts, $query = null ) {
 	return $posts;
 }
 
-if ( is_shared() ) {
+if ( is_described() ) {
 	add_filter( 'posts_results', __NAMESPACE__ . '\\gather_replaced', PHP_INT_MAX, 2 );
 	add_filter( 'the_posts', __NAMESPACE__ . '\\gather_replaced', PHP_INT_MAX, 2 );
 }

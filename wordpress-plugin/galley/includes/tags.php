@@ -15,6 +15,7 @@
  *   pi a picture or another file, but not its title                          uf fields of a user besides names and addresses
  *   u  a user                       m   a menu                               sk whether a post is sticky
  *   pp a list of so many posts         pa who wrote a post
+ *   mb what only a member sees
  *
  * Others are words: `l.` lists (lists.php), lists of terms by which change them: `lt.` terms
  * with their first or without their last post, `lta.` any, `ltc.` numbers, `lto.` names, `lc` recent comments, `lu` lists of users, `n.` a
@@ -83,7 +84,7 @@ function own_prefix(): string {
  */
 function on_switch(): void {
 	$GLOBALS['galley_prefix'] = own_prefix();
-	if ( is_shared() ) {
+	if ( is_described() ) {
 		tag( 'b' );
 	}
 }

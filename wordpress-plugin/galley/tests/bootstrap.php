@@ -23,6 +23,26 @@ function is_admin(): bool {
 	return false;
 }
 
+function did_action(): int {
+	return 1;
+}
+
+function get_queried_object_id(): int {
+	return 0;
+}
+
+function get_queried_object() {
+	return null;
+}
+
+function is_feed(): bool {
+	return false;
+}
+
+function wp_is_json_request(): bool {
+	return false;
+}
+
 function get_option( string $name ) {
 	return false;
 }

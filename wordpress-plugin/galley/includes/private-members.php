@@ -1,0 +1,122 @@
+<?php
+/**
+ * Members: to which class one belongs, which tags stand for one, and what purges these.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Whether the site has members for whom pages are stored, kept for requests that do not come through Galley. */
+const MEMBERS_OPTION = 'galley_members';
+
+/** Fields of a user that change what only they see. */
+const MEMBER_FIELDS = '/^(session_tokens|show_admin_bar_front|admin_color|locale|first_name|last_name|nickname|rich_editing|.*(capabilities|user_level))$/D';
+
+if ( has_members() ) {
+	add_action( 'shutdown', __NAMESPACE__ . '\\remember_members', 0 );
+}
+add_action( 'profile_update', __NAMESPACE__ . '\\on_member' );
+add_action( 'deleted_user', __NAMESPACE__ . '\\on_member' );
+foreach ( array( 'updated_user_meta', 'added_user_meta', 'deleted_user_meta' ) as $galley_action ) {
+	add_action( $galley_action, __NAMESPACE__ . '\\on_member_field', 10, 3 );
+}
+unset( $galley_action );
+
+function remember_members(): void {
+	if ( ! get_option( MEMBERS_OPTION ) ) {
+		update_option( MEMBERS_OPTION, 1, true );
+	}
+}
+
+/**
+ * What only a member sees may have changed.
+ */
+function on_member( $user_id ): void {
+	if ( has_members() || get_option( MEMBERS_OPTION ) ) {
+		queue_network_purge( 'mb' . (int) $user_id );
+	}
+}
+
+function on_member_field( $meta_id, $user_id = 0, $key = '' ): void {
+	if ( preg_match( MEMBER_FIELDS, (string) $key ) ) {
+		on_member( $user_id );
+	}
+}
+
+/**
+ * The tags of everything that only this member sees.
+ *
+ * @return array<string, true>
+ */
+function tags_of_member(): array {
+	$tags = array( blog_prefix() . 'b' => true );
+	if ( is_user_logged_in() ) {
+		$tags[ 'mb' . get_current_user_id() ] = true;
+	}
+	return $tags;
+}
+
+/**
+ * The class of the visitor: roles and a hash of all capabilities, or `visitor` for one with a cart. Null: a stranger, or somebody who
+ * sees a comment of theirs here that others do not see yet.
+ */
+function member_class(): ?string {
+	if ( ! is_user_logged_in() ) {
+		return has_cart( array_keys( $_COOKIE ) ) ? 'visitor' : null;
+	}
+	$user = wp_get_current_user();
+	if ( is_singular() && awaits_approval( (int) get_queried_object_id(), (int) $user->ID ) ) {
+		return null;
+	}
+	$able = array_keys( array_filter( (array) $user->allcaps ) );
+	sort( $able );
+	$roles = word( implode( '.', (array) $user->roles ) );
+	return $roles . '-' . substr( md5( implode( ',', $able ) . ( is_super_admin() ? '!' : '' ) ), 0, 8 );
+}
+
+/**
+ * Whether a member has a comment on a post that is not approved.
+ */
+function awaits_approval( int $post, int $user ): bool {
+	return 0 < (int) get_comments(
+		array(
+			'post_id' => $post,
+			'user_id' => $user,
+			'status'  => 'hold',
+			'count'   => true,
+		)
+	);
+}
+
+/**
+ * Whether one of these cookies means a cart. Pure.
+ *
+ * @param array $names Of cookies.
+ */
+function has_cart( array $names ): bool {
+	return (bool) preg_grep( '/^(woocommerce_items_in_cart|woocommerce_cart_hash|edd_items_in_cart|wp_woocommerce_session_.*)$/D', array_map( 'strval', $names ) );
+}
+
+/**
+ * Says of a page that was generated for a member for whom it is right, and which of its parts are private.
+ */
+function describe_member_page(): void {
+	static $done = false;
+	if ( $done || empty( $GLOBALS['galley_is_complete'] ) ) {
+		return;
+	}
+	$done  = true;
+	$class = did_action( 'wp' ) ? member_class() : null;
+	if ( null === $class ) {
+		return;
+	}
+	header( "Galley-Member: $class" );
+	if ( 200 === http_response_code() && in_array( forbidden(), array( null, 'logged-in', 'nocache-headers' ), true ) ) {
+		foreach ( fields_in_order( array(), $GLOBALS['galley_private_fields'] ) as $field ) {
+			header( "Galley-Fragment: $field", false );
+		}
+	}
+}

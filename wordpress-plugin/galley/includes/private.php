@@ -1,0 +1,320 @@
+<?php
+/**
+ * Private fragments: the parts of a page that members and visitors with a cart see differently.
+ *
+ * Where the site has `members = "fragments"`, Galley stores the page for strangers and puts a member's own parts into it. The plugin
+ * marks these parts in both pages, removes the marks, and names each part in a field of the response:
+ * `Galley-Fragment: <name> <start> <length> - private-<scope> <tags>`. A scope of `session` means that the part is the same on every
+ * page of this member, `page` that it belongs to this one. In a page for a member (`Galley-Request: member`) the field `Galley-Member`
+ * names the member's class: members of one class get the same page outside of their private parts. Galley compares, so what is not
+ * marked here costs speed only.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Private parts of a page; one with more is not for members. */
+const MOST_PRIVATE = 24;
+
+/** Numbers of marks from here on are those of private parts. */
+const FIRST_PRIVATE = 9000;
+
+/** Blocks that show something of a member or of a cart, with their scopes. */
+const PRIVATE_BLOCKS = array(
+	'core/loginout'                => 'page',
+	'galley/private'               => 'page',
+	'woocommerce/customer-account' => 'page',
+	'woocommerce/mini-cart'        => 'session',
+);
+
+/** Kinds of widgets that do, with their scopes. */
+const PRIVATE_WIDGETS = array(
+	'meta'                    => 'session',
+	'woocommerce_widget_cart' => 'session',
+);
+
+/** Private parts that have ended, by number: name, scope, tags. */
+$GLOBALS['galley_private'] = array();
+
+/** Nonces that were made, each behind the letter n, with what they are for. */
+$GLOBALS['galley_private_nonces'] = array();
+
+/** The fields that describe private parts: start, end, text. */
+$GLOBALS['galley_private_fields'] = array();
+
+if ( marks_private() ) {
+	add_filter( 'nonce_life', __NAMESPACE__ . '\\note_private_nonce', PHP_INT_MAX, 2 );
+	add_filter( 'pre_render_block', __NAMESPACE__ . '\\begin_private_block', PHP_INT_MAX, 2 );
+	add_filter( 'render_block', __NAMESPACE__ . '\\end_private_block', PHP_INT_MAX, 2 );
+	add_filter( 'dynamic_sidebar_params', __NAMESPACE__ . '\\end_private_widget', PHP_INT_MIN );
+	add_filter( 'dynamic_sidebar_params', __NAMESPACE__ . '\\begin_private_widget', PHP_INT_MAX );
+	add_action( 'dynamic_sidebar_after', __NAMESPACE__ . '\\end_private_widget', PHP_INT_MIN );
+	add_action( 'comment_form_before', __NAMESPACE__ . '\\begin_comment_form', PHP_INT_MIN );
+	add_action( 'comment_form_after', __NAMESPACE__ . '\\end_comment_form', PHP_INT_MAX );
+}
+add_action( 'init', __NAMESPACE__ . '\\register_private_block' );
+
+/**
+ * Whether the page at hand is to have its private parts marked: for everybody, or for one member.
+ */
+function marks_private(): bool {
+	return is_member_page() || ( has_members() && is_shared() && null === wanted_fragment() );
+}
+
+/**
+ * Begins a private part and returns its mark; empty where none can begin. A shared fragment that has one in it belongs to the page.
+ *
+ * @param string $name  The same in every page that has the part.
+ * @param string $scope `session` or `page`.
+ */
+function begin_private( string $name, string $scope ): string {
+	$open = $GLOBALS['galley_open_fragment'];
+	if ( ! marks_private() || isset( $open['definition']['private'] ) || ! did_action( 'template_redirect' ) || is_feed() || wp_is_json_request() ) {
+		return '';
+	}
+	if ( null !== $open ) {
+		cancel_fragment();
+		// Its number is taken: a mark may be in the page.
+		$GLOBALS['galley_fragments'][] = array( 'tags' => array(), 'definition' => array(), 'blocks' => array(), 'label' => '' ); // phpcs:ignore WordPress.Arrays.ArrayDeclarationSpacing -- reads better.
+	}
+	begin_fragment( $name, array( 'private' => 'session' === $scope ? 'session' : 'page' ) );
+	$number = FIRST_PRIVATE + count( $GLOBALS['galley_private'] );
+
+	$GLOBALS['galley_open_fragment']['number'] = $number;
+	return fragment_mark( 'begin', $number );
+}
+
+/**
+ * Ends the private part of this name and returns its mark; empty where it has not begun.
+ */
+function end_private( string $name ): string {
+	$open = $GLOBALS['galley_open_fragment'];
+	if ( ! isset( $open['definition']['private'] ) || word( $name ) !== $open['label'] ) {
+		return '';
+	}
+	$own = $GLOBALS['galley_tags'];
+	cancel_fragment();
+	$GLOBALS['galley_private'][ $open['number'] ] = array(
+		'name'  => $open['label'],
+		'scope' => $open['definition']['private'],
+		'tags'  => $own,
+	);
+	return fragment_mark( 'end', $open['number'] );
+}
+
+/**
+ * Prints a private part.
+ *
+ * @param callable $render Prints it.
+ */
+function print_private( string $name, callable $render, string $scope ): void {
+	echo begin_private( $name, $scope ); // phpcs:ignore WordPress.Security.EscapeOutput -- a mark.
+	try {
+		$render();
+	} finally {
+		echo end_private( $name ); // phpcs:ignore WordPress.Security.EscapeOutput -- a mark.
+	}
+}
+
+function register_private_block(): void {
+	if ( ! \WP_Block_Type_Registry::get_instance()->is_registered( 'galley/private' ) ) {
+		register_block_type(
+			'galley/private',
+			array(
+				'attributes'      => array(
+					'name'  => array( 'type' => 'string' ),
+					'scope' => array( 'type' => 'string' ),
+				),
+				'render_callback' => static function ( $attributes, $content ) {
+					return $content;
+				},
+			)
+		);
+	}
+}
+
+/**
+ * @param string|null $html  What a filter has rendered in its place.
+ * @param array       $block As it was parsed.
+ */
+function begin_private_block( $html, $block = array() ) {
+	$scope = PRIVATE_BLOCKS[ (string) ( $block['blockName'] ?? '' ) ] ?? null;
+	if ( null !== $html || null === $scope ) {
+		return $html;
+	}
+	if ( 'galley/private' === $block['blockName'] && 'session' === ( $block['attrs']['scope'] ?? '' ) ) {
+		$scope = 'session';
+	}
+	$mark = begin_private( private_block_name( $block ), $scope );
+	if ( '' !== $mark ) {
+		$GLOBALS['galley_open_fragment']['mark']        = $mark;
+		$GLOBALS['galley_open_fragment']['inner_block'] = $block;
+	}
+	return $html;
+}
+
+function end_private_block( $html, $block = array() ) {
+	$open = $GLOBALS['galley_open_fragment'];
+	if ( ! isset( $open['mark'] ) || $open['inner_block'] !== $block ) {
+		return $html;
+	}
+	return $open['mark'] . $html . end_private( private_block_name( $block ) );
+}
+
+function private_block_name( array $block ): string {
+	$name = (string) ( $block['attrs']['name'] ?? '' );
+	return $block['blockName'] . ( '' === $name ? '' : "/$name" );
+}
+
+/**
+ * A widget that shows something of a member. It ends with the next one or with the sidebar, as those of `fragments.php` do.
+ */
+function begin_private_widget( $params ) {
+	$id   = is_array( $params ) ? (string) ( $params[0]['widget_id'] ?? '' ) : '';
+	$kind = (string) preg_replace( '/-\d+$/', '', $id );
+	if ( ! isset( PRIVATE_WIDGETS[ $kind ], $params[0]['before_widget'], $params[0]['after_widget'] ) ) {
+		return $params;
+	}
+	$mark = begin_private( "widget/$id", PRIVATE_WIDGETS[ $kind ] );
+	if ( '' !== $mark ) {
+		$GLOBALS['galley_open_fragment']['is_widget'] = true;
+
+		$params[0]['before_widget'] = $mark . $params[0]['before_widget'];
+		$params[0]['after_widget'] .= fragment_mark( 'end', $GLOBALS['galley_open_fragment']['number'] );
+	}
+	return $params;
+}
+
+/**
+ * The last widget is complete, if it was a private part.
+ */
+function end_private_widget( $params = null ) {
+	if ( isset( $GLOBALS['galley_open_fragment']['is_widget'] ) ) {
+		end_private( $GLOBALS['galley_open_fragment']['label'] );
+	}
+	return $params;
+}
+
+function begin_comment_form(): void {
+	echo begin_private( 'comment-form', 'page' ); // phpcs:ignore WordPress.Security.EscapeOutput -- a mark.
+}
+
+function end_comment_form(): void {
+	echo end_private( 'comment-form' ); // phpcs:ignore WordPress.Security.EscapeOutput -- a mark.
+}
+
+/**
+ * A nonce is being made or checked. WordPress does not say which one before version 6.1; pages with nonces are then not for members.
+ *
+ * @param int        $life   Seconds.
+ * @param int|string $action What it is for.
+ */
+function note_private_nonce( $life, $action = -1 ) {
+	static $is_inner = false;
+	if ( ! $is_inner && -1 !== $action && count( $GLOBALS['galley_private_nonces'] ) < 100 ) {
+		$is_inner = true;
+		$nonce    = wp_create_nonce( $action );
+		$is_inner = false;
+
+		$GLOBALS['galley_private_nonces'][ "n$nonce" ] = 'nonce/' . word( (string) $action );
+	}
+	return $life;
+}
+
+/**
+ * The page without marks; its private parts get their fields. Afterwards nothing may change the page.
+ *
+ * @param string $html With the marks of shared fragments and private parts.
+ */
+function finish_private( string $html ): string {
+	if ( ! marks_private() ) {
+		return finish_fragments( $html );
+	}
+	// What stands in an attribute has been escaped.
+	$html                   = (string) preg_replace( "/&lt;!--(galley-$GLOBALS[galley_mark]-(?:begin|end)9\\d{3})--&gt;/", '<!--$1-->', $html );
+	list( $plain, $places ) = without_marks( $html, $GLOBALS['galley_mark'] );
+	$page                   = finish_fragments( $html );
+	if ( $page !== $plain ) {
+		return $page;
+	}
+	$parts = array();
+	foreach ( $places as $number => $place ) {
+		if ( isset( $GLOBALS['galley_private'][ $number ] ) ) {
+			$parts[] = $GLOBALS['galley_private'][ $number ] + array( 'place' => $place );
+		}
+	}
+	foreach ( $parts ? nonce_places( $plain, $GLOBALS['galley_private_nonces'], array_values( $places ) ) : array() as $found ) {
+		$parts[] = array(
+			'name'  => $found[0],
+			'scope' => 'session',
+			'tags'  => array(),
+			'place' => array( $found[1], $found[2] ),
+		);
+	}
+	if ( count( $parts ) <= MOST_PRIVATE ) {
+		$GLOBALS['galley_private_fields'] = array_map( __NAMESPACE__ . '\\private_field', $parts );
+	}
+	return $plain;
+}
+
+/**
+ * Where nonces stand in a page, outside of other parts. Pure.
+ *
+ * @param array<string, string> $nonces Names, by nonces behind the letter n.
+ * @param array<int, int[]>     $taken  Starts and lengths of other parts.
+ * @return array<int, array{string, int, int}> Names, starts, lengths.
+ */
+function nonce_places( string $page, array $nonces, array $taken ): array {
+	$found = array();
+	foreach ( $nonces as $nonce => $name ) {
+		$nonce = substr( (string) $nonce, 1 );
+		$at    = -1;
+		while ( '' !== $nonce && false !== ( $at = strpos( $page, $nonce, $at + 1 ) ) && count( $found ) <= MOST_PRIVATE ) { // phpcs:ignore Generic.CodeAnalysis.AssignmentInCondition, WordPress.CodeAnalysis.AssignmentInCondition -- a search.
+			$end     = $at + strlen( $nonce );
+			$overlap = array_filter(
+				$taken,
+				static function ( array $place ) use ( $at, $end ): bool {
+					return $place[0] < $end && $at < $place[0] + $place[1];
+				}
+			);
+			if ( ! $overlap ) {
+				$found[] = array( $name, $at, strlen( $nonce ) );
+				$taken[] = array( $at, strlen( $nonce ) );
+			}
+		}
+	}
+	return $found;
+}
+
+/**
+ * @param array $part Name, scope, tags, place.
+ * @return array{int, int, string} Start, end and text of its field.
+ */
+function private_field( array $part ): array {
+	$tags                   = is_member_page() ? $part['tags'] + tags_of_member() : array();
+	list( $start, $length ) = $part['place'];
+	$text                   = implode( ' ', array( $part['name'], $start, $length, '-', "private-$part[scope]", implode( ',', collapsed( array_map( 'strval', array_keys( $tags ) ), 200, LONGEST_FRAGMENT_FIELD - 500 ) ) ) );
+	return array( $start, $start + $length, rtrim( $text ) );
+}
+
+/**
+ * The fields of shared fragments and private parts, in the order of their places.
+ *
+ * @param array<int, string> $shared Of shared fragments, by where they start.
+ * @param array              $own    Of private parts: start, end, text; those that start together in their order.
+ * @return string[]
+ */
+function fields_in_order( array $shared, array $own ): array {
+	$fields = array();
+	foreach ( $own as $number => $field ) {
+		$fields[] = array( $field[0], $field[1] - $field[0], $number, $field[2] );
+	}
+	foreach ( $shared as $start => $text ) {
+		$fields[] = array( $start, (int) ( explode( ' ', $text )[2] ?? 0 ), -1, $text );
+	}
+	sort( $fields );
+	return array_column( $fields, 3 );
+}
