@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use galley_policy::fragments::FragmentPart;
+use galley_policy::private::PrivateScope;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// A fragment of one stored page.
@@ -61,6 +63,26 @@ impl FragmentVersion {
     /// Whether the last attempt to render it without a page failed, so that a purge of it purges its pages until another one succeeds.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// A private fragment as strangers see it. It has no tags of its own: what it shows in the public page belongs to the page.
+    pub fn private(part: &FragmentPart, digest: u128) -> Self {
+        Self {
+            id: 0,
+            label: part.label.as_str().into(),
+            definition: part.definition.as_str().into(),
+            blocks: part.blocks.as_str().into(),
+            tags: Box::default(),
+            digest,
+            rendered_tags: OnceLock::new(),
+            is_switched_off: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    /// For a private fragment: where a visitor's own bytes are right. It is never rendered alone.
+    pub fn private_scope(&self) -> Option<PrivateScope> {
+        PrivateScope::of(&self.definition)
     }
 
     /// All tags that a purge may reach it by.

@@ -2,6 +2,7 @@
 //!
 //! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`purge_table::PurgeTable`] says
 //! whether it may still be served: purging never searches, it raises numbers that entries are compared with.
+//! [`private::PrivateStore`] has what members see of their own in such responses.
 //! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::MemoryBudget`] is the one limit on
 //! memory for all of them. [`source::EntrySource`] is the file that an entry was made from. [`disk::Disk`] keeps entries over a restart, [`log::PurgeLog`] makes purges outlive a crash.
 //!
@@ -21,6 +22,7 @@ pub mod fuzzing;
 pub mod key;
 pub mod log;
 pub mod memory;
+pub mod private;
 pub mod purge_table;
 pub mod source;
 mod sync;

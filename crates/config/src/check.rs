@@ -120,6 +120,16 @@ pub(crate) fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
+/// Without the preset nobody tells members from others.
+pub(crate) fn members(own: &SectionTable, complaints: &mut Complaints) {
+    let is_rfc9111 = own.value::<String>("preset") == "none";
+    if own.value::<String>("members") == "fragments" && is_rfc9111 {
+        let why = "is `fragments`, but without the WordPress preset Galley does not know members";
+        let help = "remove it, or remove `preset = \"none\"`";
+        own.complain("members", why, help, complaints);
+    }
+}
+
 fn token(path: &Path) -> Result<(), (String, String)> {
     let path_text = path.display();
     let make =

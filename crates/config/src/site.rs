@@ -8,7 +8,9 @@ use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
 use galley_policy::redirect::Home;
 use galley_policy::route::HostPattern;
-use galley_policy::site::{Ignore, NamePattern, Policy, Preset, Rule, TtlTable, UpstreamTimeouts};
+use galley_policy::site::{
+    Ignore, MemberPages, NamePattern, Policy, Preset, Rule, TtlTable, UpstreamTimeouts,
+};
 
 use crate::access;
 use crate::balance;
@@ -69,6 +71,7 @@ pub(crate) fn site(
     check::token_file(own, "token_file", complaints);
     check::token_file(own, "purge_secret_file", complaints);
     check::litespeed(own, complaints);
+    check::members(own, complaints);
     check::log_folders(&given.log, complaints);
     let hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
     let upstream = upstream(own, complaints);
@@ -346,6 +349,10 @@ fn site_rules(
     let policy = Policy::of(preset);
     Policy {
         device_variants: own.value("device_variants"),
+        members: match own.value::<String>("members").as_str() {
+            "fragments" => MemberPages::Fragments,
+            _ => MemberPages::Pass,
+        },
         litespeed: own.value("litespeed"),
         harmless_cookies: own.value("harmless_cookies"),
         vary_cookies: own.value("vary_cookies"),

@@ -49,7 +49,7 @@ pub fn pairs(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
 
 /// The class of a cookie. A reason to pass beats a reason to vary, since the first protects people and the second speed.
 pub fn classify(name: &[u8], site: &Policy) -> Class {
-    let is_listed = |list: &[NamePattern]| list.iter().any(|pattern| pattern.matches(name));
+    let is_listed = |list: &[NamePattern]| is_named(name, list);
     if is_listed(&site.bypass_cookies) {
         return Class::Bypass;
     }
@@ -71,6 +71,11 @@ pub fn classify(name: &[u8], site: &Policy) -> Class {
         UnnamedCookies::Bypass if is_listed(&site.harmless_cookies) => Class::Ignored,
         UnnamedCookies::Bypass => Class::Bypass,
     }
+}
+
+/// Whether a list of the configuration names a cookie.
+pub(crate) fn is_named(name: &[u8], list: &[NamePattern]) -> bool {
+    list.iter().any(|pattern| pattern.matches(name))
 }
 
 /// How the cookies begin in which the plugin of `LiteSpeed` says which variant a visitor gets.

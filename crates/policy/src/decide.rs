@@ -31,6 +31,20 @@ pub enum Validity {
     Unknown,
 }
 
+/// What is kept of a member's own, for a stored page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrivateParts {
+    /// Nothing can be put into it: it has no private fragments, or the visitor is no member.
+    #[default]
+    None,
+    /// Something of it is missing, or it is not known yet, or it is time again to compare a generated page with it.
+    Missing,
+    /// All of it.
+    Complete,
+    /// Pages of the member's role differ from it elsewhere.
+    Differ,
+}
+
 /// A stored response that a request selects, as it is at this moment.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredResponse<'a> {
@@ -46,6 +60,8 @@ pub struct StoredResponse<'a> {
     pub fields: &'a HeaderMap,
     /// Whether it is requested often and expires soon, so that it should be fetched again before it does.
     pub ends_soon: bool,
+    /// What may be put into it for a member.
+    pub private: PrivateParts,
 }
 
 /// What happens to a request.
@@ -67,6 +83,10 @@ pub enum Decision {
     StaleWhileRevalidate,
     /// The stored response is stale, and is sent because the client accepts that (`max-stale`).
     StaleAccepted,
+    /// The stored response is sent with the member's own fragments in it.
+    Assemble,
+    /// The response is generated for the member alone, and compared with the stored one.
+    Compare,
     /// A file below the root is sent.
     File,
     /// The path is a directory without its slash, and is redirected to the one with it.
@@ -127,7 +147,10 @@ pub fn before_lookup(info: &RequestInfo, rules: &Policy, has_tls: bool) -> Optio
 /// [`Decision::Fetch`] and [`Decision::Pass`] are not final: a file below the root comes before them ([`Decision::below_root`]).
 pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse<'_>>) -> Decision {
     if let Cacheability::Pass(why) = info.cacheability() {
-        return Decision::Pass(why);
+        return match stored {
+            Some(stored) if info.is_member() => stored.for_member(why),
+            _ => Decision::Pass(why),
+        };
     }
     if let Some(stored) = stored
         && stored.validity == Validity::Outdated
@@ -201,6 +224,18 @@ impl StoredResponse<'_> {
         matches!(self.validity, Validity::Purged | Validity::Outdated) && !self.is_hit_for_pass
     }
 
+    /// Only a fresh response that no purge touches is used for a member: else PHP generates theirs, as it would have anyway.
+    fn for_member(&self, why: PassWhy) -> Decision {
+        let is_fresh = self.validity == Validity::Valid && self.life.fresh > self.age;
+        match self.private {
+            _ if self.is_hit_for_pass || !is_fresh => Decision::Pass(why),
+            PrivateParts::None => Decision::Pass(why),
+            PrivateParts::Differ => Decision::Pass(PassWhy::Differs),
+            PrivateParts::Missing => Decision::Compare,
+            PrivateParts::Complete => Decision::Assemble,
+        }
+    }
+
     fn fetch(&self) -> Decision {
         let life = self.life;
         Decision::Fetch {
@@ -243,7 +278,10 @@ impl StoredResponse<'_> {
 impl Decision {
     /// Whether the path has to be looked up below the root before the decision is final.
     pub fn needs_file(&self) -> bool {
-        matches!(self, Self::Patch | Self::Fetch { .. } | Self::Pass(_))
+        matches!(
+            self,
+            Self::Patch | Self::Compare | Self::Fetch { .. } | Self::Pass(_)
+        )
     }
 
     /// The final decision, with what the path means below the root.
@@ -288,6 +326,7 @@ mod tests {
                 validity,
                 fields: &HeaderMap::new(),
                 ends_soon: false,
+                private: PrivateParts::None,
             };
             let line = RequestLineInfo {
                 method: "GET",
@@ -346,6 +385,7 @@ mod tests {
                 validity,
                 fields: &HeaderMap::new(),
                 ends_soon: false,
+                private: PrivateParts::None,
             };
             assert_eq!(
                 stored.use_for(&Directives::default()),
@@ -353,5 +393,74 @@ mod tests {
                 "{fresh} {swr} {sie} {age} {validity:?}"
             );
         }
+    }
+
+    #[test]
+    fn members_get_fresh_pages_with_their_own_fragments() {
+        use Validity::{Outdated, Purged, SoftPurged, Valid};
+        let site = Policy {
+            members: crate::site::MemberPages::Fragments,
+            ..Policy::wordpress()
+        };
+        let line = RequestLineInfo {
+            method: "GET",
+            target: b"/a",
+            scheme: Scheme::Http,
+            host: "example.com",
+            has_body: false,
+            upgrade: false,
+        };
+        let mut info = RequestInfo::default();
+        let fields = [("cookie", &b"wordpress_logged_in_0a=ann"[..])];
+        info.parse(&line, fields.into_iter(), &site).unwrap();
+        let pass = || Decision::Pass(PassWhy::Cookie);
+        let table = [
+            (Valid, 10, PrivateParts::Complete, Decision::Assemble),
+            (Valid, 10, PrivateParts::Missing, Decision::Compare),
+            (
+                Valid,
+                10,
+                PrivateParts::Differ,
+                Decision::Pass(PassWhy::Differs),
+            ),
+            (Valid, 10, PrivateParts::None, pass()),
+            (Valid, 60, PrivateParts::Complete, pass()),
+            (SoftPurged, 10, PrivateParts::Complete, pass()),
+            (Outdated, 10, PrivateParts::Complete, pass()),
+            (Purged, 10, PrivateParts::Complete, pass()),
+            (Validity::Unknown, 10, PrivateParts::Complete, pass()),
+        ];
+        let life = Lifetime {
+            fresh: Duration::from_secs(60),
+            ..Lifetime::default()
+        };
+        let fields = HeaderMap::new();
+        for (validity, age, private, wanted) in table {
+            let mut stored = StoredResponse {
+                is_hit_for_pass: false,
+                age: Duration::from_secs(age),
+                life: &life,
+                validity,
+                fields: &fields,
+                ends_soon: false,
+                private,
+            };
+            assert_eq!(decide(&info, &site, Some(&stored)), wanted, "{stored:?}");
+            stored.is_hit_for_pass = true;
+            assert_eq!(decide(&info, &site, Some(&stored)), pass(), "{stored:?}");
+        }
+        assert_eq!(decide(&info, &site, None), pass());
+        // Whatever is kept for somebody, it is nothing for strangers.
+        let stranger = info.of_stranger().unwrap();
+        let stored = StoredResponse {
+            is_hit_for_pass: false,
+            age: Duration::ZERO,
+            life: &life,
+            validity: Valid,
+            fields: &fields,
+            ends_soon: false,
+            private: PrivateParts::Complete,
+        };
+        assert_eq!(decide(&stranger, &site, Some(&stored)), Decision::Hit);
     }
 }

@@ -12,6 +12,6 @@ mod rfc9110;
 pub(crate) use self::request::address_text;
 pub use self::request::{
     BodyLength, Client, Schedule, UpstreamRequest, address, capabilities, for_plugin, fragment,
-    schedule, set_acknowledged, trimmed, whole,
+    member, members, schedule, set_acknowledged, trimmed, whole,
 };
 pub use self::rfc9110::{BY_GALLEY, Credentials, announce, fetch, is_loop, revalidate};

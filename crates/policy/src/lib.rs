@@ -8,6 +8,7 @@
 //! [`redirect`], [`forward`] and [`cgi`] use the result. [`spellings`] knows the URLs of the same page.
 //! Responses: [`storable`] decides what is stored, [`freshness`] for how long, [`decide`] whether a stored response is sent;
 //! [`conditional`], [`range`] and [`encoding`] choose its form, [`headers`] its fields.
+//! [`fragments`] describes the shared parts of pages, [`private`] those of members.
 //! [`purge`] parses purges, [`class`] sorts those who wait for an upstream, and [`outcome`] has the words that explain decisions.
 
 pub mod access;
@@ -33,6 +34,7 @@ pub mod key;
 pub mod no_vary_search;
 pub mod outcome;
 pub mod pattern;
+pub mod private;
 pub mod proxied;
 pub mod purge;
 pub mod query;

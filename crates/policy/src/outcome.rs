@@ -57,6 +57,10 @@ words! {
         Range = "range",
         /// Only the head was asked for, and nothing stored may answer.
         Head = "head",
+        /// The page was generated for a member, to be compared with the stored one.
+        Compared = "compared",
+        /// Pages of this member's role differ from the stored one outside of their private fragments.
+        Differs = "differs",
         /// Purges of other nodes of the cluster may be missing, so nothing stored is used.
         Partition = "partition",
     }
@@ -206,6 +210,8 @@ pub enum Outcome {
     Hit,
     /// A stored copy answered, in which purged fragments had been replaced.
     Patched,
+    /// A stored copy answered, with the private fragments of a member.
+    Assembled,
     /// A stale copy answered, within its window.
     Stale(StaleWhy),
     /// The upstream answered a request that may be cached.
@@ -233,7 +239,7 @@ impl Outcome {
     /// The first word: `hit`, `stale`, `miss`, `pass`, `file`, `redirect`, `purge` or `refused`.
     pub const fn word(self) -> &'static str {
         match self {
-            Self::Hit | Self::Patched => "hit",
+            Self::Hit | Self::Patched | Self::Assembled => "hit",
             Self::Stale(_) => "stale",
             Self::Miss { .. } => "miss",
             Self::Pass(_) => "pass",
@@ -257,6 +263,7 @@ impl Outcome {
                 ..
             } => None,
             Self::Patched => Some(PATCHED),
+            Self::Assembled => Some(ASSEMBLED),
             Self::Stale(why) => Some(why.word()),
             Self::Miss {
                 outcome: StoreOutcome::NotStored(why),
@@ -280,7 +287,9 @@ impl Outcome {
     pub fn write_cache_status(self, ttl_s: Option<i64>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"galley");
         match self {
-            Self::Hit | Self::Patched | Self::Stale(_) => out.extend_from_slice(b"; hit"),
+            Self::Hit | Self::Patched | Self::Assembled | Self::Stale(_) => {
+                out.extend_from_slice(b"; hit");
+            }
             Self::Miss {
                 why,
                 outcome: kept,
@@ -326,6 +335,9 @@ impl Outcome {
 /// The detail of a hit in which fragments had been replaced.
 pub const PATCHED: &str = "patched";
 
+/// The detail of a hit with the private fragments of a member.
+pub const ASSEMBLED: &str = "assembled";
+
 impl MissWhy {
     /// The word of RFC 9211 §2.2; a purged copy was there and could not be used, which it calls `stale`.
     const fn forwarded(self) -> &'static str {
@@ -354,6 +366,8 @@ impl PassWhy {
             | Self::Ajax
             | Self::Rule
             | Self::Remembered
+            | Self::Compared
+            | Self::Differs
             | Self::Partition => "bypass",
         }
     }

@@ -30,6 +30,22 @@ pub fn is_login_cookie(name: &[u8]) -> bool {
     name.starts_with(b"wordpress_logged_in_")
 }
 
+/// Whether a cookie of this name means a member or a cart, and nothing else: the plugin knows which parts of a page they change.
+pub fn is_member_cookie(name: &[u8]) -> bool {
+    is_login_cookie(name)
+        || name.starts_with(b"wordpress_sec_")
+        || name.starts_with(b"wp_woocommerce_session_")
+        || is_auth_cookie(name)
+        || CART_COOKIES.contains(&name)
+}
+
+/// Cookies of those who have put something into a cart.
+const CART_COOKIES: [&[u8]; 3] = [
+    b"edd_items_in_cart",
+    b"woocommerce_cart_hash",
+    b"woocommerce_items_in_cart",
+];
+
 /// `wordpress_` and an MD5: the admin cookie (`AUTH_COOKIE`). Other names that begin so, as `wordpress_test_cookie` and
 /// those of consent banners, mean nobody.
 fn is_auth_cookie(name: &[u8]) -> bool {

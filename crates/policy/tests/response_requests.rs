@@ -6,7 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use galley_policy::conditional::ConditionalResult::{self, Failed, NotModified, Proceed};
 use galley_policy::conditional::{Validators, evaluate, evaluate_stored};
-use galley_policy::decide::{Backend, Decision, PathKind, StoredResponse, Validity, decide};
+use galley_policy::decide::{
+    Backend, Decision, PathKind, PrivateParts, StoredResponse, Validity, decide,
+};
 use galley_policy::outcome::{MissWhy, PassWhy, RefusedWhy};
 use galley_policy::site::Policy;
 use galley_policy::storable::Lifetime;
@@ -69,6 +71,7 @@ fn decisions_with_the_wordpress_preset() {
             validity: Validity::Valid,
             fields: &no_fields,
             ends_soon: false,
+            private: PrivateParts::None,
         });
         let decision = decide(&info, &rules, stored.as_ref());
         assert_eq!(

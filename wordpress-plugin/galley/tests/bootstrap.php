@@ -35,6 +35,10 @@ function get_queried_object() {
 	return null;
 }
 
+function is_date(): bool {
+	return false;
+}
+
 function is_feed(): bool {
 	return false;
 }

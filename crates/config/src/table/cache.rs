@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::options::ValueKind::{self, Flag, List, Path, Size};
+use crate::options::ValueKind::{self, Flag, List, Path, Size, Word};
 use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
 
@@ -21,6 +21,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("all of `disk_size`").example(r#""256MiB""#),
     row(OptionSection::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long Galley keeps a page on disk without a request for it.")
         .or(r#""7d""#),
+    row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What logged-in members and visitors with a cart get. `pass`: pages that PHP generates for each request. `fragments`: stored pages in which Galley replaces the private parts, such as the toolbar and the comment form, by the visitor's own. Needs the plugin.")
+        .or(r#""pass""#),
     row(OptionSection::Site, "litespeed", Flag, "Lets the plugin LiteSpeed Cache control the site's cache: Galley announces to PHP that it supports the plugin's headers.")
         .or("false"),
     row(OptionSection::Site, "device_variants", Flag, "Stores separate variants for phones and desktops. Only for themes that send them different HTML.")

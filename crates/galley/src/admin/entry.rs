@@ -72,6 +72,8 @@ fn fragment(fragment: &PageFragment) -> Value {
     json!({
         "label": &*fragment.version.label,
         "bytes": fragment.range.end.saturating_sub(fragment.range.start),
+        // A member gets their own in its place.
+        "private": fragment.version.private_scope().is_some(),
         // Else it belongs to its page: a purge of the fragment purges the page.
         "shared": fragment.version.is_shared(),
         // It changes without a purge: every purge purges the page.

@@ -12,6 +12,8 @@ use axum::extract::State as Extract;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
+use galley_cache::private::{PrivateCounts, PrivateStore};
+
 use super::AdminState;
 use super::auth::Asker;
 use super::php;
@@ -79,6 +81,7 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
                 fills: site.core.counters.fills(),
                 switched_off: site.core.fragments.switched_off().len(),
                 failed: site.core.fragments.failed().len(),
+                private: site.core.private.as_deref().map(PrivateStore::counts),
                 upstreams: site.upstream_stats(),
                 cron: site.cron.as_ref().map(|_| site.core.cron.state()),
             }),
@@ -224,6 +227,7 @@ fn sites(rows: &[SiteCounters], text: &mut Text) {
         text.sample(name, &[("site", &row.site)], row.totals.collapsed());
     }
     owned(rows, text);
+    members(rows, text);
     tls::certificates(rows, text);
     php::metrics(rows, text);
     certificates::metrics(rows, text);
@@ -355,6 +359,46 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
         text.family(name, MetricKind::Gauge, help);
         for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
             text.sample(name, &[("site", &row.site)], of(own));
+        }
+    }
+}
+
+/// Of the sites whose members get stored pages.
+fn members(rows: &[SiteCounters], text: &mut Text) {
+    type Of = fn(&PrivateCounts) -> u64;
+    let families: [(&str, MetricKind, Of, &str); 4] = [
+        (
+            "galley_pages_assembled_total",
+            MetricKind::Counter,
+            |counts| counts.assembled,
+            "stored pages that were sent with a member's own fragments in them",
+        ),
+        (
+            "galley_pages_compared_total",
+            MetricKind::Counter,
+            |counts| counts.compared,
+            "pages that were generated for a member and compared with the stored one",
+        ),
+        (
+            "galley_pages_differed_total",
+            MetricKind::Counter,
+            |counts| counts.differed,
+            "of these, those that differed outside of private fragments",
+        ),
+        (
+            "galley_members",
+            MetricKind::Gauge,
+            |counts| counts.visitors,
+            "members and visitors with a cart of whom private fragments are in memory",
+        ),
+    ];
+    for (name, kind, of, help) in families {
+        text.family(name, kind, help);
+        let own = rows
+            .iter()
+            .filter_map(|row| Some((row, row.own.as_ref()?.private?)));
+        for (row, counts) in own {
+            text.sample(name, &[("site", &row.site)], of(&counts));
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use galley_cache::private::PrivateCounts;
+
 use crate::acme::StatusFields as Certificate;
 use crate::fetch::counters::Fills;
 use crate::fetch::cron::CronState;
@@ -32,6 +34,8 @@ pub(super) struct ProcessCounters {
     pub(super) switched_off: usize,
     /// Fragments that could not be rendered the last time.
     pub(super) failed: usize,
+    /// Where members get stored pages.
+    pub(super) private: Option<PrivateCounts>,
     pub(super) upstreams: Vec<Arc<UpstreamStats>>,
     pub(super) cron: Option<CronState>,
 }

@@ -10,6 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
+use galley_cache::private::PrivateStore;
+use galley_policy::private::PageDifference;
 use galley_policy::route::HostPattern;
 use serde_json::{Map, Value, json};
 
@@ -146,7 +148,33 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         "cron": cron(state, site),
         "fragments_switched_off": site.core.fragments.switched_off(),
         "fragments_failed": site.core.fragments.failed(),
+        "members": site.core.private.as_deref().map(|private| members(state, private)),
         "last_10_minutes": { "requests": lately.requests, "hit_ratio": lately.hit_ratio() },
+    })
+}
+
+/// Pages that are named where members get others.
+const MOST_DIFFERENCES: usize = 50;
+
+/// Of the members of a site, where they get stored pages.
+fn members(state: &AdminState, private: &PrivateStore) -> Value {
+    let counts = private.counts();
+    let differences = private.differences(state.services.clock.tick());
+    let shown = differences.iter().take(MOST_DIFFERENCES).map(|known| {
+        let (place, part) = match &known.difference {
+            PageDifference::Fragments(name) => (None, Some(name.as_str())),
+            PageDifference::Content(at) => (Some(*at), None),
+            PageDifference::Status(_) | PageDifference::Cookie => (None, None),
+        };
+        json!({
+            "class": &*known.class, "url": String::from_utf8_lossy(&known.path_query),
+            "byte": place, "part": part,
+        })
+    });
+    json!({
+        "visitors": counts.visitors, "assembled": counts.assembled, "compared": counts.compared,
+        "differed": counts.differed, "differences": shown.collect::<Vec<_>>(),
+        "differences_total": differences.len(),
     })
 }
 

@@ -61,12 +61,13 @@ impl Lasting {
         let (memory, small_files) = memory(config, clock);
         let durable = durable::open(config, &memory, clock)?.with_cluster(cluster.clone());
         let streams = (config.cache.memory / SHARE_OF_STREAMS).max(LEAST_FOR_STREAMS);
+        let private = (config.cache.memory / SHARE_OF_PRIVATE).max(LEAST_FOR_PRIVATE);
         Ok(Self {
             clock,
             memory,
             small_files,
             spools: spools::open(&config.server)?,
-            states: SiteStates::new(durable.clone()),
+            states: SiteStates::new(durable.clone(), MemoryBudget::new(private)),
             durable,
             compressor: Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?,
             privileged,
@@ -162,6 +163,10 @@ const SHARE_OF_FILES: u64 = 8;
 /// The part of the memory for pages that streams of HTTP/2 may hold beside it, and how much it is at least.
 const SHARE_OF_STREAMS: u64 = 8;
 const LEAST_FOR_STREAMS: u64 = 16 * 1024 * 1024;
+
+/// The part of the memory for pages that private fragments may take beside it, and how much it is at least.
+const SHARE_OF_PRIVATE: u64 = 16;
+const LEAST_FOR_PRIVATE: u64 = 4 * 1024 * 1024;
 
 /// Pages are compressed once, so few threads suffice.
 const CORES_PER_COMPRESSOR: usize = 4;

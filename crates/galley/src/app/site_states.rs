@@ -8,9 +8,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use galley_cache::budget::MemoryBudget;
 use galley_cache::fragment_table::FragmentTable;
+use galley_cache::private::PrivateStore;
 use galley_config::{Pace, SiteConfig};
 use galley_policy::purge::{Purge, Scope, Strength};
+use galley_policy::site::MemberPages;
 
 use super::durable::{fingerprint, hash};
 use crate::compress::Compressing;
@@ -19,10 +22,13 @@ use crate::fetch::acknowledged::AcknowledgedPurges;
 use crate::fetch::counters::FetchCounters;
 use crate::fetch::cron::CronRuns;
 use crate::fetch::{FetchLimits, FetchSite};
+use crate::sys;
 
 /// See the module. Owned by the control thread.
 pub(super) struct SiteStates {
     durable: Durable,
+    /// For what members have of their own.
+    private: MemoryBudget,
     by_name: HashMap<String, SiteState>,
     /// Names with fingerprints, by mark.
     marks: HashMap<u32, (String, u64)>,
@@ -82,6 +88,7 @@ struct SiteState {
     cron: Arc<CronRuns>,
     /// With the fingerprint of the rules that they were rendered under.
     fragments: (u64, Arc<FragmentTable>),
+    private: Arc<PrivateStore>,
 }
 
 /// What a site is called in counters and keys.
@@ -97,9 +104,10 @@ pub(super) struct SiteIdentity {
 
 impl SiteStates {
     /// None yet.
-    pub(super) fn new(durable: Durable) -> Self {
+    pub(super) fn new(durable: Durable, private: MemoryBudget) -> Self {
         Self {
             durable,
+            private,
             by_name: HashMap::new(),
             marks: HashMap::new(),
             purges: PurgesByName::default(),
@@ -149,6 +157,8 @@ impl SiteStates {
                 Pace::Off => Arc::default(),
             },
             fragments: Arc::clone(&state.fragments.1),
+            private: (site.rules.members == MemberPages::Fragments)
+                .then(|| Arc::clone(&state.private)),
         };
         (core, identity)
     }
@@ -156,6 +166,7 @@ impl SiteStates {
     fn state(&mut self, name: &str, fingerprint: u64) -> &mut SiteState {
         let row = u32::try_from(self.by_name.len()).unwrap_or(u32::MAX);
         let (durable, purges_by_name) = (&self.durable, &self.purges);
+        let private = &self.private;
         let state = self.by_name.entry(name.to_owned()).or_insert_with(|| {
             let purges = Arc::new(durable.site_purges(name.to_owned()));
             purges_by_name.add(name, &purges);
@@ -166,6 +177,7 @@ impl SiteStates {
                 acknowledged: Arc::default(),
                 cron: Arc::default(),
                 fragments: (fingerprint, Arc::default()),
+                private: Arc::new(PrivateStore::new(private.clone(), secret())),
             }
         });
         if state.fragments.0 != fingerprint {
@@ -189,6 +201,11 @@ impl SiteStates {
             mark = mark.wrapping_add(1);
         }
     }
+}
+
+/// A key that nobody else has.
+fn secret() -> [u64; 2] {
+    [sys::random_bytes(), sys::random_bytes()].map(u64::from_ne_bytes)
 }
 
 /// What sites are called: two may have one first host on different listeners, and the second is told apart. Which is the second
@@ -236,7 +253,7 @@ mod tests {
     use crate::clock::Clock;
 
     fn states() -> SiteStates {
-        SiteStates::new(Durable::nothing(Clock::start()))
+        SiteStates::new(Durable::nothing(Clock::start()), MemoryBudget::new(0))
     }
 
     fn sites(text: &str) -> Vec<SiteConfig> {

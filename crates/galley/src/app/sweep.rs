@@ -51,6 +51,9 @@ fn sweep(current: &Current) {
     };
     let by_mark: HashMap<u32, &Arc<Site>> = sites.iter().map(|site| (site.mark, site)).collect();
     let now = services.clock.tick();
+    for private in sites.iter().filter_map(|site| site.core.private.as_ref()) {
+        private.sweep(now);
+    }
     let mut looked = 0_u32;
     services.memory.sweep(|entry| {
         looked = looked.wrapping_add(1);

@@ -282,7 +282,7 @@ impl FetchWorker {
             share: FillSharing::Private,
             length: incoming.length(),
         };
-        if !compressing.is_for_passed() {
+        if job.is_read_here || !compressing.is_for_passed() {
             return (head, None);
         }
         if head.status == StatusCode::NOT_MODIFIED {

@@ -9,6 +9,7 @@ use galley_cache::entry::Entry;
 use galley_cache::fill::FillReader;
 use galley_cache::fragments::FragmentVersion;
 use galley_cache::key::Key;
+use galley_cache::private::SessionEnd;
 use galley_policy::class::Class;
 use galley_policy::key::read_key;
 use galley_policy::request_info::RequestInfo;
@@ -84,6 +85,10 @@ pub struct PassJob {
     pub call: UpstreamCall,
     /// What the store may learn from it.
     pub learn: Option<LearnFromPass>,
+    /// Whether Galley reads the response itself: it comes plain, with what the plugin says of it.
+    pub is_read_here: bool,
+    /// The session that it may change.
+    pub session: Option<SessionEnd>,
 }
 
 /// What a page job gives.
@@ -112,6 +117,8 @@ pub enum When {
     Stale,
     /// It is fresh, and will not be for long.
     Early,
+    /// There is none, and nobody waits for one.
+    Spare,
 }
 
 /// What may be learnt from an exchange.

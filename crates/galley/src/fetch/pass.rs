@@ -28,7 +28,11 @@ impl FetchWorker {
         let Some(reader) = fill.reader() else { return };
         drop(fill);
         let _ = reply.send(reader);
-        match self.exchange(&job, &mut writer).await {
+        let exchanged = self.exchange(&job, &mut writer).await;
+        if let Some(session) = &job.session {
+            session.end();
+        }
+        match exchanged {
             Ok(()) => {
                 writer.finish();
             }
@@ -91,6 +95,7 @@ impl FetchWorker {
     /// The head of a response as its client gets it, but for its coding.
     pub(super) fn passed_head(&self, job: &PassJob, incoming: &IncomingResponse) -> HeaderMap {
         match job.site.rules.storage.fields {
+            _ if job.is_read_here => storable::forwarded_fields(&incoming.fields),
             AddressedFields::Standard => self.private_head(&incoming.fields),
             AddressedFields::OfPlugins => {
                 storable::passed_fields(&incoming.fields, &job.site.rules)

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryParts};
 use galley_cache::fragment_table::RenderedFragment;
-use galley_cache::fragments::{PageFragment, digest};
+use galley_cache::fragments::{FragmentVersion, PageFragment, digest};
 use galley_cache::purge_table::{Touched, Validity};
 use galley_policy::fragments::{self, FragmentPart, InvalidFragments};
 use galley_policy::key::{fragment_id, variant_id};
+use galley_policy::private::PrivateScope;
 use galley_policy::tags::Tags;
 use http::header::HeaderMap;
 use tokio::sync::oneshot;
@@ -188,6 +189,17 @@ impl FetchWorker {
                 return Vec::new();
             };
             let digest = digest(bytes, &part.blocks);
+            if PrivateScope::of(&part.definition).is_some() {
+                // What strangers see there belongs to the page.
+                tags.add(&part.tags);
+                fragments.push(PageFragment {
+                    range: start..end,
+                    version: Arc::new(FragmentVersion::private(part, digest)),
+                    born,
+                    except: Arc::default(),
+                });
+                continue;
+            }
             let Some(version) = job.site.fragments.version(variant, part, digest) else {
                 tags.add(&part.tags);
                 continue;

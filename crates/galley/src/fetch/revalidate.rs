@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::key::Key;
-use galley_policy::decide::{StoredResponse, Validity};
+use galley_policy::decide::{PrivateParts, StoredResponse, Validity};
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
@@ -25,6 +25,7 @@ pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<Stored
         validity,
         fields: &entry.fields,
         ends_soon: may_be_due(entry, age),
+        private: PrivateParts::None,
     })
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cache::fragment_table::FragmentTable;
+use galley_cache::private::PrivateStore;
 use galley_policy::site::Policy;
 
 use super::acknowledged::AcknowledgedPurges;
@@ -34,6 +35,8 @@ pub struct FetchSite {
     pub cron: Arc<CronRuns>,
     /// The parts that its pages share.
     pub fragments: Arc<FragmentTable>,
+    /// What members have of their own, where they get stored pages.
+    pub private: Option<Arc<PrivateStore>>,
 }
 
 /// What a site allows its fetches.

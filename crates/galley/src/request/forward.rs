@@ -8,6 +8,7 @@ use galley_policy::class::{Class, Network};
 use galley_policy::decide::Backend;
 use galley_policy::forward::{self, BodyLength, Client, Credentials, UpstreamRequest};
 use galley_policy::outcome::RefusedWhy;
+use galley_policy::private::session_cookies;
 use galley_policy::request_info::Method;
 use galley_policy::site::UpstreamRequests;
 
@@ -66,11 +67,25 @@ pub fn fetch_request(
     match exchange.policy().upstream_requests {
         UpstreamRequests::Trimmed => {
             forward::capabilities(&mut request, &core.rules);
+            forward::members(&mut request, &core.rules);
             forward::set_acknowledged(&mut request, &core.acknowledged.line());
             forward::schedule(&mut request, exchange.site.schedule());
         }
         UpstreamRequests::AsSent => forward::announce(&mut request, &services.identity),
     }
+    request
+}
+
+/// The request for a page of this member's own: a function of the key, of the cookies that mean the session, and of the browser.
+pub fn member_request(exchange: &Exchange<'_>) -> UpstreamRequest {
+    let core = &exchange.site.core;
+    let cookies = session_cookies(exchange.fields(), &core.rules);
+    let mut request = forward::member(&exchange.info, &cookies);
+    forward::address(&mut request, &client(exchange));
+    forward::capabilities(&mut request, &core.rules);
+    forward::members(&mut request, &core.rules);
+    forward::set_acknowledged(&mut request, &core.acknowledged.line());
+    forward::schedule(&mut request, exchange.site.schedule());
     request
 }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use galley_cache::entry::{Entry, EntryKind};
+use galley_cache::private::OwnFragments;
 use galley_policy::decide::{
     Decision, StoredResponse, Validity, decide, decide_partitioned, may_select,
 };
@@ -15,6 +16,7 @@ use galley_policy::site::{Policy, VaryPolicy};
 use galley_policy::time::Tick;
 
 use super::exchange::Exchange;
+use super::member_session;
 use super::page;
 use super::progress::EarlierLookup;
 use super::site::Services;
@@ -42,6 +44,8 @@ pub struct LookupResult {
     pub is_joined: bool,
     /// Whether nothing was looked up because purges of other nodes may be missing.
     is_partitioned: bool,
+    /// What the member whose request it is has of their own.
+    pub(super) own: OwnFragments,
 }
 
 impl LookupResult {
@@ -51,6 +55,7 @@ impl LookupResult {
             now,
             is_joined: false,
             is_partitioned: false,
+            own: OwnFragments::default(),
         }
     }
 
@@ -65,7 +70,11 @@ impl LookupResult {
     /// The entry as the decision reads it; `None` where it is neither a response nor a hit-for-pass marker.
     pub fn stored(&self) -> Option<StoredResponse<'_>> {
         let (entry, validity) = self.entry.as_ref()?;
-        stored(entry, *validity, entry.age(self.now))
+        let stored = stored(entry, *validity, entry.age(self.now))?;
+        Some(StoredResponse {
+            private: self.own.state,
+            ..stored
+        })
     }
 
     /// The response that may answer this request now or later, as far as purges go.
@@ -73,6 +82,15 @@ impl LookupResult {
         let (entry, validity) = self.entry.as_ref()?;
         let is_usable = matches!(validity, Validity::Valid | Validity::SoftPurged);
         (entry.kind == EntryKind::Page && is_usable).then_some(entry)
+    }
+
+    /// Whether nothing fresh is stored, of which it is known that it can be: for the public page of a member.
+    pub(super) fn is_missing(&self) -> bool {
+        let is_fresh = |(entry, validity): &(Arc<Entry>, Validity)| {
+            *validity == Validity::Outdated
+                || (*validity == Validity::Valid && entry.life.fresh > entry.age(self.now))
+        };
+        !self.is_partitioned && !self.entry.as_ref().is_some_and(is_fresh)
     }
 
     /// Whether its background fetch is to be started now; true for one caller at a time.
@@ -94,7 +112,8 @@ pub async fn lookup(
         purpose,
         now: services.clock.tick(),
     };
-    if exchange.info.cacheability() != Cacheability::Cacheable {
+    let is_member = exchange.info.is_member();
+    if exchange.info.cacheability() != Cacheability::Cacheable && !is_member {
         return LookupResult::nothing(reader.now);
     }
     if !services.lease.holds(reader.now) {
@@ -104,6 +123,7 @@ pub async fn lookup(
         };
     }
     let found = match &exchange.earlier {
+        _ if is_member => return reader.for_member().await,
         EarlierLookup::None => reader.under(&exchange.key).await,
         EarlierLookup::NotInMemory => reader.on_disk(&exchange.key).await,
         EarlierLookup::Nothing => LookupResult::nothing(reader.now),
@@ -123,6 +143,21 @@ struct LookupContext<'r, 'h> {
 }
 
 impl LookupContext<'_, '_> {
+    /// The public page, and what its private fragments are for this member.
+    async fn for_member(&self) -> LookupResult {
+        let mut found = self.under(&self.exchange.key).await;
+        let core = &self.exchange.site.core;
+        if let Some(page) = found.response()
+            && let Some(store) = &core.private
+            && let Some(visitor) = member_session::visitor(self.exchange, store)
+        {
+            let counts = self.purpose == Purpose::Serve;
+            let is_valid = |own: &Entry| core.purges.prove_waiting(own) == Validity::Valid;
+            found.own = store.look(&visitor, page, self.now, counts, is_valid);
+        }
+        found
+    }
+
     /// What lies under a key, proved against purges.
     async fn under(&self, key: &[u8]) -> LookupResult {
         let (memory, site) = (&self.services.memory, &self.exchange.site);

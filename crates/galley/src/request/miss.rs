@@ -13,6 +13,7 @@ use galley_policy::decide::Backend;
 use galley_policy::forward::Credentials;
 use galley_policy::freshness;
 use galley_policy::outcome::{MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StoreOutcome};
+use galley_policy::private::changes_session;
 use galley_policy::request_info::{Cacheability, Method, RequestInfo};
 use galley_policy::site::{StaleOnStatus, ValidationPolicy};
 use galley_policy::storable::{self, ResponseHead};
@@ -24,6 +25,7 @@ use super::forward::{
     backend, fetch_request, page_job, pass_request, pool, switch, upstream_call, who,
 };
 use super::lookup::LookupResult;
+use super::member_session;
 use super::page;
 use super::response::{Response, ResponseBody};
 use super::site::{PoolHandle, Services};
@@ -176,6 +178,11 @@ impl Asking<'_, '_> {
         }
         let began = Instant::now();
         let learn = lesson(self.exchange, self.found);
+        let session = member_session::session_end(self.exchange);
+        let is_safe = self.exchange.info.method().is_safe();
+        if let Some(session) = session.as_ref().filter(|_| !is_safe) {
+            session.end();
+        }
         let request = pass_request(self.services, self.exchange);
         let body = std::mem::take(&mut self.exchange.body);
         let switch = switch(self.services, self.exchange)?;
@@ -191,6 +198,8 @@ impl Asking<'_, '_> {
                 ..upstream_call(exchange, request, self.script.clone(), class)
             },
             learn,
+            is_read_here: false,
+            session: session.clone().filter(|_| !is_safe),
         };
         let mut reader = match pool.fetch_thread.pass(job).await {
             Ok(reader) => reader,
@@ -200,6 +209,11 @@ impl Asking<'_, '_> {
             Ok(head) => head,
             Err(failure) => return self.fall_back(pool.fault(failure)),
         };
+        if let Some(session) = session
+            && (!is_safe || changes_session(&head.fields))
+        {
+            session.end();
+        }
         // Also for a request that waited for another one's response, which was an error and nobody else's.
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into());
@@ -350,7 +364,10 @@ fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
 }
 
 /// All of a body that may be stored; a longer one fails, as memory has no room for it.
-async fn collect(services: &Services, mut reader: FillReader) -> Result<Bytes, FillError> {
+pub(super) async fn collect(
+    services: &Services,
+    mut reader: FillReader,
+) -> Result<Bytes, FillError> {
     let most = services.memory.max_object();
     let mut whole = BytesMut::new();
     while let Some(chunk) = reader.next().await? {

@@ -13,10 +13,12 @@ mod folder;
 mod forward;
 mod hit;
 pub mod lookup;
+mod member_session;
 mod miss;
 mod own_call;
 mod page;
 mod parts;
+mod private;
 mod progress;
 mod purge;
 mod redirect;
@@ -28,7 +30,7 @@ mod site;
 use std::sync::Arc;
 
 use galley_policy::decide::{self, Decision, PathKind};
-use galley_policy::outcome::{MissWhy, Outcome, RefusedWhy, StaleWhy};
+use galley_policy::outcome::{MissWhy, Outcome, PassWhy, RefusedWhy, StaleWhy};
 
 use self::lookup::{LookupResult, Purpose, lookup};
 use crate::fault::Fault;
@@ -39,7 +41,7 @@ pub use access_control::AccessControl;
 pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, Resumed, admit, asked, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
-pub use forward::{backend, fetch_request, is_loop, pass_request};
+pub use forward::{backend, fetch_request, is_loop, member_request, pass_request};
 pub use hit::{Hit, Keys, hit};
 pub use own_call::{probe, run_cron};
 pub use progress::EarlierLookup;
@@ -72,6 +74,12 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
         exchange.site.heads.of(exchange.info.rule()),
         exchange.info.scheme(),
     );
+    if matches!(
+        answer.outcome,
+        Outcome::Assembled | Outcome::Pass(PassWhy::Compared)
+    ) {
+        answer.keep_private();
+    }
     answer
 }
 
@@ -127,7 +135,11 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         stale_on_error,
     };
     match decision {
-        Decision::Pass(why) => asking.pass(Outcome::Pass(why)).await,
+        Decision::Pass(why) => {
+            asking.fetch_for_members();
+            asking.pass(Outcome::Pass(why)).await
+        }
+        Decision::Assemble | Decision::Compare => asking.compare().await,
         Decision::Patch => asking.patch().await,
         _ => asking.fetch().await,
     }
@@ -147,6 +159,7 @@ async fn from_cache(
             (Outcome::Stale(StaleWhy::Revalidating), Some(When::Stale))
         }
         Decision::StaleAccepted => (Outcome::Stale(StaleWhy::MaxStale), None),
+        Decision::Assemble => return private::assembled(exchange, found),
         _ => return None,
     };
     let entry = found.response()?;

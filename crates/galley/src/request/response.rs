@@ -9,6 +9,7 @@ use galley_cache::entry::Entry;
 use galley_cache::fill::FillReader;
 use galley_policy::headers::Compiled;
 use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::private;
 use galley_policy::request_info::Scheme;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -147,6 +148,12 @@ impl Response {
         self.extra.retain(|(name, _)| !changes.drops(name));
         let added = changes.fields(scheme).iter().cloned();
         self.extra.splice(0..0, added);
+    }
+
+    /// Keeps others from storing it, whatever the site's file says about fields.
+    pub fn keep_private(&mut self) {
+        self.extra.retain(|(name, _)| !private::lets_store(name));
+        self.fields = ResponseFields::Own(private::own_fields(self.fields.map()));
     }
 
     /// What may be asked of the server as a whole (RFC 9110 §9.3.7).

@@ -40,7 +40,7 @@ pub(super) mod slots {
     /// The slots of an outcome's requests and bytes.
     pub(in crate::telemetry) fn of_outcome(outcome: Outcome) -> (usize, usize) {
         let index = match outcome {
-            Outcome::Hit | Outcome::Patched => 0,
+            Outcome::Hit | Outcome::Patched | Outcome::Assembled => 0,
             Outcome::Stale(_) => 1,
             Outcome::Miss { .. } => 2,
             Outcome::Pass(_) => 3,
@@ -57,6 +57,7 @@ pub(super) mod slots {
         match outcome {
             Outcome::Hit
             | Outcome::Patched
+            | Outcome::Assembled
             | Outcome::File
             | Outcome::Redirect
             | Outcome::Purge => [None; 3],

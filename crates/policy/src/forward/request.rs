@@ -3,7 +3,7 @@
 use crate::compress::live;
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
 use crate::request_info::{AcceptClass, Device, Method, RequestInfo, Scheme};
-use crate::site::Policy;
+use crate::site::{MemberPages, Policy};
 use http::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, IF_MATCH, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderName, HeaderValue};
 use std::net::IpAddr;
@@ -83,6 +83,33 @@ pub fn trimmed(info: &RequestInfo) -> UpstreamRequest {
         .fields
         .push((GALLEY_REQUEST, HeaderValue::from_static(SHARED)));
     request
+}
+
+/// The request for a page that is generated for a member and compared with the public one: the trimmed one with the member's own
+/// cookies ([`crate::private::session_cookies`]) and browser. A function of these and of the key.
+pub fn member(info: &RequestInfo, cookies: &[u8]) -> UpstreamRequest {
+    let mut request = trimmed(info);
+    let replaced = [COOKIE, USER_AGENT, GALLEY_REQUEST];
+    request.fields.retain(|(name, _)| !replaced.contains(name));
+    push(&mut request, COOKIE, cookies);
+    push(
+        &mut request,
+        USER_AGENT,
+        info.user_agent().unwrap_or_default(),
+    );
+    request
+        .fields
+        .push((GALLEY_REQUEST, HeaderValue::from_static(MEMBER)));
+    request
+}
+
+/// Tells the plugin that the site has private fragments, so that it marks them.
+pub fn members(request: &mut UpstreamRequest, site: &Policy) {
+    if site.members == MemberPages::Fragments {
+        request
+            .fields
+            .push((GALLEY_MEMBERS, HeaderValue::from_static("fragments")));
+    }
 }
 
 /// The request for everything that is not shared: end-to-end fields in their order, then our own.
@@ -335,6 +362,9 @@ const KNOWS_TAGS: &str = "vhp=\"Surrogate/1.0 tags/1\"";
 /// For the plugin: that the request comes from Galley, and whether its response may be shared.
 const GALLEY_REQUEST: HeaderName = HeaderName::from_static("galley-request");
 
+/// For the plugin: what members get.
+const GALLEY_MEMBERS: HeaderName = HeaderName::from_static("galley-members");
+
 /// For the plugin: the definition of the fragment to render.
 const GALLEY_FRAGMENT: HeaderName = HeaderName::from_static("galley-fragment");
 /// For the plugin: names of orders that have arrived.
@@ -345,6 +375,9 @@ const GALLEY_CRON: HeaderName = HeaderName::from_static("galley-cron");
 
 /// The response may be stored: the plugin gathers what the page is made of.
 const SHARED: &str = "shared";
+
+/// The response is for one member: the plugin marks what is private, and gathers what that is made of.
+const MEMBER: &str = "member";
 
 /// The response is for one client.
 const WHOLE: &str = "whole";
@@ -357,9 +390,9 @@ const DESKTOP_AGENT: &str =
 const MOBILE_AGENT: &str =
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Galley";
 
-/// Four of the closed list, three forwarding fields, three for the plugin, three that [`address`] adds, and two of
+/// Four of the closed list, three forwarding fields, four for the plugin, three that [`address`] adds, and two of
 /// [`capabilities`].
-const TRIMMED_FIELDS: usize = 15;
+const TRIMMED_FIELDS: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -7,15 +7,17 @@ use super::info::RequestLineInfo;
 use super::kinds::{Cacheability, Method};
 use crate::outcome::PassWhy;
 use crate::query::QueryCacheability;
-use crate::site::{AuthorizationPolicy, Policy, RequestDirectives, Rule};
+use crate::site::{AuthorizationPolicy, MemberPages, Policy, RequestDirectives, Rule};
 use crate::wordpress;
 
 /// What the pass over the fields found that matters here.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct CacheabilityFindings {
     pub(super) authorization: bool,
     pub(super) bypass_cookie: bool,
     pub(super) login_cookie: bool,
+    /// A cookie that means more than a member or a cart.
+    pub(super) other_cookie: bool,
     pub(super) nonce: bool,
     pub(super) ajax: bool,
     pub(super) foreign_origin: bool,
@@ -35,6 +37,28 @@ pub(super) fn judge(
         Some(why) => Cacheability::Pass(why),
         None => Cacheability::Cacheable,
     }
+}
+
+/// Whether nothing but the cookies of a member or a cart keeps a `GET` from the cache, on a site that has private fragments.
+pub(super) fn is_member(
+    line: &RequestLineInfo<'_>,
+    decoded_path: &[u8],
+    query: QueryCacheability,
+    seen: &CacheabilityFindings,
+    rule: Option<&Rule>,
+    site: &Policy,
+) -> bool {
+    let of_stranger = CacheabilityFindings {
+        bypass_cookie: false,
+        ..*seen
+    };
+    site.members == MemberPages::Fragments
+        && Method::parse(line.method) == Method::Get
+        && seen.bypass_cookie
+        && !seen.other_cookie
+        && !seen.authorization
+        && !rule.is_some_and(|rule| rule.ignore.cookie)
+        && reason(line, decoded_path, query, &of_stranger, rule, site).is_none()
 }
 
 /// The first reason to pass, in the order in which they are explained to people.

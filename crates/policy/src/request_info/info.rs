@@ -70,6 +70,7 @@ pub(super) struct FieldFindings {
     pub(super) has_session: bool,
     pub(super) has_login: bool,
     pub(super) has_authorization: bool,
+    pub(super) is_member: bool,
     pub(super) has_cdn_loop: bool,
     pub(super) ignores_cookies: bool,
 }
@@ -294,6 +295,23 @@ impl RequestInfo {
     /// otherwise.
     pub fn has_login(&self) -> bool {
         self.found.has_login
+    }
+
+    /// Whether only the cookies of a member or a cart keep this `GET` from the cache, on a site that has private fragments.
+    pub fn is_member(&self) -> bool {
+        self.found.is_member
+    }
+
+    /// The same request from a stranger: what is fetched for it is public, because nothing of a session is in its
+    /// [`crate::forward::trimmed`] form. `None` where it is no member's.
+    #[must_use]
+    pub fn of_stranger(&self) -> Option<Self> {
+        let mut info = self.is_member().then(|| self.clone())?;
+        info.found.is_member = false;
+        info.found.has_session = false;
+        info.found.has_login = false;
+        info.found.cacheability = Cacheability::Cacheable;
+        Some(info)
     }
 
     /// Whether the request carried `Authorization`.

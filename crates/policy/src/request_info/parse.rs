@@ -6,6 +6,7 @@ use super::info::{FieldFindings, RequestInfo, RequestLineInfo, VaryCookie};
 use super::kinds::{Cacheability, Device, Method};
 use crate::classes::is_name;
 use crate::cookie::{self, Class};
+use crate::outcome::PassWhy;
 use crate::proxied::Port;
 use crate::query::{self, QueryCacheability};
 use crate::route;
@@ -268,6 +269,15 @@ impl RequestInfo {
             self.found.vary_cookies = Span::default();
         }
         self.found.cacheability = cacheability;
+        self.found.is_member = cacheability == Cacheability::Pass(PassWhy::Cookie)
+            && cacheability::is_member(
+                pass.line,
+                self.decoded_path(),
+                reading,
+                &pass.seen,
+                rule,
+                pass.site,
+            );
         self.found.ignores_cookies = ignores_cookies;
         let cookies_matter = !ignores_cookies || cacheability != Cacheability::Cacheable;
         self.found.has_authorization = pass.seen.authorization;
@@ -348,6 +358,8 @@ impl FieldPass<'_> {
                 Class::Bypass => {
                     self.seen.bypass_cookie = true;
                     self.seen.login_cookie |= wordpress::is_login_cookie(pair.name);
+                    self.seen.other_cookie |= !wordpress::is_member_cookie(pair.name)
+                        || cookie::is_named(pair.name, &self.site.bypass_cookies);
                 }
                 Class::Vary if is_sendable(pair.name) && is_sendable(pair.value) => {
                     let work = &mut info.scratch.work;

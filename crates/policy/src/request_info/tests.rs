@@ -554,3 +554,76 @@ fn buffers_are_used_again() {
         );
     }
 }
+
+#[test]
+fn members_are_those_whom_only_their_cookies_keep_from_the_cache() {
+    let on = Policy {
+        members: crate::site::MemberPages::Fragments,
+        bypass_cookies: vec![NamePattern::parse("wordpress_sec_mine")],
+        ..Policy::wordpress()
+    };
+    let login: &[u8] = b"_ga=1; wordpress_logged_in_0a=ann";
+    let is_member = |site: &Policy, method: &str, target: &[u8], rows: &[(&str, &[u8])]| {
+        let line = RequestLineInfo {
+            method,
+            target,
+            scheme: Scheme::Https,
+            host: "example.com",
+            has_body: false,
+            upgrade: false,
+        };
+        let mut info = RequestInfo::default();
+        info.parse(&line, rows.iter().copied(), site).unwrap();
+        assert_eq!(info.of_stranger().is_some(), info.is_member());
+        if info.is_member() {
+            assert_eq!(info.cacheability(), Cacheability::Pass(PassWhy::Cookie));
+        }
+        info.is_member()
+    };
+    assert!(is_member(&on, "GET", b"/a", &[("cookie", login)]));
+    assert!(is_member(
+        &on,
+        "GET",
+        b"/a",
+        &[("cookie", b"woocommerce_items_in_cart=1")]
+    ));
+    assert!(!is_member(
+        &Policy::wordpress(),
+        "GET",
+        b"/a",
+        &[("cookie", login)]
+    ));
+    assert!(!is_member(&on, "GET", b"/a", &[]));
+    for method in ["HEAD", "POST", "PURGE", "OPTIONS"] {
+        assert!(
+            !is_member(&on, method, b"/a", &[("cookie", login)]),
+            "{method}"
+        );
+    }
+    for target in [
+        &b"/wp-admin/"[..],
+        b"/wp-login.php",
+        b"/?preview=true",
+        b"/wp-json/wc/store/v1/cart",
+    ] {
+        assert!(
+            !is_member(&on, "GET", target, &[("cookie", login)]),
+            "{target:?}"
+        );
+    }
+    let further: [(&str, &[u8]); 7] = [
+        ("cookie", b"wp-postpass_0a=x"),
+        ("cookie", b"comment_author_0a=x"),
+        ("cookie", b"wordpress_sec_mine=x"),
+        ("authorization", b"Basic x"),
+        ("origin", b"https://other.example"),
+        ("x-requested-with", b"XMLHttpRequest"),
+        ("x-wp-nonce", b"x"),
+    ];
+    for row in further {
+        assert!(
+            !is_member(&on, "GET", b"/a", &[("cookie", login), row]),
+            "{row:?}"
+        );
+    }
+}

@@ -27,6 +27,16 @@ pub enum Preset {
     None,
 }
 
+/// What members and visitors with a cart get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemberPages {
+    /// Pages that PHP generates for each request.
+    #[default]
+    Pass,
+    /// Stored pages, whose private fragments ([`crate::private`]) are replaced by their own.
+    Fragments,
+}
+
 /// Everything that decides about requests and responses of one site.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -44,6 +54,8 @@ pub struct Policy {
     pub upstream_requests: UpstreamRequests,
     /// What unsafe requests purge.
     pub unsafe_methods: UnsafeMethodPurges,
+    /// What members and visitors with a cart get.
+    pub members: MemberPages,
     /// Whether phones and desktops get entries of their own.
     pub device_variants: bool,
     /// Whether the plugin of `LiteSpeed` is told that this is a cache of its kind.
@@ -111,6 +123,7 @@ impl Policy {
             upstream_requests: UpstreamRequests::Trimmed,
             unsafe_methods: UnsafeMethodPurges::BySession,
             ttl: TtlTable::default(),
+            members: MemberPages::Pass,
             device_variants: false,
             litespeed: false,
             harmless_cookies: Vec::new(),

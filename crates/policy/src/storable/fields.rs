@@ -165,6 +165,7 @@ const NEVER_STORED: &[&str] = &[
     "galley-cache-control",
     "galley-fragment",
     "galley-fragment-except",
+    "galley-member",
     "galley-plugin",
     "galley-purge",
 ];
@@ -196,6 +197,9 @@ const FOREIGN: &[&str] = &[
 const SAID_TO_CACHES: &[&str] = &[
     APPOINTMENTS_FIELD,
     "galley-cache-control",
+    "galley-fragment",
+    "galley-fragment-except",
+    "galley-member",
     "galley-plugin",
     "x-litespeed-cache-control",
     "x-litespeed-vary",

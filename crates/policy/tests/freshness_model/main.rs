@@ -15,7 +15,9 @@ mod response_support;
 
 use std::time::Duration;
 
-use galley_policy::decide::{Backend, Decision, PathKind, StoredResponse, Validity, decide};
+use galley_policy::decide::{
+    Backend, Decision, PathKind, PrivateParts, StoredResponse, Validity, decide,
+};
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::site::{Policy, TtlTable};
 use galley_policy::storable::{self, ResponseHead, Storability};
@@ -68,6 +70,7 @@ fn code(case: &Case) -> Use {
             validity: Validity::Valid,
             fields: &fields,
             ends_soon: false,
+            private: PrivateParts::None,
         }),
         Storability::Skip(_) => None,
     };

@@ -4,6 +4,7 @@ use galley_cache::entry::Entry;
 use galley_cache::purge_table::Validity;
 use galley_policy::decide::Decision;
 use galley_policy::outcome::PassWhy;
+use galley_policy::private::PageDifference;
 
 use super::explanation::Explanation;
 use super::words::{Advice, not_stored, pass, refused};
@@ -14,6 +15,7 @@ pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> 
         Decision::Hit
         | Decision::HitAndRefresh
         | Decision::Patch
+        | Decision::Assemble
         | Decision::StaleAccepted
         | Decision::File
         | Decision::Slash
@@ -28,10 +30,57 @@ pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> 
             Some(reason) => not_stored(reason.why, Some(reason)),
             None => pass(PassWhy::Remembered, Some(&explanation.exchange)),
         }),
+        Decision::Compare => Some(pass(PassWhy::Compared, Some(&explanation.exchange))),
+        Decision::Pass(PassWhy::Differs) => Some(differs(explanation)),
         Decision::Pass(why) => Some(pass(*why, Some(&explanation.exchange))),
         Decision::StaleWhileRevalidate | Decision::Fetch { .. } => Some(missed(explanation)),
     }
 }
+
+/// A member who gets pages from PHP because theirs are others.
+fn differs(explanation: &Explanation<'_, '_>) -> Advice {
+    let core = &explanation.exchange.site.core;
+    let mut path_query = Vec::new();
+    explanation.exchange.info.path_query(&mut path_query);
+    let now = explanation.state.services.clock.tick();
+    let all = core.private.as_ref().map(|store| store.differences(now));
+    let here = all.unwrap_or_default();
+    let here = here.iter().find(|known| *known.path_query == *path_query);
+    let stored = explanation.found.response().map(|entry| &entry.body[..]);
+    match here {
+        Some(known) => Advice::new(
+            format!(
+                "the page that PHP generates for `{}` is another: {}",
+                known.class,
+                place(&known.difference, stored)
+            ),
+            "have the theme or plugin print that part with `galley_private()`",
+        ),
+        None => pass(PassWhy::Differs, Some(&explanation.exchange)),
+    }
+}
+
+/// Where pages differ, with what the public page has there.
+fn place(difference: &PageDifference, stored: Option<&[u8]>) -> String {
+    match difference {
+        PageDifference::Fragments(name) => {
+            format!("the private part `{name}` is not in both, or not in the same order")
+        }
+        PageDifference::Cookie => "it sets a cookie".to_owned(),
+        PageDifference::Status(status) => format!("its status is {status}"),
+        PageDifference::Content(at) => {
+            let public = stored.and_then(|body| body.get(*at..)).unwrap_or_default();
+            let text = String::from_utf8_lossy(public.get(..SHOWN).unwrap_or(public));
+            format!(
+                "from byte {at} on, where visitors get `{}`",
+                text.escape_default()
+            )
+        }
+    }
+}
+
+/// Bytes of the public page that are shown.
+const SHOWN: usize = 60;
 
 fn missed(explanation: &Explanation<'_, '_>) -> Advice {
     let purge = explanation.touching.map(|touching| {

@@ -3,7 +3,7 @@
 //! The decision itself comes from [`galley_policy::decide`], with the look-up that answers clients.
 
 use galley_policy::decide::{self, Decision};
-use galley_policy::outcome::{PATCHED, RefusedWhy, StaleWhy};
+use galley_policy::outcome::{ASSEMBLED, PATCHED, PassWhy, RefusedWhy, StaleWhy};
 use galley_policy::request_info::Method;
 
 use super::below::PathExplanation;
@@ -46,6 +46,8 @@ pub(super) fn words(decision: &Decision) -> (&'static str, Option<&'static str>)
         Decision::Purge => ("purge", None),
         Decision::Hit | Decision::HitAndRefresh => ("hit", None),
         Decision::Patch => ("hit", Some(PATCHED)),
+        Decision::Assemble => ("hit", Some(ASSEMBLED)),
+        Decision::Compare => ("pass", Some(PassWhy::Compared.word())),
         Decision::StaleWhileRevalidate => ("stale", Some(StaleWhy::Revalidating.word())),
         Decision::StaleAccepted => ("stale", Some(StaleWhy::MaxStale.word())),
         Decision::Fetch { why, .. } => ("miss", Some(why.word())),
@@ -84,6 +86,10 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
         Decision::Methods => "answered with the allowed methods",
         Decision::Patch => {
             "the stored page is sent after its purged fragments have been rendered again and replaced in it"
+        }
+        Decision::Assemble => "the stored page is sent with this member's own fragments in it",
+        Decision::Compare => {
+            "the upstream generates the page for this member alone; it is compared with the stored one, and the member's own fragments are kept"
         }
         Decision::Purge => "a purge request: Galley purges the pages that it names",
         Decision::StaleWhileRevalidate => {

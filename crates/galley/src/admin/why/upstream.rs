@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Explanation;
 use super::below::PathExplanation;
 use crate::admin::status;
-use crate::request::{Upstream, fetch_request, pass_request};
+use crate::request::{Upstream, fetch_request, member_request, pass_request};
 
 /// The request that would be sent now; null where none would.
 pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> Value {
@@ -28,6 +28,7 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
             "trimmed",
             fetch_request(services, exchange, Credentials::OfClient),
         ),
+        Decision::Compare => ("member", member_request(exchange)),
         Decision::Pass(_) => ("whole", pass_request(services, exchange)),
         _ => return Value::Null,
     };
@@ -97,6 +98,7 @@ const SHOWN: &[&str] = &[
     "cache-control",
     "content-length",
     "content-type",
+    "galley-members",
     "galley-request",
     "if-match",
     "if-modified-since",

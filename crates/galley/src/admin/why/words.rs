@@ -70,6 +70,13 @@ pub(in crate::admin) fn pass(why: PassWhy, exchange: Option<&Exchange<'_>>) -> A
             Advice::fine("`Origin` names another host, and the response may depend on it")
         }
         PassWhy::Nonce => Advice::fine("it carries the REST nonce of a logged-in user"),
+        PassWhy::Compared => Advice::fine(
+            "the first page of a member, or of a role for this address: it is compared with what visitors get",
+        ),
+        PassWhy::Differs => Advice::new(
+            "pages of this member's role differ from what visitors get, outside of their private parts",
+            "have the theme or plugin print these parts with `galley_private()`",
+        ),
         PassWhy::Ajax => {
             Advice::fine("a script requests it, and themes send a part of the page to scripts")
         }

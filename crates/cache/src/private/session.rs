@@ -1,0 +1,88 @@
+//! Who a visitor is, and until when what is kept of a session may be used.
+//!
+//! A session ends with its cookies: with a login, a logout, and every request that may change something. Then nothing that was
+//! generated before is used any more, also not what is still being generated. So each cookie of a session has a number that such a
+//! request raises, and fragments are used only while the numbers are those from before their generation. Cookies share numbers, which
+//! costs a fragment now and then and needs no memory for sessions that have ended.
+
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use galley_policy::private::owners;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// One visitor: the cookies that PHP knows them by, their browser, and the variant of the pages that they get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VisitorId {
+    pub(super) id: u128,
+    /// The places of their cookies' numbers.
+    owners: Box<[usize]>,
+}
+
+/// The numbers of a session at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionTicket(u64);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct SessionNumbers {
+    secret: (u64, u64),
+    numbers: Box<[AtomicU64]>,
+}
+
+impl SessionNumbers {
+    pub(super) fn new(secret: [u64; 2]) -> Self {
+        Self {
+            secret: secret.into(),
+            numbers: (0..NUMBERS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// A hash that nobody outside of this process can compute.
+    pub(super) fn hash(&self, parts: &[&[u8]]) -> u128 {
+        let mut hasher = SipHasher24::new_with_keys(self.secret.0, self.secret.1);
+        for part in parts {
+            hasher.write(&(part.len() as u64).to_le_bytes());
+            hasher.write(part);
+        }
+        hasher.finish128().as_u128()
+    }
+
+    /// `cookies`: as `galley_policy::private::session_cookies` writes them.
+    pub(super) fn visitor(&self, variant: u64, cookies: &[u8], agent: &[u8]) -> VisitorId {
+        let place = |pair: galley_policy::cookie::Pair<'_>| {
+            let hash = self.hash(&[b"owner", pair.name, pair.value]);
+            usize::try_from(hash % (NUMBERS as u128)).unwrap_or_default()
+        };
+        VisitorId {
+            id: self.hash(&[b"visitor", &variant.to_le_bytes(), cookies, agent]),
+            owners: owners(cookies).map(place).collect(),
+        }
+    }
+
+    pub(super) fn ticket(&self, visitor: &VisitorId) -> SessionTicket {
+        let numbers = visitor
+            .owners
+            .iter()
+            .filter_map(|place| self.numbers.get(*place));
+        // Each only rises, so an equal sum means equal numbers.
+        SessionTicket(
+            numbers
+                .map(|number| number.load(Ordering::Acquire))
+                .fold(0, u64::wrapping_add),
+        )
+    }
+
+    pub(super) fn end(&self, visitor: &VisitorId) {
+        for number in visitor
+            .owners
+            .iter()
+            .filter_map(|place| self.numbers.get(*place))
+        {
+            number.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+/// Numbers for the cookies of all sessions: 128 KiB for a site with members.
+const NUMBERS: usize = 16 * 1024;

@@ -1,0 +1,338 @@
+//! The private fragments of a site's visitors.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use galley_policy::decide::PrivateParts;
+use galley_policy::private::{PageDifference, PrivateScope};
+use galley_policy::time::Tick;
+
+use super::session::{SessionNumbers, SessionTicket, VisitorId};
+use super::verdicts::{PageVerdict, ReportedDifference, Verdicts};
+use crate::budget::MemoryBudget;
+use crate::entry::Entry;
+use crate::fragments::PageFragment;
+
+/// See the module.
+#[derive(Debug)]
+pub struct PrivateStore {
+    sessions: SessionNumbers,
+    budget: MemoryBudget,
+    visitors: Mutex<KeptVisitors>,
+    verdicts: Mutex<Verdicts>,
+    assembled: AtomicU64,
+    compared: AtomicU64,
+    differed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct KeptVisitors(HashMap<u128, KeptVisitor>);
+
+/// What is kept of one visitor.
+#[derive(Debug)]
+struct KeptVisitor {
+    /// What they were generated under.
+    ticket: SessionTicket,
+    /// `None`: PHP knows nobody by these cookies.
+    class: Option<Arc<str>>,
+    /// When it was last added to or used.
+    used: Tick,
+    fragments: HashMap<u128, Arc<Entry>>,
+}
+
+/// A private fragment that was generated for a visitor.
+#[derive(Debug)]
+pub struct OwnFragment {
+    /// Its name, as in the public page.
+    pub name: String,
+    /// Where its bytes are right.
+    pub scope: PrivateScope,
+    /// Its bytes, tags and lifetime.
+    pub entry: Entry,
+}
+
+/// What a visitor has of their own for a page.
+#[derive(Clone, Debug, Default)]
+pub struct OwnFragments {
+    /// Whether it is all that the page needs.
+    pub state: PrivateParts,
+    /// For [`PrivateParts::Complete`]: the places in the page, and what belongs there.
+    pub fragments: Vec<(Range<u32>, Arc<Entry>)>,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrivateCounts {
+    /// Pages that were sent with private fragments in them.
+    pub assembled: u64,
+    /// Pages that were generated for a member and compared.
+    pub compared: u64,
+    /// Those of them that differed.
+    pub differed: u64,
+    /// Visitors of whom something is kept.
+    pub visitors: u64,
+}
+
+impl PrivateStore {
+    /// An empty store. `budget` pays for what it keeps.
+    /// `secret`: random.
+    pub fn new(budget: MemoryBudget, secret: [u64; 2]) -> Self {
+        Self {
+            sessions: SessionNumbers::new(secret),
+            budget,
+            visitors: Mutex::default(),
+            verdicts: Mutex::default(),
+            assembled: AtomicU64::new(0),
+            compared: AtomicU64::new(0),
+            differed: AtomicU64::new(0),
+        }
+    }
+
+    /// Who a request is from. `variant`: `galley_policy::key::variant_id` of its key; `cookies`: as
+    /// `galley_policy::private::session_cookies` writes them; `agent`: the browser.
+    pub fn visitor(&self, variant: u64, cookies: &[u8], agent: &[u8]) -> VisitorId {
+        self.sessions.visitor(variant, cookies, agent)
+    }
+
+    /// To be taken before something is generated for a visitor.
+    pub fn ticket(&self, visitor: &VisitorId) -> SessionTicket {
+        self.sessions.ticket(visitor)
+    }
+
+    /// From here on nothing is used that was generated, or begun to be, for a session with one of these cookies.
+    pub fn end_session(&self, visitor: &VisitorId) {
+        self.sessions.end(visitor);
+    }
+
+    /// What there is for a page; `counts`: it will be used. `is_valid`: whether no purge touches a fragment.
+    pub fn look(
+        &self,
+        visitor: &VisitorId,
+        page: &Entry,
+        now: Tick,
+        counts: bool,
+        is_valid: impl Fn(&Entry) -> bool,
+    ) -> OwnFragments {
+        let state = |state| OwnFragments {
+            state,
+            fragments: Vec::new(),
+        };
+        if page.pieces().is_some() || holes(page).next().is_none() {
+            return state(PrivateParts::None);
+        }
+        let ticket = self.ticket(visitor);
+        let mut visitors = lock(&self.visitors);
+        let kept = visitors.0.get_mut(&visitor.id);
+        let Some(kept) = kept.filter(|kept| kept.ticket == ticket) else {
+            return state(PrivateParts::Missing);
+        };
+        let Some(class) = &kept.class else {
+            let is_known = now.since(kept.used) < STRANGER;
+            return state(if is_known {
+                PrivateParts::None
+            } else {
+                PrivateParts::Missing
+            });
+        };
+        let judged = self.page_of_class(page, class);
+        match self.verdicts().of(judged, page.born, now, counts) {
+            PageVerdict::Unknown => return state(PrivateParts::Missing),
+            PageVerdict::Differs => return state(PrivateParts::Differ),
+            PageVerdict::Same => {}
+        }
+        kept.used = now;
+        let own = |fragment: &PageFragment| {
+            let label = &fragment.version.label;
+            // The public page does not know on which pages a member's own bytes are the same.
+            let mut scopes = [PrivateScope::Page, PrivateScope::Session].into_iter();
+            let entry = scopes
+                .find_map(|scope| kept.fragments.get(&self.name(label, scope, page)))
+                .filter(|entry| entry.life.fresh > entry.age(now) && is_valid(entry))?;
+            Some((fragment.range.clone(), Arc::clone(entry)))
+        };
+        let fragments: Option<Vec<_>> = holes(page).map(own).collect();
+        fragments.map_or(state(PrivateParts::Missing), |fragments| OwnFragments {
+            state: PrivateParts::Complete,
+            fragments,
+        })
+    }
+
+    /// Keeps what was generated for a visitor with a page, unless their session has ended since `ticket`. `class`: none if PHP knows
+    /// nobody by their cookies.
+    pub fn keep(
+        &self,
+        visitor: &VisitorId,
+        ticket: SessionTicket,
+        class: Option<&str>,
+        page: &Entry,
+        fragments: Vec<OwnFragment>,
+        now: Tick,
+    ) {
+        let mut visitors = lock(&self.visitors);
+        if self.ticket(visitor) != ticket {
+            return;
+        }
+        let fragments = fragments.into_iter().filter_map(|own| {
+            let name = self.name(&own.name, own.scope, page);
+            self.has_room(&mut visitors, visitor, &own.entry)
+                .then(|| (name, Arc::new(own.entry)))
+        });
+        let fragments: Vec<_> = fragments.collect();
+        if visitors.0.len() >= MOST_VISITORS && !visitors.0.contains_key(&visitor.id) {
+            visitors.evict(visitor.id);
+        }
+        let new = || KeptVisitor {
+            ticket,
+            class: class.map(Arc::from),
+            used: now,
+            fragments: HashMap::new(),
+        };
+        let kept = visitors.0.entry(visitor.id).or_insert_with(new);
+        if kept.ticket != ticket || kept.class.as_deref() != class {
+            *kept = new();
+        }
+        kept.used = now;
+        if kept.fragments.len() + fragments.len() > MOST_FRAGMENTS {
+            kept.fragments.clear();
+        }
+        kept.fragments.extend(fragments);
+    }
+
+    /// Notes what came of comparing a page with one that was generated for a member of this class.
+    pub fn judge(&self, page: &Entry, class: &str, difference: Option<PageDifference>, now: Tick) {
+        self.compared.fetch_add(1, Ordering::Relaxed);
+        if difference.is_some() {
+            self.differed.fetch_add(1, Ordering::Relaxed);
+        }
+        let reported = difference.map(|difference| ReportedDifference {
+            class: class.into(),
+            path_query: page.scopes.path_query.clone(),
+            difference,
+        });
+        let judged = self.page_of_class(page, class);
+        self.verdicts().note(judged, page.born, now, reported);
+    }
+
+    /// Counts a page that is sent with private fragments in it.
+    pub fn note_assembled(&self) {
+        self.assembled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Forgets visitors who have been away for longer than any fragment is used.
+    pub fn sweep(&self, now: Tick) {
+        let mut visitors = lock(&self.visitors);
+        visitors.0.retain(|_, kept| now.since(kept.used) < AWAY);
+    }
+
+    /// The pages that members get from PHP because theirs differ.
+    pub fn differences(&self, now: Tick) -> Vec<ReportedDifference> {
+        self.verdicts().differences(now)
+    }
+
+    /// Counts since the start.
+    pub fn counts(&self) -> PrivateCounts {
+        PrivateCounts {
+            assembled: self.assembled.load(Ordering::Relaxed),
+            compared: self.compared.load(Ordering::Relaxed),
+            differed: self.differed.load(Ordering::Relaxed),
+            visitors: lock(&self.visitors).0.len() as u64,
+        }
+    }
+
+    /// Makes room for a fragment, where other visitors may go for it.
+    fn has_room(&self, visitors: &mut KeptVisitors, visitor: &VisitorId, entry: &Entry) -> bool {
+        for _ in 0..MOST_EVICTED {
+            if entry.hold(&self.budget).is_ok() {
+                return true;
+            }
+            if !visitors.evict(visitor.id) {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn name(&self, name: &str, scope: PrivateScope, page: &Entry) -> u128 {
+        match scope {
+            PrivateScope::Session => self.sessions.hash(&[b"session", name.as_bytes()]),
+            PrivateScope::Page => {
+                let key = page.key.bytes();
+                self.sessions.hash(&[b"page", name.as_bytes(), key])
+            }
+        }
+    }
+
+    fn page_of_class(&self, page: &Entry, class: &str) -> u128 {
+        self.sessions
+            .hash(&[b"class", page.key.bytes(), class.as_bytes()])
+    }
+
+    fn verdicts(&self) -> MutexGuard<'_, Verdicts> {
+        lock(&self.verdicts)
+    }
+}
+
+/// Ends a session: before a request that may change something is sent, and when it has ended.
+#[derive(Clone, Debug)]
+pub struct SessionEnd {
+    store: Arc<PrivateStore>,
+    visitor: VisitorId,
+}
+
+impl SessionEnd {
+    /// Of this visitor.
+    pub fn of(store: &Arc<PrivateStore>, visitor: VisitorId) -> Self {
+        Self {
+            store: Arc::clone(store),
+            visitor,
+        }
+    }
+
+    /// See [`PrivateStore::end_session`].
+    pub fn end(&self) {
+        self.store.end_session(&self.visitor);
+    }
+}
+
+impl KeptVisitors {
+    /// Forgets one of some visitors, the one who has been away longest, but not `kept`. False: there is none.
+    fn evict(&mut self, kept: u128) -> bool {
+        let others = self.0.iter().filter(|(id, _)| **id != kept);
+        let oldest = others
+            .take(SAMPLE)
+            .min_by_key(|(_, kept)| kept.used)
+            .map(|(id, _)| *id);
+        oldest.is_some_and(|id| self.0.remove(&id).is_some())
+    }
+}
+
+/// The private fragments of a page, in their order.
+fn holes(page: &Entry) -> impl Iterator<Item = &PageFragment> {
+    let fragments = page.fragments().iter();
+    fragments.filter(|fragment| fragment.version.private_scope().is_some())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Visitors of one site.
+const MOST_VISITORS: usize = 32 * 1024;
+
+/// Fragments of one visitor.
+const MOST_FRAGMENTS: usize = 512;
+
+/// Visitors of whom the one is forgotten who has been away longest.
+const SAMPLE: usize = 8;
+
+/// Visitors who may have to go for one fragment.
+const MOST_EVICTED: usize = 8;
+
+/// How long it is remembered that PHP knows nobody by some cookies.
+const STRANGER: Duration = Duration::from_secs(60);
+
+/// Longer than fragments live.
+const AWAY: Duration = Duration::from_secs(900);

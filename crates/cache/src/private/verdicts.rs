@@ -1,0 +1,108 @@
+//! Which stored pages may be sent to which members: those of which a generated page was the same outside of its private fragments.
+//!
+//! A page is compared once for each class of members and each time that it is generated for strangers, then again after
+//! [`MOST_USES`] uses or [`LIFETIME`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_policy::private::PageDifference;
+use galley_policy::time::Tick;
+
+/// What is known of a page for a class of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageVerdict {
+    /// Nothing, or it is time to compare again.
+    Unknown,
+    /// They get the same page.
+    Same,
+    /// They get another page.
+    Differs,
+}
+
+/// A page that a class of members gets from PHP.
+#[derive(Clone, Debug)]
+pub struct ReportedDifference {
+    /// Their class.
+    pub class: Arc<str>,
+    /// Canonical path and normalised query.
+    pub path_query: Box<[u8]>,
+    /// Where the pages differ.
+    pub difference: PageDifference,
+}
+
+#[derive(Debug)]
+struct ComparedPage {
+    /// Of the page that was compared.
+    born: u64,
+    at: Tick,
+    uses: u32,
+    differs: Option<ReportedDifference>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Verdicts(HashMap<u128, ComparedPage>);
+
+impl Verdicts {
+    /// The verdict on a page that was born then; `counts`: a use of it.
+    pub(super) fn of(&mut self, page: u128, born: u64, now: Tick, counts: bool) -> PageVerdict {
+        let Some(known) = self.0.get_mut(&page) else {
+            return PageVerdict::Unknown;
+        };
+        if known.born != born || now.since(known.at) >= LIFETIME {
+            return PageVerdict::Unknown;
+        }
+        if known.differs.is_some() {
+            return PageVerdict::Differs;
+        }
+        if known.uses >= MOST_USES {
+            return PageVerdict::Unknown;
+        }
+        known.uses += u32::from(counts);
+        PageVerdict::Same
+    }
+
+    pub(super) fn note(
+        &mut self,
+        page: u128,
+        born: u64,
+        now: Tick,
+        differs: Option<ReportedDifference>,
+    ) {
+        if self.0.len() >= MOST_VERDICTS && !self.0.contains_key(&page) {
+            self.0.retain(|_, known| now.since(known.at) < LIFETIME);
+            if self.0.len() >= MOST_VERDICTS {
+                self.0.clear();
+            }
+        }
+        let known = ComparedPage {
+            born,
+            at: now,
+            uses: 0,
+            differs,
+        };
+        self.0.insert(page, known);
+    }
+
+    /// The pages that members get from PHP because theirs are others.
+    pub(super) fn differences(&self, now: Tick) -> Vec<ReportedDifference> {
+        let lasting = self
+            .0
+            .values()
+            .filter(|known| now.since(known.at) < LIFETIME);
+        let mut found: Vec<_> = lasting.filter_map(|known| known.differs.clone()).collect();
+        found.sort_by(|a, b| (&a.class, &a.path_query).cmp(&(&b.class, &b.path_query)));
+        found
+    }
+}
+
+/// Pages times classes; about 1.5 MB.
+const MOST_VERDICTS: usize = 16 * 1024;
+
+/// One page in so many is generated, and compared again.
+const MOST_USES: u32 = 256;
+
+/// After this a page is compared again.
+const LIFETIME: Duration = Duration::from_secs(3600);

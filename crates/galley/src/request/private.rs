@@ -1,0 +1,259 @@
+//! Stored pages for members and visitors with a cart: the public page with their own fragments in it.
+//!
+//! Their fragments come from a page that PHP generates for them alone. It is compared with the public page: only if both are equal
+//! outside of the private fragments, members of the same class get the public page from then on. Nothing of this goes into
+//! the cache that everybody shares: the response is received here, its fragments go into the [`PrivateStore`], the rest to the member.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
+use galley_cache::fill::{FillError, FillHead};
+use galley_cache::key::Key;
+use galley_cache::private::{OwnFragment, PrivateStore, SessionTicket, VisitorId};
+use galley_cache::purge_table::Validity;
+use galley_policy::class::Class;
+use galley_policy::forward::Credentials;
+use galley_policy::fragments::{self, FragmentPart};
+use galley_policy::outcome::{Outcome, PassWhy};
+use galley_policy::private::{self, PageDifference, PrivateScope};
+use galley_policy::storable::{Lifetime, passed_fields};
+use galley_policy::time::Tick;
+use http::header::SET_COOKIE;
+use http::{HeaderMap, StatusCode};
+
+use super::exchange::Exchange;
+use super::forward::{fetch_request, member_request, page_job, pool, upstream_call, who};
+use super::lookup::LookupResult;
+use super::member_session::visitor;
+use super::miss::{Asking, collect};
+use super::response::{Response, ResponseBody};
+use crate::fault::Fault;
+use crate::fetch::PassJob;
+use crate::fetch::revalidate::When;
+
+/// The stored page with the member's own fragments in it.
+pub(super) fn assembled(exchange: &Exchange<'_>, found: &LookupResult) -> Option<Response> {
+    let page = found.response()?;
+    let own = found.own.fragments.iter();
+    let body = private::assemble(
+        &page.body,
+        own.map(|(hole, own)| (hole.clone(), &own.body[..])),
+    )?;
+    if let Some(store) = &exchange.site.core.private {
+        store.note_assembled();
+    }
+    Some(Response::new(
+        page.status.as_u16(),
+        private::own_fields(&page.fields),
+        ResponseBody::Bytes(body.into()),
+        Outcome::Assembled,
+    ))
+}
+
+/// A page that PHP generated for a member.
+struct MemberPage {
+    head: Arc<FillHead>,
+    body: Bytes,
+    /// From before it was requested.
+    ticket: SessionTicket,
+    born: u64,
+    upstream_time: Duration,
+}
+
+impl Asking<'_, '_> {
+    /// Has PHP generate the page for this member, compares it with the public one, and keeps the member's fragments.
+    pub(super) async fn compare(self) -> Result<Response, Fault> {
+        let core = Arc::clone(&self.exchange.site.core);
+        let (Some(store), Some(public)) = (&core.private, self.found.response()) else {
+            return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
+        };
+        let Some(visitor) = visitor(self.exchange, store) else {
+            return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
+        };
+        let Some(page) = self.generate(store, &visitor).await? else {
+            // Larger than anything that is stored.
+            return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
+        };
+        let now = self.services.clock.tick();
+        let fields = &page.head.fields;
+        let Some(class) = private::class(fields) else {
+            store.keep(&visitor, page.ticket, None, public, Vec::new(), now);
+            return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
+        };
+        let (parts, difference) = match parts(public, &page) {
+            Ok(parts) => {
+                let difference = difference(public, &page.body, &parts);
+                (Some(parts), difference)
+            }
+            Err(difference) => (None, Some(difference)),
+        };
+        if core.purges.prove_waiting(public) == Validity::Valid {
+            store.judge(public, class, difference, now);
+        }
+        let Some(parts) = parts else {
+            // Its request did not have all that the member sent: it is not theirs.
+            return self.pass(Outcome::Pass(PassWhy::Differs)).await;
+        };
+        let own = own_fragments(self.exchange, &page, &parts, now);
+        store.keep(&visitor, page.ticket, Some(class), public, own, now);
+        let mut answer = Response::new(
+            page.head.status.as_u16(),
+            private::own_fields(&passed_fields(fields, &core.rules)),
+            ResponseBody::Bytes(page.body),
+            Outcome::Pass(PassWhy::Compared),
+        );
+        answer.upstream_time = Some(page.upstream_time);
+        Ok(answer)
+    }
+
+    async fn generate(
+        &self,
+        store: &PrivateStore,
+        visitor: &VisitorId,
+    ) -> Result<Option<MemberPage>, Fault> {
+        let exchange = &*self.exchange;
+        let pool = pool(exchange)?;
+        let class = Class::of(&exchange.info);
+        if pool
+            .fetch_thread
+            .turns_away(pool.index, who(exchange, class), None)
+        {
+            return Err(pool.fault(FillError::Overload));
+        }
+        let began = Instant::now();
+        let (ticket, born) = (store.ticket(visitor), exchange.site.core.purges.current());
+        let request = member_request(exchange);
+        let job = PassJob {
+            site: Arc::clone(&exchange.site.core),
+            pool: pool.index,
+            info: exchange.info.clone(),
+            call: upstream_call(exchange, request, self.script.clone(), class),
+            learn: None,
+            is_read_here: true,
+            session: None,
+        };
+        let fault = |failure| pool.fault(failure);
+        let mut reader = pool.fetch_thread.pass(job).await.map_err(fault)?;
+        let head = reader.head().await.map_err(fault)?;
+        let upstream_time = began.elapsed();
+        match collect(self.services, reader).await {
+            Ok(body) => Ok(Some(MemberPage {
+                head,
+                body,
+                ticket,
+                born,
+                upstream_time,
+            })),
+            Err(FillError::Unstorable(_)) => Ok(None),
+            Err(failure) => Err(fault(failure)),
+        }
+    }
+
+    /// A page that members request and that is not stored is fetched for strangers in the background, so that the next members
+    /// get it.
+    pub(super) fn fetch_for_members(&self) {
+        let exchange = &*self.exchange;
+        let Some(stranger) = exchange.info.of_stranger() else {
+            return;
+        };
+        if !self.found.is_missing() {
+            return;
+        }
+        let Ok(pool) = pool(exchange) else {
+            return;
+        };
+        let request = fetch_request(self.services, exchange, Credentials::None);
+        let script = self.script.clone();
+        let mut page = page_job(exchange, &pool, request, script, Class::Background);
+        page.info = stranger;
+        page.call.client_address = exchange.own_address();
+        page.call.request_id = format!("{}-public", exchange.request_id);
+        pool.fetch_thread.refresh(page, When::Spare);
+    }
+}
+
+/// The private fragments of a response.
+fn private_parts(parts: &[FragmentPart]) -> impl Iterator<Item = (&FragmentPart, PrivateScope)> {
+    let scope = |part: &FragmentPart| PrivateScope::of(&part.definition);
+    parts
+        .iter()
+        .filter_map(move |part| Some((part, scope(part)?)))
+}
+
+/// The fragments of a member's page that may be sent and kept; else why it is another page.
+fn parts(public: &Entry, page: &MemberPage) -> Result<Vec<FragmentPart>, PageDifference> {
+    let head = &page.head;
+    if head.status != public.status {
+        return Err(PageDifference::Status(head.status.as_u16()));
+    }
+    if head.fields.contains_key(SET_COOKIE) {
+        return Err(PageDifference::Cookie);
+    }
+    fragments::parse(&head.fields).map_err(|_| PageDifference::Fragments(String::new()))
+}
+
+fn difference(public: &Entry, body: &[u8], parts: &[FragmentPart]) -> Option<PageDifference> {
+    let hole = |fragment: &galley_cache::fragments::PageFragment| -> Option<(String, Range<u32>)> {
+        fragment.version.private_scope()?;
+        Some((fragment.version.label.to_string(), fragment.range.clone()))
+    };
+    let holes: Vec<_> = public.fragments().iter().filter_map(hole).collect();
+    let holes = holes.iter().map(|(name, hole)| (&**name, hole.clone()));
+    let parts: Vec<FragmentPart> = private_parts(parts).map(|(part, _)| part.clone()).collect();
+    private::compare(&public.body, holes, body, &parts)
+}
+
+fn own_fragments(
+    exchange: &Exchange<'_>,
+    page: &MemberPage,
+    parts: &[FragmentPart],
+    now: Tick,
+) -> Vec<OwnFragment> {
+    let fragment = |(part, scope): (&FragmentPart, PrivateScope)| {
+        let end = part.start.checked_add(part.length)?;
+        let bytes = page.body.get(part.start..end)?;
+        let (url, path_query) = match scope {
+            PrivateScope::Session => (0, Vec::new()),
+            PrivateScope::Page => {
+                let mut path_query = Vec::new();
+                exchange.info.path_query(&mut path_query);
+                (exchange.info.url_id(), path_query)
+            }
+        };
+        let entry = Entry::new(EntryParts {
+            // It is in no table that has keys.
+            key: Key::new(b""),
+            kind: EntryKind::Page,
+            status: StatusCode::OK,
+            fields: HeaderMap::new(),
+            // A copy: the page must not stay in memory for a part of it.
+            body: StoredBody::from(Bytes::copy_from_slice(bytes)),
+            stored_at: now,
+            life: Lifetime {
+                fresh: LIFETIME,
+                ..Lifetime::default()
+            },
+            scopes: Scopes {
+                host: exchange.info.host_id(),
+                url,
+                path_query: path_query.into(),
+                tags: part.tags.ids.clone().into(),
+            },
+            tags: Vec::new(),
+            born: page.born,
+        });
+        Some(OwnFragment {
+            name: part.label.clone(),
+            scope,
+            entry,
+        })
+    };
+    private_parts(parts).filter_map(fragment).collect()
+}
+
+/// How long private fragments are used. What they depend on purges them; this bounds what nobody tells of.
+const LIFETIME: Duration = Duration::from_secs(300);

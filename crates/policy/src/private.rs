@@ -1,0 +1,408 @@
+//! Private fragments: the parts of a page that differ between a member, a visitor with a cart, and everybody else.
+//!
+//! The plugin describes them as it describes shared fragments ([`crate::fragments`]), with `private-session` or `private-page` in
+//! place of a definition. In the public page such a fragment is a hole: what the stored page shows there is for strangers. In a
+//! page that is generated for one visitor it has that visitor's bytes, with their tags. [`assemble`] puts these bytes into the public
+//! page, [`compare`] says whether a page differs from the public one elsewhere. Both are total over any positions.
+
+use std::ops::Range;
+
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::cookie::{self, Class, Pair};
+use crate::fragments::FragmentPart;
+use crate::site::Policy;
+use crate::wordpress;
+
+/// The field that names the class of a visitor for whom a page was generated: roles and capabilities, or a visitor with a cart.
+pub const MEMBER: HeaderName = HeaderName::from_static("galley-member");
+
+/// The longest class.
+const LONGEST_CLASS: usize = 200;
+
+/// Where the bytes of a private fragment are right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PrivateScope {
+    /// On every page that has the fragment.
+    Session,
+    /// On this page.
+    Page,
+}
+
+impl PrivateScope {
+    /// The scope that stands in place of a definition; `None`: it is a shared fragment.
+    pub fn of(definition: &str) -> Option<Self> {
+        match definition {
+            "private-session" => Some(Self::Session),
+            "private-page" => Some(Self::Page),
+            _ => None,
+        }
+    }
+}
+
+/// The class of the visitor for whom a response was generated; `None`: it says of none.
+pub fn class(fields: &HeaderMap) -> Option<&str> {
+    let mut values = fields.get_all(MEMBER).into_iter();
+    let class = values.next()?.to_str().ok()?;
+    let is_word = !class.is_empty() && class.bytes().all(|byte| byte.is_ascii_graphic());
+    (values.next().is_none() && is_word && class.len() <= LONGEST_CLASS).then_some(class)
+}
+
+/// The cookies by which PHP knows a visitor, and those that select a variant: in the order in which they came, as one line.
+/// All that PHP sees of this visitor's cookies when it generates a page for them.
+pub fn session_cookies<'a>(
+    fields: impl Iterator<Item = (&'a str, &'a [u8])>,
+    site: &Policy,
+) -> Vec<u8> {
+    let mut line = Vec::new();
+    let lines = fields.filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
+    for pair in lines.flat_map(|(_, line)| cookie::pairs(line)) {
+        if cookie::classify(pair.name, site) != Class::Ignored {
+            if !line.is_empty() {
+                line.extend_from_slice(b"; ");
+            }
+            line.extend_from_slice(pair.name);
+            line.push(b'=');
+            line.extend_from_slice(pair.value);
+        }
+    }
+    line
+}
+
+/// The cookies of a line that mean a member or a cart: each alone names the session.
+pub fn owners(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
+    cookie::pairs(line).filter(|pair| wordpress::is_member_cookie(pair.name))
+}
+
+/// Whether a response sets or ends a session: what was kept of it before is not to be used again.
+pub fn changes_session(fields: &HeaderMap) -> bool {
+    let mut set = fields.get_all(http::header::SET_COOKIE).into_iter();
+    set.any(|line| {
+        let pair = cookie::pairs(line.as_bytes()).next();
+        pair.is_some_and(|pair| wordpress::is_member_cookie(pair.name))
+    })
+}
+
+/// The fields of a page with private fragments in it: those of the public page, without what validates it or lets anybody store it.
+pub fn own_fields(fields: &HeaderMap) -> HeaderMap {
+    let kept = fields.iter().filter(|(name, _)| !lets_store(name));
+    let mut own: HeaderMap = kept
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    own.insert(CACHE_CONTROL, HeaderValue::from_static(NEVER_SHARED));
+    own
+}
+
+/// Whether a field says how long a response may be stored, or stands for its bytes.
+pub fn lets_store(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.ends_with("cache-control")
+        || name.ends_with("expires")
+        || name.starts_with("surrogate-")
+        || SHARED_FIELDS.contains(&name)
+}
+
+/// `Cache-Control` of every response that has private fragments in it.
+pub const NEVER_SHARED: &str = "private, no-store";
+
+/// Further fields of a response that caches or browsers could use for another.
+const SHARED_FIELDS: &[&str] = &[
+    "accept-ranges",
+    "age",
+    "cache-tag",
+    "content-length",
+    "date",
+    "etag",
+    "last-modified",
+    "pragma",
+];
+
+/// A public page with other bytes in its holes. `holes`: places in rising order, each with its bytes. `None`: they do not lie in the
+/// page, or overlap.
+pub fn assemble<'p>(
+    public: &[u8],
+    holes: impl Iterator<Item = (Range<u32>, &'p [u8])> + Clone,
+) -> Option<Vec<u8>> {
+    let added: usize = holes.clone().map(|(_, bytes)| bytes.len()).sum();
+    let mut page = Vec::with_capacity(public.len().saturating_add(added));
+    let mut copied = 0;
+    for (hole, bytes) in holes {
+        let (start, end) = (
+            usize::try_from(hole.start).ok()?,
+            usize::try_from(hole.end).ok()?,
+        );
+        page.extend_from_slice(public.get(copied..start)?);
+        page.extend_from_slice(bytes);
+        public.get(start..end)?;
+        copied = end;
+    }
+    page.extend_from_slice(public.get(copied..)?);
+    Some(page)
+}
+
+/// Where a page that was generated for a visitor first differs from the public one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageDifference {
+    /// It does not have the same private fragments: the name of the first that is missing or new.
+    Fragments(String),
+    /// Outside of them, at this byte of the public page.
+    Content(usize),
+    /// It has another status.
+    Status(u16),
+    /// It sets a cookie.
+    Cookie,
+}
+
+/// Compares a page that was generated for a visitor with the public one, outside of their private fragments. `holes`: names and places
+/// in the public page. Nothing: they are equal there.
+pub fn compare<'h>(
+    public: &[u8],
+    holes: impl Iterator<Item = (&'h str, Range<u32>)>,
+    page: &[u8],
+    parts: &[FragmentPart],
+) -> Option<PageDifference> {
+    let mut parts = parts.iter();
+    let (mut at, mut at_page) = (0, 0);
+    for (name, hole) in holes {
+        let Some(part) = parts.next().filter(|part| part.label == name) else {
+            return Some(PageDifference::Fragments(name.to_owned()));
+        };
+        let (Ok(start), Ok(end)) = (usize::try_from(hole.start), usize::try_from(hole.end)) else {
+            return Some(PageDifference::Content(at));
+        };
+        if let Some(difference) = first_difference(public, at..start, page, at_page..part.start) {
+            return Some(difference);
+        }
+        at = end;
+        at_page = part.start.saturating_add(part.length);
+    }
+    if let Some(part) = parts.next() {
+        return Some(PageDifference::Fragments(part.label.clone()));
+    }
+    first_difference(public, at..public.len(), page, at_page..page.len())
+}
+
+/// The first byte of `here` that differs from what is `there`.
+fn first_difference(
+    public: &[u8],
+    here: Range<usize>,
+    page: &[u8],
+    there: Range<usize>,
+) -> Option<PageDifference> {
+    let start = here.start;
+    let (Some(ours), Some(theirs)) = (public.get(here), page.get(there)) else {
+        return Some(PageDifference::Content(start));
+    };
+    if ours == theirs {
+        return None;
+    }
+    let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+    Some(PageDifference::Content(start + same))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::SET_COOKIE;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tags::Tags;
+
+    fn part(label: &str, start: usize, length: usize) -> FragmentPart {
+        FragmentPart {
+            label: label.to_owned(),
+            start,
+            length,
+            blocks: "-".to_owned(),
+            definition: "private-page".to_owned(),
+            tags: Tags::default(),
+            has_context: false,
+        }
+    }
+
+    fn put(public: &[u8], holes: &[(Range<u32>, &[u8])]) -> Option<Vec<u8>> {
+        assemble(
+            public,
+            holes.iter().map(|(hole, bytes)| (hole.clone(), *bytes)),
+        )
+    }
+
+    #[test]
+    fn holes_are_filled() {
+        let page = put(b"<body>hi</body>", &[(6..8, b"Ann"), (15..15, b"bar")]);
+        assert_eq!(page.unwrap(), b"<body>Ann</body>bar");
+        assert_eq!(put(b"abc", &[]).unwrap(), b"abc");
+    }
+
+    #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "what a broken plugin may say")]
+    fn hostile_positions_make_no_page() {
+        let table: &[&[(Range<u32>, &[u8])]] = &[
+            &[(0..4, b"x")],
+            &[(4..5, b"x")],
+            &[(u32::MAX..u32::MAX, b"x")],
+            &[(0..u32::MAX, b"x")],
+            &[(2..1, b"x")],
+            &[(0..2, b"x"), (1..3, b"y")],
+            &[(2..3, b"x"), (0..1, b"y")],
+        ];
+        for holes in table {
+            assert_eq!(put(b"abc", holes), None, "{holes:?}");
+        }
+    }
+
+    #[test]
+    fn differences_outside_of_holes_are_found() {
+        let public = b"<head></head><body>log in</body>";
+        let holes = || [("style", 6..6), ("greeting", 19..25)].into_iter();
+        let own = b"<head><style></head><body>Hello Ann</body>";
+        let parts = [part("style", 6, 7), part("greeting", 26, 9)];
+        assert_eq!(compare(public, holes(), own, &parts), None);
+        let other = b"<head><style></head><BODY>Hello Ann</body>";
+        let found = compare(public, holes(), other, &parts);
+        assert_eq!(found, Some(PageDifference::Content(14)));
+        let longer = b"<head><style></head><body>Hello Ann</body>!";
+        let found = compare(public, holes(), longer, &parts);
+        assert_eq!(found, Some(PageDifference::Content(32)));
+        let missing = compare(public, holes(), own, &parts[..1]);
+        assert_eq!(
+            missing,
+            Some(PageDifference::Fragments("greeting".to_owned()))
+        );
+        let beyond = [part("style", 6, 7), part("greeting", 26, usize::MAX)];
+        assert!(compare(public, holes(), own, &beyond).is_some());
+        let mut more = parts.to_vec();
+        more.push(part("cart", 40, 0));
+        let found = compare(public, holes(), own, &more);
+        assert_eq!(found, Some(PageDifference::Fragments("cart".to_owned())));
+    }
+
+    #[test]
+    fn classes_are_words() {
+        let class_of = |values: &[&'static str]| {
+            let fields = values
+                .iter()
+                .map(|value| (MEMBER, HeaderValue::from_static(value)));
+            let fields: HeaderMap = fields.collect();
+            class(&fields).map(str::to_owned)
+        };
+        assert_eq!(
+            class_of(&["subscriber-0a"]).as_deref(),
+            Some("subscriber-0a")
+        );
+        assert_eq!(class_of(&[]), None);
+        assert_eq!(class_of(&[""]), None);
+        assert_eq!(class_of(&["a b"]), None);
+        let long: &'static str = Box::leak("x".repeat(LONGEST_CLASS + 1).into());
+        assert_eq!(class_of(&[long]), None);
+        let mut twice = HeaderMap::new();
+        twice.append(MEMBER, HeaderValue::from_static("a"));
+        twice.append(MEMBER, HeaderValue::from_static("b"));
+        assert_eq!(class(&twice), None);
+    }
+
+    #[test]
+    fn php_sees_the_session_and_nothing_else() {
+        let site = Policy::wordpress();
+        let line: &[u8] =
+            b"_ga=1; wordpress_logged_in_x=ann; wp-settings-1=a; woocommerce_items_in_cart=1";
+        let fields = [
+            ("cookie", line),
+            ("accept", b"x"),
+            ("Cookie", b"wordpress_sec_y=z"),
+        ];
+        let sent = session_cookies(fields.into_iter(), &site);
+        assert_eq!(
+            sent,
+            b"wordpress_logged_in_x=ann; woocommerce_items_in_cart=1; wordpress_sec_y=z"
+        );
+        assert_eq!(owners(&sent).count(), 3);
+    }
+
+    #[test]
+    fn nothing_of_an_own_page_lets_anybody_store_it() {
+        let rows = [
+            ("content-type", "text/html"),
+            ("link", "</style.css>"),
+            ("cache-control", "public, max-age=60"),
+            ("cdn-cache-control", "max-age=60"),
+            ("example-cdn-cache-control", "max-age=60"),
+            ("surrogate-control", "max-age=60"),
+            ("surrogate-key", "a"),
+            ("x-accel-expires", "60"),
+            ("expires", "x"),
+            ("etag", "x"),
+            ("last-modified", "x"),
+            ("age", "1"),
+        ];
+        let fields = rows.iter().map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        });
+        let own = own_fields(&fields.collect());
+        let mut names: Vec<&str> = own.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["cache-control", "content-type", "link"]);
+        assert_eq!(own.get(CACHE_CONTROL).unwrap(), "private, no-store");
+    }
+
+    #[test]
+    fn sessions_begin_and_end_with_their_cookies() {
+        let says = |line: &'static str| {
+            let fields: HeaderMap = [(SET_COOKIE, HeaderValue::from_static(line))]
+                .into_iter()
+                .collect();
+            changes_session(&fields)
+        };
+        assert!(says(
+            "wordpress_logged_in_0a=%20; expires=Thu, 01 Jan 1970 00:00:00 GMT"
+        ));
+        assert!(says("woocommerce_cart_hash=0; path=/"));
+        assert!(!says("_ga=wordpress_logged_in_0a; path=/"));
+        assert!(!changes_session(&HeaderMap::new()));
+    }
+
+    proptest! {
+        #[test]
+        fn an_assembled_page_is_the_public_one_outside_of_its_holes(
+            pieces in proptest::collection::vec(("[a-z<>]{0,9}", "[a-z]{0,5}", "[A-Z]{0,9}"), 0..6),
+            tail in "[a-z]{0,9}",
+        ) {
+            let mut public = Vec::new();
+            let mut own = Vec::new();
+            let mut holes = Vec::new();
+            let mut parts = Vec::new();
+            for (before, theirs, mine) in &pieces {
+                public.extend_from_slice(before.as_bytes());
+                own.extend_from_slice(before.as_bytes());
+                let start = u32::try_from(public.len()).unwrap();
+                public.extend_from_slice(theirs.as_bytes());
+                parts.push(part("x", own.len(), mine.len()));
+                own.extend_from_slice(mine.as_bytes());
+                holes.push((start..u32::try_from(public.len()).unwrap(), mine.as_bytes()));
+            }
+            public.extend_from_slice(tail.as_bytes());
+            own.extend_from_slice(tail.as_bytes());
+            prop_assert_eq!(put(&public, &holes).unwrap(), own.clone());
+            let names = holes.iter().map(|(hole, _)| ("x", hole.clone()));
+            prop_assert_eq!(compare(&public, names, &own, &parts), None);
+        }
+
+        #[test]
+        fn any_positions_are_survived(
+            public in proptest::collection::vec(any::<u8>(), 0..40),
+            places in proptest::collection::vec((any::<u8>(), any::<u8>(), 0_usize..60, 0_usize..60), 0..8),
+        ) {
+            let holes: Vec<_> = places.iter().map(|(a, b, ..)| u32::from(*a) / 4..u32::from(*b) / 4).collect();
+            let parts: Vec<_> = places.iter().map(|(_, _, start, length)| part("x", *start, *length)).collect();
+            let filled = holes.iter().map(|hole| (hole.clone(), &b"own"[..]));
+            if let Some(page) = assemble(&public, filled) {
+                prop_assert!(page.len() <= public.len() + holes.len() * 3);
+            }
+            let _ = compare(&public, holes.iter().map(|hole| ("x", hole.clone())), &public, &parts);
+        }
+    }
+}
