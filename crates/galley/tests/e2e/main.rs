@@ -40,6 +40,7 @@ mod http_upstream;
 mod listeners;
 mod logs;
 mod managed;
+mod members;
 mod outages;
 mod overload;
 mod overload_outage;
