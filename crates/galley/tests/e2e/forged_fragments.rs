@@ -14,12 +14,16 @@ use crate::support::{PATIENCE, Plan, Stage};
 const PAGE: &str = "<html><body>part</body></html>";
 const PART: &str = "widget/x 12 4 - d.m part";
 
+/// The fields and the body of a response to a request for fragments.
+type Rendering = (Vec<String>, &'static str);
+
 /// What an origin says of fragments.
+#[derive(Clone, Copy)]
 struct Script {
     /// Of each page, by its path.
     of_page: fn(&str) -> Vec<String>,
-    /// In response to a request for fragments: the fields and the body.
-    of_rendering: fn(&str) -> (Vec<String>, &'static str),
+    /// In response to a request for these.
+    of_rendering: fn(&str) -> Rendering,
 }
 
 /// Requests for fragments that the origin got.
@@ -48,7 +52,7 @@ fn origin(script: Script) -> (Origin, Renderings) {
     (origin.unwrap(), renderings)
 }
 
-fn nothing(_: &str) -> (Vec<String>, &'static str) {
+fn nothing(_: &str) -> Rendering {
     (Vec::new(), "")
 }
 
@@ -56,7 +60,7 @@ fn one_part(_: &str) -> Vec<String> {
     vec![PART.to_owned()]
 }
 
-fn rendered(_: &str) -> (Vec<String>, &'static str) {
+fn rendered(_: &str) -> Rendering {
     (vec!["alone 0 4 - 0 part".to_owned()], "part")
 }
 
@@ -203,7 +207,7 @@ fn renderings_that_make_no_sense_are_in_no_page() {
     wait_for("the shared part", PATIENCE, || is_shared(&stage, "/page"));
     drop(stage);
 
-    let answers: [fn(&str) -> (Vec<String>, &'static str); 6] = [
+    let answers: [fn(&str) -> Rendering; 6] = [
         |_| (vec!["alone 0 4 - 7 part".to_owned()], "evil"),
         |_| (vec!["alone 0 99 - 0 part".to_owned()], "evil"),
         |_| (vec!["alone 0 4 - d.m part".to_owned()], "evil"),
