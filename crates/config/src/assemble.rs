@@ -68,6 +68,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         log: log(&document.log, &mut complaints),
         warnings: Vec::new(),
         files: std::mem::take(&mut document.files),
+        patterns: std::mem::take(&mut document.patterns),
         server,
         sites,
         origin: None,

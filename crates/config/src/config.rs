@@ -41,6 +41,8 @@ pub struct Config {
     pub warnings: Vec<Warning>,
     /// Every file that was read, absolute, the first one first; empty for a configuration without a file.
     pub files: Vec<PathBuf>,
+    /// The patterns of `include`, absolute; what they match now, [`crate::included`] says.
+    pub patterns: Vec<PathBuf>,
     /// Where its options stand.
     pub(crate) origin: Option<Origin>,
 }

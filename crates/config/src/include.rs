@@ -192,10 +192,47 @@ impl Loader {
             .join(" ")
     }
 
-    /// The files that a pattern means, by name; the path itself where it is plain.
+    /// The files that a pattern means; complains about folders that cannot be read.
     fn expand(&mut self, place: &SourceSpan, pattern: &Path) -> Vec<PathBuf> {
+        let expansion = Expansion::of(pattern);
+        for (folder, error) in &expansion.unreadable {
+            let message = format!(
+                "`include` looks into {}, which cannot be read: {error}",
+                shown(&folder.display().to_string())
+            );
+            let help = "give this user read access to the folder";
+            self.document
+                .complaints
+                .add(place, "include", message, help);
+        }
+        if expansion.is_pattern {
+            self.document.patterns.push(pattern.to_owned());
+        }
+        expansion.files
+    }
+}
+
+/// The files that a pattern of `include` matches now, by name. Folders that cannot be read have none.
+///
+/// `pattern`: an absolute path with `*` and `?`, such as those in [`crate::Config::patterns`].
+pub fn included(pattern: &Path) -> Vec<PathBuf> {
+    Expansion::of(pattern).files
+}
+
+/// What a value of `include` means.
+struct Expansion {
+    /// By name; the path itself, whether it exists or not, where it is plain.
+    files: Vec<PathBuf>,
+    /// Folders whose entries are unknown.
+    unreadable: Vec<(PathBuf, io::Error)>,
+    is_pattern: bool,
+}
+
+impl Expansion {
+    fn of(pattern: &Path) -> Self {
         let mut found = vec![PathBuf::new()];
-        let mut plain = true;
+        let mut unreadable = Vec::new();
+        let mut is_pattern = false;
         for part in pattern.components() {
             let text = part.as_os_str().to_string_lossy();
             if !matches!(part, Component::Normal(_)) || !text.contains(['*', '?']) {
@@ -204,29 +241,24 @@ impl Loader {
                 }
                 continue;
             }
-            plain = false;
+            is_pattern = true;
             let mut next = Vec::new();
-            for folder in &found {
-                match matches_in(folder, &text) {
+            for folder in found {
+                match matches_in(&folder, &text) {
                     Ok(names) => next.extend(names),
-                    Err(error) => {
-                        let message = format!(
-                            "`include` looks into {}, which cannot be read: {error}",
-                            shown(&folder.display().to_string())
-                        );
-                        let help = "give this user read access to the folder";
-                        self.document
-                            .complaints
-                            .add(place, "include", message, help);
-                    }
+                    Err(error) => unreadable.push((folder, error)),
                 }
             }
             found = next;
         }
-        if !plain {
+        if is_pattern {
             found.retain(|path| path.is_file());
         }
-        found
+        Self {
+            files: found,
+            unreadable,
+            is_pattern,
+        }
     }
 }
 

@@ -49,6 +49,7 @@ pub use config::{
     AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsHook,
     MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
+pub use include::included;
 pub use listen::{AdminListen, Listen};
 pub use load::{ConfigSource, for_root, from_text, load, load_admin};
 pub use log::{LogConfig, LogFormat, LogLevel, LogTarget};

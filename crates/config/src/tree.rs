@@ -28,6 +28,8 @@ pub(crate) struct Document {
     pub sites: Vec<GivenSite>,
     /// Files in the order of reading, absolute.
     pub files: Vec<PathBuf>,
+    /// The patterns of `include`, absolute.
+    pub patterns: Vec<PathBuf>,
     /// The configuration as a whole.
     pub whole: SourceSpan,
     /// Whether some file could not be read or parsed, so that what is missing may stand there.
@@ -72,6 +74,7 @@ impl Document {
             cluster: SectionTable::new(OptionSection::Cluster, whole.clone()),
             sites: Vec::new(),
             files: Vec::new(),
+            patterns: Vec::new(),
             whole,
             torn: false,
             complaints,

@@ -13,6 +13,6 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("the user's own").example(r#""www-data""#),
     row(OptionSection::Server, "sandbox", Word(&["auto", "off"]), "`auto`: if the kernel supports Landlock, Galley confines the threads that handle clients and upstreams to the folders that they need, and they cannot gain privileges.")
         .or(r#""auto""#),
-    row(OptionSection::Server, "watch", Flag, "Whether Galley reloads when a file of the configuration changes. It checks the files every two seconds. A new file in a folder that `include` names is read at the next reload.")
+    row(OptionSection::Server, "watch", Flag, "Whether Galley reloads when a file of the configuration changes, or a file that `include` matches is added or removed. It checks every two seconds.")
         .or("false"),
 ];

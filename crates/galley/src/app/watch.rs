@@ -1,7 +1,8 @@
-//! Notices that a file of the configuration has changed, where the configuration wants that (`server.watch`).
+//! Notices that a file of the configuration has changed, or that a pattern of `include` matches other files (`server.watch`).
 //!
-//! A change counts when a second look finds the same: whoever writes a file may not be done at the first.
+//! A change counts when a second check finds the same: a program that writes a file may not be done at the first.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,12 +14,16 @@ use crate::sys::stamps::{FileStamp, stamp};
 /// See the module.
 pub(super) struct ConfigWatch {
     files: Vec<PathBuf>,
+    patterns: Vec<PathBuf>,
     /// When the configuration was read, or a change was noticed last.
-    known: Vec<Option<FileStamp>>,
-    /// At the last look.
-    seen: Vec<Option<FileStamp>>,
-    looks: Interval,
+    known: FileStamps,
+    /// At the last check.
+    seen: FileStamps,
+    checks: Interval,
 }
+
+/// The state of each file, `None` where it does not exist.
+type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
 impl ConfigWatch {
     /// `None` where a configuration is not watched. Call within a runtime.
@@ -26,23 +31,24 @@ impl ConfigWatch {
         if !config.server.watch {
             return None;
         }
-        let files = config.files.clone();
-        let known: Vec<_> = files.iter().map(|file| stamp(file)).collect();
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checks = interval(CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (files, patterns) = (config.files.clone(), config.patterns.clone());
+        let known = stamps(&files, &patterns);
         Some(Self {
             files,
+            patterns,
             seen: known.clone(),
             known,
-            looks,
+            checks,
         })
     }
 
     /// Returns when a file has changed, once for each change. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         loop {
-            self.looks.tick().await;
-            let now: Vec<_> = self.files.iter().map(|file| stamp(file)).collect();
+            self.checks.tick().await;
+            let now = stamps(&self.files, &self.patterns);
             let is_settled = now == self.seen;
             self.seen.clone_from(&now);
             if is_settled && now != self.known {
@@ -53,5 +59,17 @@ impl ConfigWatch {
     }
 }
 
-/// Between two looks: one question to the file system for each file.
-const LOOK: Duration = Duration::from_secs(2);
+fn stamps(files: &[PathBuf], patterns: &[PathBuf]) -> FileStamps {
+    let matched = patterns
+        .iter()
+        .flat_map(|pattern| galley_config::included(pattern));
+    let all = files.iter().cloned().chain(matched);
+    all.map(|file| {
+        let stamp = stamp(&file);
+        (file, stamp)
+    })
+    .collect()
+}
+
+/// A check asks the file system once for each file and pattern.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);

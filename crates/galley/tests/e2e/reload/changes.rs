@@ -214,3 +214,32 @@ fn a_watched_file_that_changes_is_read() {
     std::fs::write(&included, site("one.test")).unwrap();
     wait_for("the next reload", PATIENCE, || status("one.test") == 200);
 }
+
+#[test]
+fn a_file_that_a_watched_pattern_matches_is_read_when_it_appears() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    let root = stage.scratch.join("root");
+    let watched = config(&stage).replace("[server]\n", "[server]\nwatch = true\n");
+    let pattern = stage.scratch.join("sites.d/*.toml");
+    let with_include = format!("include = [\"{}\"]\n{watched}", pattern.display());
+    reloaded(&stage, &with_include);
+    let status = || {
+        let request = Request::get("/a.txt").host("new.test");
+        request.send(stage.addr()).unwrap().status
+    };
+    assert_eq!(status(), 421);
+    // Wrong at first: the file is watched although the running configuration does not contain it.
+    let file = stage
+        .scratch
+        .write("sites.d/new.toml", "[[site]]\n")
+        .unwrap();
+    stage.galley.wait_for_log("stays as it was", PATIENCE);
+    let site = format!(
+        "[[site]]\nhosts = [\"new.test\"]\nroot = \"{}\"\n",
+        root.display()
+    );
+    std::fs::write(&file, site).unwrap();
+    wait_for("the site", PATIENCE, || status() == 200);
+    std::fs::remove_file(&file).unwrap();
+    wait_for("the site to be removed", PATIENCE, || status() == 421);
+}
