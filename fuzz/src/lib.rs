@@ -8,6 +8,7 @@ pub mod fastcgi;
 pub mod files;
 pub mod frames;
 pub mod head;
+pub mod import;
 pub mod privileged;
 pub mod request;
 pub mod response;

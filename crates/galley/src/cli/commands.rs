@@ -10,7 +10,7 @@ use serde_json::json;
 use super::ask::response;
 use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
 use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, talk};
-use super::{ask, check, dashboard, doctor, plugin, reload, setup, show, upgrade, why};
+use super::{ask, check, dashboard, doctor, import, plugin, reload, setup, show, upgrade, why};
 use crate::binary_upgrade::Predecessor;
 use crate::{app, php};
 
@@ -27,6 +27,7 @@ pub fn main() -> ExitCode {
         Command::Why(options) => why::why(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Setup(options) => setup::setup(&options),
+        Command::Import(options) => import::import(&options),
         Command::Plugin(command) => plugin::plugin(&command),
         Command::Privileged(options) => privileged(&options),
     }

@@ -1,4 +1,4 @@
-//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `plugin`.
+//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `import`, `plugin`.
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
@@ -7,6 +7,7 @@ mod check;
 mod commands;
 mod dashboard;
 mod doctor;
+mod import;
 mod options;
 mod outcome;
 mod plugin;

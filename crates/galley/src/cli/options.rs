@@ -34,6 +34,8 @@ pub(super) enum Command {
     Doctor(DoctorOptions),
     /// Find the WordPress of this machine, and set Galley up for it
     Setup(SetupOptions),
+    /// Convert the configuration of nginx, Varnish, Apache or Caddy, and report every statement
+    Import(ImportOptions),
     /// Install the WordPress plugin, or remove it
     #[command(subcommand)]
     Plugin(PluginCommand),
@@ -50,6 +52,32 @@ pub(super) struct PrivilegedOptions {
     pub(super) pool: Option<usize>,
     /// Which of its processes
     pub(super) place: Option<usize>,
+}
+
+/// Without a file: those in the usual places below /etc.
+#[derive(Args, Debug)]
+pub(super) struct ImportOptions {
+    /// The main file of nginx, or one of its sites; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(super) nginx: Vec<PathBuf>,
+    /// A VCL file of Varnish; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(super) varnish: Vec<PathBuf>,
+    /// The main file of Apache, one of its sites, or a `.htaccess`; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(super) apache: Vec<PathBuf>,
+    /// A Caddyfile; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(super) caddy: Vec<PathBuf>,
+    /// Write the configuration to this new file [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// List every statement, not only those that were not carried
+    #[arg(long)]
+    pub(super) all: bool,
+    /// Print configuration and report as JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -405,6 +405,11 @@ fn percent(ratio: &Value) -> String {
         .map_or_else(|| "-".to_owned(), |ratio| format!("{:.1}%", ratio * 100.0))
 }
 
+/// Lines of data, as they are.
+pub(super) fn verbatim(text: &str) {
+    let _ = write!(std::io::stdout().lock(), "{text}");
+}
+
 /// One line of data.
 pub(super) fn line(text: &str) {
     // `galley status | head -1` closes the pipe: no reason to fail.

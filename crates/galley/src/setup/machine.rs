@@ -102,6 +102,16 @@ impl Machine {
     }
 }
 
+impl galley_import::Source for Machine {
+    fn text(&self, path: &Path) -> Option<String> {
+        Self::text(self, path)
+    }
+
+    fn matching(&self, pattern: &Path) -> Vec<PathBuf> {
+        Self::matching(self, pattern)
+    }
+}
+
 struct ReadFile {
     text: String,
     is_whole: bool,

@@ -37,6 +37,7 @@ mod http;
 mod http2;
 mod http_limits;
 mod http_upstream;
+mod imported;
 mod listeners;
 mod logs;
 mod managed;

@@ -42,6 +42,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/privileged", &[]),
     ("crates/config", &["certs", "policy"]),
     ("crates/files", &["policy"]),
+    ("crates/import", &["policy"]),
     ("tools/testkit", &["fastcgi"]),
     ("tools/load", &["http"]),
     ("tools/xtask", &["load", "testkit"]),

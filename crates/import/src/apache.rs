@@ -1,0 +1,252 @@
+//! Apache: `VirtualHost` and `.htaccess`, by the idioms of WordPress sites.
+//!
+//! A virtual host becomes a site. One that PHP generates inside Apache (mod_php) gets a PHP-FPM that Galley runs; one that proxies, the
+//! server behind it. The `.htaccess` of a document root belongs to its site.
+
+mod container;
+mod headers;
+mod passing;
+mod reader;
+mod rewrite;
+mod site;
+mod table;
+
+use std::path::Path;
+
+use crate::draft::{Draft, SiteDraft, Value};
+use crate::known;
+use crate::ledger::{Fate, Ledger};
+use crate::source::Source;
+use crate::tree::Directive;
+use site::HostContext;
+
+/// Converts the configuration whose main file is `main`. A `.htaccess` is one site for every host.
+pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
+    let all = reader::read(source, main, ledger);
+    let mut draft = Draft::default();
+    let mut global = Vec::new();
+    let mut hosts = Vec::new();
+    collect(&all, ledger, &mut global, &mut hosts);
+    if hosts.is_empty() && !global.is_empty() {
+        let mut context = HostContext::new(ledger);
+        let mut site = SiteDraft::default();
+        for directive in &global {
+            site::convert(directive, &mut site, &mut context);
+        }
+        if main.file_name().is_some_and(|name| name == ".htaccess") {
+            let root = main
+                .parent()
+                .unwrap_or(Path::new("/"))
+                .display()
+                .to_string();
+            site.section.set("root", Value::Text(root), None);
+        } else {
+            htaccess(source, &mut site, ledger);
+        }
+        add(site, &mut draft);
+        return finish(draft);
+    }
+    for directive in &global {
+        judge(directive, &mut draft, ledger);
+    }
+    for host in hosts {
+        virtual_host(source, host, &mut draft, ledger);
+    }
+    finish(draft)
+}
+
+/// Sorts directives into those of every host, and virtual hosts; conditions on modules are transparent.
+fn collect<'a>(
+    all: &'a [Directive],
+    ledger: &mut Ledger,
+    global: &mut Vec<&'a Directive>,
+    hosts: &mut Vec<&'a Directive>,
+) {
+    for directive in all {
+        match directive.name() {
+            "<virtualhost" => hosts.push(directive),
+            "<ifmodule" | "<ifdefine" | "<ifversion" if is_for_workers(directive) => {
+                ledger.not_needed(directive.id, table::WORKERS);
+                for inner in directive.inner() {
+                    ledger.not_needed(inner.id, table::WORKERS);
+                }
+            }
+            "<ifmodule" | "<ifdefine" | "<ifversion" => {
+                ledger.not_needed(
+                    directive.id,
+                    "the directives in the section are converted one by one",
+                );
+                collect(directive.inner(), ledger, global, hosts);
+            }
+            _ => global.push(directive),
+        }
+    }
+}
+
+fn is_for_workers(directive: &Directive) -> bool {
+    let module = directive.argument(0).trim_start_matches('!');
+    module.starts_with("mpm_") || ["prefork.c", "worker.c", "event.c"].contains(&module)
+}
+
+/// A directive beside the virtual hosts.
+fn judge(directive: &Directive, draft: &mut Draft, ledger: &mut Ledger) {
+    if directive.name() == "<directory" {
+        ledger.not_needed(
+            directive.id,
+            "Galley sends only files below the root of a site",
+        );
+        for inner in directive.inner() {
+            ledger.not_needed(inner.id, "Galley sends only files below the root of a site");
+        }
+        return;
+    }
+    if directive.name() == "errorlog" {
+        let path = directive
+            .argument(0)
+            .replace("${APACHE_LOG_DIR}", "/var/log/apache2");
+        draft
+            .log
+            .set("error", Value::Text(path), Some(&directive.origin));
+        ledger.carried(directive.id, "log.error");
+        return;
+    }
+    let is_for_files = matches!(directive.name(), "<files" | "<filesmatch");
+    if is_for_files
+        && known::is_private_name(directive.arguments().last().map_or("", String::as_str))
+    {
+        for inner in std::iter::once(directive).chain(directive.inner()) {
+            ledger.not_needed(inner.id, "Galley never sends such files");
+        }
+        return;
+    }
+    if matches!(directive.name(), "timeout" | "keepalivetimeout") && draft.server.is_empty() {
+        ledger.not_needed(directive.id, "Galley's time-outs protect against slow clients (`server.head_timeout`, `idle_timeout`)");
+        return;
+    }
+    settle(directive, ledger);
+}
+
+/// Judges a directive by its name, and those in it.
+pub(super) fn settle(directive: &Directive, ledger: &mut Ledger) {
+    match table::fate_of(directive.name()) {
+        Some(Fate::NotNeeded(why)) => ledger.not_needed(directive.id, why),
+        Some(Fate::NotCarried(remedy)) => ledger.not_carried(directive.id, remedy),
+        Some(Fate::Carried(_)) | None => {}
+    }
+    for inner in directive.inner() {
+        settle(inner, ledger);
+    }
+}
+
+fn virtual_host(source: &dyn Source, host: &Directive, draft: &mut Draft, ledger: &mut Ledger) {
+    ledger.carried(host.id, "a site");
+    let mut site = SiteDraft::default();
+    let mut context = HostContext::new(ledger);
+    for directive in host.inner() {
+        site::convert(directive, &mut site, &mut context);
+    }
+    let is_tls = context.has_tls;
+    let redirects_all = context.redirects_all.take();
+    for address in host.arguments() {
+        let port = if is_tls { 443 } else { 80 };
+        if let Some(listener) = crate::units::listener(address, port) {
+            let option = if is_tls { "listen_tls" } else { "listen" };
+            draft.server.add(option, [listener], Some(&host.origin));
+        }
+    }
+    htaccess(source, &mut site, ledger);
+    match redirects_all {
+        Some(target) => redirect_host(&site, &target, &host.origin, draft),
+        None => add(site, draft),
+    }
+}
+
+/// The `.htaccess` in the root of a site.
+fn htaccess(source: &dyn Source, site: &mut SiteDraft, ledger: &mut Ledger) {
+    let Some(Value::Text(root)) = site.section.get("root").cloned() else {
+        return;
+    };
+    let path = Path::new(&root).join(".htaccess");
+    if source.text(&path).is_none() {
+        return;
+    }
+    let all = reader::read(source, &path, ledger);
+    let mut flat = Vec::new();
+    collect(&all, ledger, &mut flat, &mut Vec::new());
+    let mut context = HostContext::new(ledger);
+    for directive in flat {
+        site::convert(directive, site, &mut context);
+    }
+}
+
+/// A virtual host that redirects everything to `target`, a URL.
+fn redirect_host(
+    site: &SiteDraft,
+    target: &str,
+    origin: &crate::source::Origin,
+    draft: &mut Draft,
+) {
+    let rest = target.split_once("://").map_or(target, |(_, rest)| rest);
+    let host = rest
+        .split(['/', '%', '$'])
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let hosts = site.hosts().to_vec();
+    let others: Vec<String> = hosts.iter().filter(|one| **one != host).cloned().collect();
+    let known = draft.sites.iter_mut().find(|known| {
+        known
+            .hosts()
+            .iter()
+            .any(|one| *one == host || hosts.contains(one))
+    });
+    let mut new = SiteDraft::default();
+    let site = if let Some(known) = known {
+        known
+    } else {
+        new.section.add("hosts", hosts.clone(), Some(origin));
+        &mut new
+    };
+    if target.starts_with("https://") {
+        site.section
+            .set("https_redirect", Value::Flag(true), Some(origin));
+    }
+    if !host.is_empty() && !others.is_empty() {
+        site.section
+            .set("canonical_host", Value::Text(host.clone()), Some(origin));
+        site.section.add("hosts", [host], None);
+        site.section.add("hosts", others, None);
+    }
+    if !new.section.is_empty() {
+        draft.sites.push(new);
+    }
+}
+
+/// Adds a site, or joins it to that with a host of its own: Apache has one virtual host for each port.
+fn add(site: SiteDraft, draft: &mut Draft) {
+    let one = Draft {
+        sites: vec![site],
+        ..Draft::default()
+    };
+    draft.join(one);
+}
+
+fn finish(mut draft: Draft) -> Draft {
+    for site in &mut draft.sites {
+        if site.hosts().is_empty() {
+            site.section.add("hosts", ["*".to_owned()], None);
+        }
+        if site.section.has("root") && !site.section.has("php") && !site.section.has("upstream") {
+            let origins = site
+                .section
+                .settings
+                .iter()
+                .find(|setting| setting.name == "root");
+            let origin = origins.and_then(|setting| setting.origins.first()).cloned();
+            site.section
+                .set("php", Value::Text("managed".to_owned()), origin.as_ref());
+        }
+        site.sort_rules();
+    }
+    draft
+}

@@ -1,0 +1,232 @@
+//! Apache's grammar: a directive a line, sections in angle brackets, `#` comments, and `\` at the end of a line that goes on.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::ledger::Ledger;
+use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Origin, Source};
+use crate::tree::Directive;
+
+/// Reads a file and what it includes. Names of directives are in lower case, those of sections begin with `<`.
+pub(super) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec<Directive> {
+    let mut reader = Reader {
+        source,
+        ledger,
+        folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
+        left: MOST_FILES,
+    };
+    reader.file(main, 0)
+}
+
+struct Reader<'a> {
+    source: &'a dyn Source,
+    ledger: &'a mut Ledger,
+    folder: PathBuf,
+    left: usize,
+}
+
+/// A section that is open.
+struct OpenSection {
+    section: Option<Directive>,
+    inner: Vec<Directive>,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, path: &Path, level: usize) -> Vec<Directive> {
+        self.left = self.left.saturating_sub(1);
+        let file: Rc<str> = path.display().to_string().into();
+        let Some(text) = self.source.text(path) else {
+            if let Some(id) = self.ledger.enter("(the file)", Origin { file, line: 1 }) {
+                self.ledger.not_carried(
+                    id,
+                    "the file cannot be read: run the import where it exists",
+                );
+            }
+            return Vec::new();
+        };
+        let mut open = vec![OpenSection {
+            section: None,
+            inner: Vec::new(),
+        }];
+        for (line, words) in lines(&text) {
+            let origin = Origin {
+                file: Rc::clone(&file),
+                line,
+            };
+            self.line(words, origin, &mut open, level);
+        }
+        while open.len() > 1 {
+            close(&mut open);
+        }
+        open.pop().map(|top| top.inner).unwrap_or_default()
+    }
+
+    fn line(
+        &mut self,
+        words: Vec<String>,
+        origin: Origin,
+        open: &mut Vec<OpenSection>,
+        level: usize,
+    ) {
+        let name = words.first().map_or("", String::as_str);
+        if name.starts_with("</") {
+            if open.len() > 1 {
+                close(open);
+            }
+            return;
+        }
+        let Some(id) = self.ledger.enter(&words.join(" "), origin.clone()) else {
+            return;
+        };
+        if matches!(name, "include" | "includeoptional") {
+            let pattern = words.get(1).cloned().unwrap_or_default();
+            let included = self.include(&pattern, id, level);
+            if let Some(top) = open.last_mut() {
+                top.inner.extend(included);
+            }
+            return;
+        }
+        let is_section = name.starts_with('<') && open.len() <= MOST_NESTED;
+        let directive = Directive {
+            id,
+            origin,
+            words,
+            block: is_section.then(Vec::new),
+        };
+        if is_section {
+            open.push(OpenSection {
+                section: Some(directive),
+                inner: Vec::new(),
+            });
+        } else if let Some(top) = open.last_mut() {
+            top.inner.push(directive);
+        }
+    }
+
+    fn include(
+        &mut self,
+        pattern: &str,
+        id: crate::ledger::StatementId,
+        level: usize,
+    ) -> Vec<Directive> {
+        let files = self.source.matching(&self.folder.join(pattern));
+        if files.is_empty() && !pattern.contains(['*', '?']) {
+            self.ledger.not_carried(
+                id,
+                "the file does not exist here: run the import where it does",
+            );
+            return Vec::new();
+        }
+        if level >= MOST_LEVELS || self.left < files.len() {
+            self.ledger
+                .not_carried(id, "too many files, or files that include each other");
+            return Vec::new();
+        }
+        self.ledger
+            .not_needed(id, "the directives of the file are read here");
+        files
+            .iter()
+            .flat_map(|file| self.file(file, level + 1))
+            .collect()
+    }
+}
+
+fn close(open: &mut Vec<OpenSection>) {
+    let Some(done) = open.pop() else {
+        return;
+    };
+    if let (Some(mut section), Some(outer)) = (done.section, open.last_mut()) {
+        section.block = Some(done.inner);
+        outer.inner.push(section);
+    }
+}
+
+/// The words of each directive with the number of its first line.
+fn lines(text: &str) -> Vec<(usize, Vec<String>)> {
+    let mut all = Vec::new();
+    let mut joined = String::new();
+    let mut first = 1;
+    for (index, line) in text.lines().enumerate() {
+        if joined.is_empty() {
+            first = index + 1;
+        }
+        if let Some(part) = line.strip_suffix('\\') {
+            joined.push_str(part);
+            joined.push(' ');
+            continue;
+        }
+        joined.push_str(line);
+        let words = words(&std::mem::take(&mut joined));
+        if !words.is_empty() {
+            all.push((first, words));
+        }
+    }
+    all
+}
+
+/// The words of a line: quotes keep blanks, the name is in lower case, `<Section a>` begins with `<section`.
+fn words(line: &str) -> Vec<String> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Vec::new();
+    }
+    let line = match line.strip_prefix('<') {
+        Some(section) => format!("<{}", section.trim_end_matches('>')),
+        None => line.to_owned(),
+    };
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let (mut quote, mut is_word, mut is_escaped) = (None, false, false);
+    for c in line.chars() {
+        match (c, quote) {
+            ('"' | '\'', None) if !is_escaped && (word.is_empty()) => {
+                quote = Some(c);
+                is_word = true;
+            }
+            (c, Some(open)) if c == open && !is_escaped => quote = None,
+            (c, None) if c.is_whitespace() => {
+                if is_word || !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+                is_word = false;
+            }
+            _ => word.push(c),
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    if is_word || !word.is_empty() {
+        words.push(word);
+    }
+    if let Some(name) = words.first_mut() {
+        *name = name.to_ascii_lowercase();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_lines() {
+        assert_eq!(
+            words("  ServerName example.com"),
+            ["servername", "example.com"]
+        );
+        assert_eq!(words("Header set X \"a b\""), ["header", "set", "X", "a b"]);
+        assert_eq!(words("<VirtualHost *:80>"), ["<virtualhost", "*:80"]);
+        assert_eq!(
+            words("RewriteRule ^a\\ b$ \"-\" [F]"),
+            ["rewriterule", "^a\\", "b$", "-", "[F]"]
+        );
+        assert!(words("# no").is_empty());
+        let all = lines("A \\\n b\n\nC\n");
+        assert_eq!(
+            all,
+            [
+                (1, vec!["a".to_owned(), "b".to_owned()]),
+                (4, vec!["c".to_owned()])
+            ]
+        );
+    }
+}

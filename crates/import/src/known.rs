@@ -1,0 +1,295 @@
+//! What Galley's WordPress preset does by itself, so that rules of other servers about it are not needed; and what is left of a
+//! list of alternatives.
+
+use galley_policy::wordpress;
+
+/// What alternatives of a condition mean to Galley.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Alternatives {
+    /// What the preset does not know, as names or patterns.
+    pub unknown: Vec<String>,
+    /// How many the preset knows.
+    pub known: usize,
+}
+
+/// The cookies that a condition such as `comment_author|wordpress_[a-f0-9]+|wp-postpass` names, as patterns for `bypass_cookies`.
+pub(crate) fn cookies(pattern: &str) -> Alternatives {
+    let mut found = Alternatives::default();
+    for one in alternatives(pattern) {
+        let (name, is_exact) = literal_start(&one);
+        if name.is_empty() || is_known_cookie(&name) {
+            found.known += usize::from(!name.is_empty());
+        } else {
+            found
+                .unknown
+                .push(if is_exact { name } else { format!("{name}*") });
+        }
+    }
+    found
+}
+
+fn is_known_cookie(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    // A condition may name less than the cookie's whole beginning.
+    let is_known =
+        |name: &[u8]| wordpress::is_bypass_cookie(name) || wordpress::is_vary_cookie(name);
+    is_known(bytes)
+        || COOKIE_BEGINNINGS.contains(&name)
+        || is_known(format!("{name}_0").as_bytes())
+        || is_known(format!("{name}0").as_bytes())
+}
+
+/// The paths that a condition on the address names, as patterns for rules with `cache = false`.
+pub(crate) fn paths(pattern: &str) -> Alternatives {
+    let mut found = Alternatives::default();
+    for one in alternatives(pattern) {
+        if is_known_path(&one) {
+            found.known += 1;
+        } else {
+            found.unknown.push(one);
+        }
+    }
+    found
+}
+
+fn is_known_path(pattern: &str) -> bool {
+    // The dot of `.php` is meant as one, with or without a `\`.
+    let pattern = pattern.replace("\\.php", ".php").replace(".php", "\\.php");
+    let (text, _) = literal_start(&pattern);
+    let text = text.trim_start_matches('/');
+    if text.is_empty() {
+        return false;
+    }
+    let path = format!("/{text}");
+    KNOWN_PATHS.iter().any(|known| text.starts_with(known))
+        || wordpress::is_bypass_path(path.as_bytes())
+        || wordpress::is_bypass_path(format!("{path}/").as_bytes())
+}
+
+/// The alternatives of a regular expression at its top level, without a group around the whole.
+pub(crate) fn alternatives(pattern: &str) -> Vec<String> {
+    let mut text = pattern.trim();
+    for (start, end) in [("^.*(", ").*$"), (".*(", ").*"), ("^(", ")$"), ("(", ")")] {
+        if let Some(inner) = text
+            .strip_prefix(start)
+            .and_then(|text| text.strip_suffix(end))
+            && is_balanced(inner)
+        {
+            text = inner;
+            break;
+        }
+    }
+    let mut all = Vec::new();
+    let (mut depth, mut is_escaped, mut one) = (0_usize, false, String::new());
+    for c in text.chars() {
+        match c {
+            '|' if depth == 0 && !is_escaped => all.push(std::mem::take(&mut one)),
+            _ => one.push(c),
+        }
+        if !is_escaped {
+            match c {
+                '(' | '[' => depth += 1,
+                ')' | ']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    all.push(one);
+    all.retain(|one| !one.is_empty());
+    all
+}
+
+fn is_balanced(text: &str) -> bool {
+    let mut depth = 0_i64;
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return false;
+        }
+    }
+    depth == 0
+}
+
+/// The literal text with which a regular expression begins, and whether that is all of it.
+fn literal_start(pattern: &str) -> (String, bool) {
+    let mut text = String::new();
+    let mut chars = pattern.trim_start_matches('^').chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(next) if !next.is_ascii_alphanumeric() => text.push(next),
+                _ => return (text, false),
+            },
+            '[' | '(' | '.' | '^' => return (text, false),
+            '*' | '+' | '?' | '{' => {
+                text.pop();
+                return (text, false);
+            }
+            '$' | '=' => return (text, true),
+            c => text.push(c),
+        }
+    }
+    (text, false)
+}
+
+/// A regular expression of PCRE as one of Galley's, which has no look-around and no back references. `None`: it has.
+pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
+    let is_foreign = [
+        "(?=", "(?!", "(?<", "(?>", "(?#", "*+", "++", "?+", "\\K", "\\G",
+    ];
+    if is_foreign.iter().any(|part| text.contains(part)) {
+        return None;
+    }
+    let has_back_reference = text
+        .split('\\')
+        .skip(1)
+        .any(|after| after.starts_with(|c: char| c.is_ascii_digit()));
+    if has_back_reference {
+        return None;
+    }
+    // `.(jpg|png)$`: the dot was meant to be one.
+    let text = match text
+        .strip_prefix(".(")
+        .or_else(|| text.strip_prefix(".*.("))
+    {
+        Some(rest) => format!("\\.({rest}"),
+        None => text.to_owned(),
+    };
+    Some(if ignores_case && !text.starts_with("(?i)") {
+        format!("(?i){text}")
+    } else {
+        text
+    })
+}
+
+/// Names that Galley never sends, however they are spelt in a pattern.
+pub(crate) fn is_private_name(text: &str) -> bool {
+    let plain = text.replace('\\', "");
+    let has_dot_name = plain.contains("/.") || plain.starts_with(".ht");
+    let parts = [
+        "wp-config",
+        ".git",
+        ".svn",
+        ".env",
+        ".sql",
+        ".bak",
+        ".log",
+        ".old",
+        ".ini",
+        "readme",
+        "license",
+        "debug.log",
+        ".user.ini",
+        "composer",
+        "install.php",
+        "wp-includes",
+        "changelog",
+    ];
+    has_dot_name
+        || parts
+            .iter()
+            .any(|part| plain.to_ascii_lowercase().contains(part))
+}
+
+/// A pattern of the paths that usually have a media type.
+pub(crate) fn paths_of_type(media_type: &str) -> Option<&'static str> {
+    let known = PATHS_OF_TYPES
+        .iter()
+        .find(|(start, _)| media_type.starts_with(start));
+    known.map(|(_, pattern)| *pattern)
+}
+
+/// Beginnings of media types, and the paths that have them.
+const PATHS_OF_TYPES: &[(&str, &str)] = &[
+    ("text/css", r"(?i)\.css$"),
+    ("application/javascript", r"(?i)\.m?js$"),
+    ("text/javascript", r"(?i)\.m?js$"),
+    ("application/x-javascript", r"(?i)\.m?js$"),
+    ("image/svg", r"(?i)\.svgz?$"),
+    ("image/x-icon", r"(?i)\.(ico|cur)$"),
+    ("image/", r"(?i)\.(jpe?g|png|gif|webp|avif|svgz?|ico|bmp)$"),
+    ("font/", r"(?i)\.(woff2?|ttf|otf|eot)$"),
+    ("application/font", r"(?i)\.woff2?$"),
+    ("application/vnd.ms-fontobject", r"(?i)\.eot$"),
+    ("video/", r"(?i)\.(mp4|webm|ogv|mov|m4v)$"),
+    ("audio/", r"(?i)\.(mp3|ogg|oga|m4a|wav|flac)$"),
+];
+
+/// Beginnings of names in conditions that are shorter than the preset's own.
+const COOKIE_BEGINNINGS: &[&str] = &[
+    "comment_",
+    "comment_author",
+    "wordpress",
+    "wordpress_",
+    "wordpress_logged_in",
+    "wordpress_sec",
+    "wordpress_test_cookie",
+    "wp-",
+    "wp-postpass",
+    "wp_woocommerce_session",
+    "wordpresspass",
+    "wordpressuser",
+    "woocommerce",
+    "woocommerce_",
+    "woocommerce_items_in_cart",
+    "woocommerce_cart",
+    "woocommerce_recently_viewed",
+];
+
+/// Beginnings of paths, without the first `/`, that Galley keeps out of the cache, or keeps fresh by purges.
+const KNOWN_PATHS: &[&str] = &[
+    "wp-admin",
+    "wp-login",
+    "wp-cron",
+    "wp-",
+    "xmlrpc",
+    "index.php",
+    "feed",
+    "sitemap",
+    "preview",
+    "robots.txt",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_of_wordpress_need_no_rule() {
+        let usual = "comment_author|wordpress_[a-f0-9]+|wp-postpass|wordpress_no_cache|wordpress_logged_in|my_member";
+        let found = cookies(usual);
+        assert_eq!(found.known, 5);
+        assert_eq!(found.unknown, ["my_member*"]);
+        assert_eq!(cookies("^.*(wordpress_logged_in).*$").known, 1);
+        assert_eq!(cookies("(currency=)").unknown, ["currency"]);
+    }
+
+    #[test]
+    fn paths_of_wordpress_need_no_rule() {
+        let usual = "/wp-admin/|/xmlrpc.php|wp-.*.php|^/feed/*|/tag/.*/feed/*|index.php|/.*sitemap.*\\.(xml|xsl)|/members/";
+        assert_eq!(
+            paths(usual).unknown,
+            ["/tag/.*/feed/*", "/.*sitemap.*\\.(xml|xsl)", "/members/"]
+        );
+    }
+
+    #[test]
+    fn alternatives_at_the_top_level() {
+        assert_eq!(alternatives("(a|b(c|d)|e\\|f)"), ["a", "b(c|d)", "e\\|f"]);
+        assert_eq!(alternatives("(a)|(b)"), ["(a)", "(b)"]);
+        assert_eq!(alternatives(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn patterns() {
+        assert_eq!(pattern("\\.(css|js)$", true).unwrap(), "(?i)\\.(css|js)$");
+        assert_eq!(pattern(".(jpg|png)$", true).unwrap(), "(?i)\\.(jpg|png)$");
+        assert_eq!(pattern("wordpress_(?!test_cookie)", false), None);
+        assert_eq!(pattern("(a)\\1", false), None);
+    }
+}

@@ -1,0 +1,210 @@
+//! What became of each statement. Nothing is dropped silently: a statement that no part of the import judges is reported as not carried.
+
+use crate::source::{MOST_STATEMENTS, Origin};
+
+/// What became of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// An option of Galley does the same: which one.
+    Carried(String),
+    /// Galley behaves so without an option, or has no use for it: why.
+    NotNeeded(String),
+    /// Nothing in the new configuration does this: what it would take.
+    NotCarried(String),
+}
+
+/// A statement of the other configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// Its words, cut to a line.
+    pub text: String,
+    /// Where it stands.
+    pub origin: Origin,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// Names a statement in a [`Ledger`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StatementId(usize);
+
+/// All statements that were read, with what is known of each by now.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    entries: Vec<Entry>,
+    /// Whether there were more statements than a ledger takes.
+    is_cut: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    text: String,
+    origin: Origin,
+    fate: Option<Fate>,
+}
+
+impl Ledger {
+    /// Enters a statement. `None`: there are too many, which [`Ledger::into_statements`] reports.
+    pub fn enter(&mut self, text: &str, origin: Origin) -> Option<StatementId> {
+        if self.entries.len() >= MOST_STATEMENTS {
+            self.is_cut = true;
+            return None;
+        }
+        self.entries.push(Entry {
+            text: one_line(text),
+            origin,
+            fate: None,
+        });
+        Some(StatementId(self.entries.len() - 1))
+    }
+
+    /// `option` of Galley does what the statement did.
+    pub fn carried(&mut self, id: StatementId, option: impl Into<String>) {
+        self.judge(id, Fate::Carried(option.into()));
+    }
+
+    /// Galley needs nothing for it.
+    pub fn not_needed(&mut self, id: StatementId, why: impl Into<String>) {
+        self.judge(id, Fate::NotNeeded(why.into()));
+    }
+
+    /// It is lost, and `remedy` says what to do.
+    pub fn not_carried(&mut self, id: StatementId, remedy: impl Into<String>) {
+        self.judge(id, Fate::NotCarried(remedy.into()));
+    }
+
+    /// A statement may be judged once for each site that inherits it. What is carried for one is carried; else the worse counts.
+    fn judge(&mut self, id: StatementId, fate: Fate) {
+        let Some(entry) = self.entries.get_mut(id.0) else {
+            return;
+        };
+        let is_better = match (&entry.fate, &fate) {
+            (Some(Fate::Carried(_)), _) => false,
+            (None, _) | (Some(Fate::NotNeeded(_)), Fate::NotCarried(_)) => true,
+            (Some(_), fate) => matches!(fate, Fate::Carried(_)),
+        };
+        if is_better {
+            entry.fate = Some(fate);
+        }
+    }
+
+    /// All statements in the order of reading.
+    pub fn into_statements(self) -> Vec<Statement> {
+        let cut = self.is_cut.then(|| Statement {
+            text: "...".to_owned(),
+            origin: Origin {
+                file: "".into(),
+                line: 0,
+            },
+            fate: Fate::NotCarried(format!(
+                "only the first {MOST_STATEMENTS} statements were read"
+            )),
+        });
+        let all = self.entries.into_iter().map(|entry| Statement {
+            text: entry.text,
+            origin: entry.origin,
+            fate: entry
+                .fate
+                .unwrap_or_else(|| Fate::NotCarried(UNKNOWN.to_owned())),
+        });
+        all.chain(cut).collect()
+    }
+}
+
+/// How many statements became what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// See [`Fate::Carried`].
+    pub carried: usize,
+    /// See [`Fate::NotNeeded`].
+    pub not_needed: usize,
+    /// See [`Fate::NotCarried`].
+    pub not_carried: usize,
+}
+
+impl Shares {
+    /// Counts `statements`.
+    pub fn of(statements: &[Statement]) -> Self {
+        let mut shares = Self::default();
+        for statement in statements {
+            match statement.fate {
+                Fate::Carried(_) => shares.carried += 1,
+                Fate::NotNeeded(_) => shares.not_needed += 1,
+                Fate::NotCarried(_) => shares.not_carried += 1,
+            }
+        }
+        shares
+    }
+
+    /// Statements in all.
+    pub fn all(&self) -> usize {
+        self.carried + self.not_needed + self.not_carried
+    }
+
+    /// Carried or not needed, in percent, rounded down; 100 without statements.
+    pub fn settled_percent(&self) -> usize {
+        ((self.carried + self.not_needed) * 100)
+            .checked_div(self.all())
+            .unwrap_or(100)
+    }
+}
+
+/// Words that fit a line of a report, without control characters.
+fn one_line(text: &str) -> String {
+    let mut line: String = text
+        .chars()
+        .take(MOST_CHARACTERS)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if text.chars().nth(MOST_CHARACTERS).is_some() {
+        line.push_str("...");
+    }
+    line
+}
+
+const MOST_CHARACTERS: usize = 160;
+
+const UNKNOWN: &str =
+    "the import does not know this statement; look for an option in docs/reference/options.md";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(line: usize) -> Origin {
+        Origin {
+            file: "nginx.conf".into(),
+            line,
+        }
+    }
+
+    #[test]
+    fn a_statement_that_nobody_judges_is_not_carried() {
+        let mut ledger = Ledger::default();
+        ledger.enter("lua_code x;", at(1)).unwrap();
+        let all = ledger.into_statements();
+        assert_eq!(all[0].fate, Fate::NotCarried(UNKNOWN.to_owned()));
+        assert_eq!(Shares::of(&all).not_carried, 1);
+    }
+
+    #[test]
+    fn what_is_carried_for_one_site_is_carried() {
+        let mut ledger = Ledger::default();
+        let id = ledger.enter("root /a;", at(1)).unwrap();
+        ledger.not_needed(id, "no");
+        ledger.not_carried(id, "lost");
+        ledger.carried(id, "root");
+        ledger.not_carried(id, "lost again");
+        assert_eq!(
+            ledger.into_statements()[0].fate,
+            Fate::Carried("root".to_owned())
+        );
+    }
+
+    #[test]
+    fn words_stay_on_one_line() {
+        let line = one_line(&format!("a\n{}", "b".repeat(500)));
+        assert!(line.starts_with("a b") && line.ends_with("b..."));
+        assert_eq!(line.chars().count(), MOST_CHARACTERS + 3);
+    }
+}

@@ -1,0 +1,276 @@
+//! nginx: statements of `http`, servers and locations, with the idioms of WordPress sites.
+//!
+//! A server becomes a site. Servers that only redirect become `https_redirect` or `canonical_host` of the site that they lead to. Locations
+//! become rules in the order in which nginx compares them: exact, `^~`, patterns, prefixes with the longest first.
+
+mod common;
+mod condition;
+mod context;
+mod location;
+mod passing;
+mod server;
+mod table;
+
+use std::path::Path;
+
+use crate::draft::{Draft, RuleDraft, RulePriority, Section, SiteDraft, Value};
+use crate::ledger::{Fate, Ledger};
+use crate::source::Source;
+use crate::tree::{self, Directive, Grammar};
+use context::{Context, ExpiryOfType};
+use server::Server;
+
+/// Converts the configuration whose main file is `main`. A file with statements of a server alone is taken for one server.
+pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
+    let all = tree::read(source, main, Grammar::Nginx, ledger);
+    let mut context = Context::new(ledger);
+    let (mut inherited, mut servers) = (Vec::new(), Vec::new());
+    collect(&all, &mut context, &mut inherited, &mut servers);
+    if servers.is_empty() && !inherited.is_empty() {
+        servers.push(std::mem::take(&mut inherited));
+    }
+    let converted: Vec<Server> = servers
+        .iter()
+        .map(|block| {
+            let own: Vec<Directive> = block.iter().map(|one| (*one).clone()).collect();
+            server::convert(&own, &inherited, &mut context)
+        })
+        .collect();
+    draft(converted, &context)
+}
+
+/// Sorts statements into definitions, those of every server, and servers.
+fn collect<'a>(
+    all: &'a [Directive],
+    context: &mut Context<'_>,
+    inherited: &mut Vec<&'a Directive>,
+    servers: &mut Vec<Vec<&'a Directive>>,
+) {
+    for directive in all {
+        match directive.name() {
+            "http" => {
+                context.ledger.not_needed(
+                    directive.id,
+                    "the statements in the block are converted one by one",
+                );
+                collect(directive.inner(), context, inherited, servers);
+            }
+            "server" if directive.block.is_some() => {
+                context.ledger.carried(directive.id, "a site");
+                servers.push(directive.inner().iter().collect());
+            }
+            name if is_outside(name) => outside(directive, context),
+            _ if context.define(directive) => {}
+            _ => inherited.push(directive),
+        }
+    }
+}
+
+/// Statements of the process and of other protocols, with all that is in their blocks.
+fn is_outside(name: &str) -> bool {
+    matches!(name, "events" | "stream" | "mail" | "types")
+}
+
+fn outside(directive: &Directive, context: &mut Context<'_>) {
+    match table::fate_of(directive.name()) {
+        Some(Fate::NotCarried(remedy)) => context.ledger.not_carried(directive.id, remedy),
+        Some(Fate::NotNeeded(why)) => context.ledger.not_needed(directive.id, why),
+        Some(Fate::Carried(_)) | None => {}
+    }
+    for inner in directive.inner() {
+        if directive.name() == "types" {
+            context
+                .ledger
+                .not_needed(inner.id, "Galley knows media types");
+        } else if is_outside(directive.name()) && directive.name() != "events" {
+            context
+                .ledger
+                .not_carried(inner.id, "Galley serves HTTP only: keep nginx for this");
+        } else {
+            outside(inner, context);
+        }
+    }
+}
+
+/// Joins servers to sites and collects what belongs to the whole of Galley.
+fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
+    let mut draft = Draft::default();
+    let mut redirects = Vec::new();
+    for server in servers {
+        if !server.listen.is_empty() {
+            draft.server.add("listen", server.listen.clone(), None);
+        }
+        if !server.listen_tls.is_empty() {
+            draft
+                .server
+                .add("listen_tls", server.listen_tls.clone(), None);
+        }
+        for setting in &server.options.settings {
+            match &setting.value {
+                Value::List(list) => {
+                    draft
+                        .server
+                        .add(&setting.name, list.clone(), setting.origins.first());
+                }
+                value => draft
+                    .server
+                    .set(&setting.name, value.clone(), setting.origins.first()),
+            }
+        }
+        match server.redirect {
+            None if server.is_refusal => {}
+            Some(_) => redirects.push(server),
+            None => add_site(server.site, &mut draft),
+        }
+    }
+    for server in redirects {
+        add_redirect(server, &mut draft);
+    }
+    finish(&mut draft, context);
+    draft
+}
+
+/// Adds a site, or joins it to one with the same hosts: nginx has one server for each port.
+fn add_site(site: SiteDraft, draft: &mut Draft) {
+    let same = draft
+        .sites
+        .iter_mut()
+        .find(|other| !site.hosts().is_empty() && other.hosts() == site.hosts());
+    let Some(other) = same else {
+        draft.sites.push(site);
+        return;
+    };
+    for setting in site.section.settings {
+        other
+            .section
+            .set(&setting.name, setting.value, setting.origins.first());
+    }
+    for setting in site.ttl.settings {
+        other
+            .ttl
+            .set(&setting.name, setting.value, setting.origins.first());
+    }
+    for rule in site.rules {
+        let is_there = other.rules.iter().any(|known| {
+            known.section.get("path") == rule.section.get("path")
+                && known.section.get("pattern") == rule.section.get("pattern")
+        });
+        if !is_there {
+            other.rules.push(rule);
+        }
+    }
+}
+
+fn add_redirect(server: Server, draft: &mut Draft) {
+    let Some(redirect) = &server.redirect else {
+        return;
+    };
+    let hosts = server.site.hosts().to_vec();
+    let others: Vec<String> = hosts
+        .iter()
+        .filter(|host| **host != redirect.host)
+        .cloned()
+        .collect();
+    // To the host of the request, or to the only one that there is.
+    let is_own = redirect.host.contains('$') || others.is_empty();
+    let origin = Some(&redirect.origin);
+    let mut targets = draft.sites.iter_mut();
+    let target = targets.find(|site| {
+        let wanted = if is_own {
+            &hosts
+        } else {
+            std::slice::from_ref(&redirect.host)
+        };
+        site.hosts()
+            .iter()
+            .any(|host| wanted.contains(host) || host == "*")
+            || hosts == ["*"]
+    });
+    if let Some(site) = target {
+        if redirect.is_https && !server.listen.is_empty() && server.listen_tls.is_empty() {
+            site.section
+                .set("https_redirect", Value::Flag(true), origin);
+        }
+        if !is_own {
+            site.section
+                .set("canonical_host", Value::Text(redirect.host.clone()), origin);
+            site.section.add("hosts", others, None);
+        }
+    } else {
+        // A redirect to another server altogether.
+        let mut site = server.site;
+        let mut section = Section::default();
+        section.set("path", Value::Text("/*".to_owned()), origin);
+        let scheme = if redirect.is_https { "https" } else { "http" };
+        section.set(
+            "redirect",
+            Value::Text(format!("{scheme}://{}/$1", redirect.host)),
+            origin,
+        );
+        site.add_rule(RuleDraft {
+            section,
+            priority: RulePriority::Prefix,
+            length: 1,
+        });
+        draft.sites.push(site);
+    }
+}
+
+/// Options that follow from several servers, and those that Galley requires.
+fn finish(draft: &mut Draft, context: &Context<'_>) {
+    if !draft.server.has("listen") {
+        // Challenges of certificate authorities and redirects to TLS.
+        draft.server.add("listen", ["0.0.0.0:80".to_owned()], None);
+    }
+    if let Some(cache) = &context.cache {
+        let origin = Some(&cache.origin);
+        draft
+            .cache
+            .set("disk", Value::Text("/var/cache/galley".to_owned()), origin);
+        if let Some(size) = &cache.size {
+            draft
+                .cache
+                .set("disk_size", Value::Text(size.clone()), origin);
+        }
+        if let Some(inactive) = &cache.inactive {
+            draft
+                .cache
+                .set("inactive", Value::Text(inactive.clone()), origin);
+        }
+    }
+    for site in &mut draft.sites {
+        if site.hosts().is_empty() {
+            site.section.add("hosts", ["*".to_owned()], None);
+        }
+        for part in ["cert", "key"] {
+            site.section.remove(part);
+        }
+        for (cookie, origin) in &context.bypass_cookies {
+            site.section
+                .add("bypass_cookies", [cookie.clone()], Some(origin));
+        }
+        if site.section.has("root") {
+            for of_type in &context.expires {
+                site.add_rule(expiry_rule(of_type));
+            }
+        }
+        if site.section.has("php") && site.section.has("upstream") {
+            // PHP is the site's; what else is passed on belongs to `/`.
+            site.section.remove("upstream");
+        }
+        site.sort_rules();
+    }
+}
+
+fn expiry_rule(of_type: &ExpiryOfType) -> RuleDraft {
+    let origin = Some(&of_type.origin);
+    let mut section = Section::default();
+    section.set("pattern", Value::Text(of_type.pattern.to_owned()), origin);
+    let field = format!("Cache-Control: max-age={}", of_type.seconds);
+    section.add("set_headers", [field], origin);
+    RuleDraft {
+        section,
+        priority: RulePriority::Pattern,
+        length: 0,
+    }
+}

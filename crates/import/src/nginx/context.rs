@@ -1,0 +1,255 @@
+//! What statements of one server mean depends on others: named upstreams, zones of limits, maps.
+
+use std::collections::HashMap;
+
+use crate::known;
+use crate::ledger::Ledger;
+use crate::tree::Directive;
+use crate::units;
+
+/// The named parts of a configuration.
+pub(super) struct Context<'l> {
+    pub ledger: &'l mut Ledger,
+    pub upstreams: HashMap<String, Vec<String>>,
+    /// Rates of `limit_req_zone` by the name of the zone.
+    pub rates: HashMap<String, String>,
+    /// The folder and size of the first cache on disk.
+    pub cache: Option<CacheFolder>,
+    /// What browsers may keep, by media type, from a map for `expires`.
+    pub expires: Vec<ExpiryOfType>,
+    /// Cookies of conditions that keep pages out of the cache, and that the preset does not know.
+    pub bypass_cookies: Vec<(String, crate::source::Origin)>,
+}
+
+/// `text/css 1y` of a map.
+#[derive(Clone, Debug)]
+pub(super) struct ExpiryOfType {
+    /// A pattern of the paths that have this type.
+    pub pattern: &'static str,
+    pub seconds: u64,
+    pub origin: crate::source::Origin,
+}
+
+/// `fastcgi_cache_path` or `proxy_cache_path`.
+#[derive(Clone, Debug)]
+pub(super) struct CacheFolder {
+    pub size: Option<String>,
+    pub inactive: Option<String>,
+    pub origin: crate::source::Origin,
+}
+
+impl<'l> Context<'l> {
+    pub fn new(ledger: &'l mut Ledger) -> Self {
+        Self {
+            ledger,
+            upstreams: HashMap::new(),
+            rates: HashMap::new(),
+            cache: None,
+            expires: Vec::new(),
+            bypass_cookies: Vec::new(),
+        }
+    }
+
+    /// Notes what a statement beside the servers defines. False: it defines nothing.
+    pub fn define(&mut self, directive: &Directive) -> bool {
+        match directive.name() {
+            "upstream" => self.upstream(directive),
+            "limit_req_zone" => self.rate(directive),
+            "fastcgi_cache_path" | "proxy_cache_path" => self.cache_path(directive),
+            "map" => self.map(directive),
+            "geo" => {
+                let remedy =
+                    "name the networks in `allow`, `deny`, `admin_allow` or `server.limit_exempt`";
+                self.ledger.not_carried(directive.id, remedy);
+                for inner in directive.inner() {
+                    self.ledger.not_carried(inner.id, remedy);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn upstream(&mut self, directive: &Directive) {
+        let mut servers = Vec::new();
+        for inner in directive.inner() {
+            match inner.name() {
+                "server" if inner.arguments().iter().any(|word| word == "down") => {
+                    self.ledger
+                        .not_needed(inner.id, "the server is marked as down");
+                }
+                "server" => {
+                    servers.push(inner.argument(0).to_owned());
+                    self.ledger.carried(inner.id, "upstream or php");
+                }
+                "keepalive" | "keepalive_requests" | "keepalive_timeout" | "zone" => {
+                    self.ledger.not_needed(
+                        inner.id,
+                        "Galley keeps connections by itself (`idle_share`)",
+                    );
+                }
+                _ => {
+                    let remedy = "choose the method of load balancing in the options of `upstream`";
+                    self.ledger.not_carried(inner.id, remedy);
+                }
+            }
+        }
+        self.ledger.carried(directive.id, "upstream or php");
+        self.upstreams
+            .insert(directive.argument(0).to_owned(), servers);
+    }
+
+    fn rate(&mut self, directive: &Directive) {
+        let option = |name: &str| {
+            let mut all = directive.arguments().iter();
+            all.find_map(|argument| argument.strip_prefix(name))
+        };
+        let zone = option("zone=").map(|zone| zone.split(':').next().unwrap_or(zone));
+        match (zone, option("rate=").and_then(units::rate)) {
+            (Some(zone), Some(rate)) => {
+                self.rates.insert(zone.to_owned(), rate);
+                self.ledger.carried(directive.id, "limit");
+            }
+            _ => self.ledger.not_carried(directive.id, "set `limit`"),
+        }
+    }
+
+    fn cache_path(&mut self, directive: &Directive) {
+        let option = |name: &str| {
+            let mut all = directive.arguments().iter();
+            all.find_map(|argument| argument.strip_prefix(name))
+        };
+        if self.cache.is_none() {
+            self.cache = Some(CacheFolder {
+                size: option("max_size=").and_then(units::size),
+                inactive: option("inactive=").and_then(units::duration),
+                origin: directive.origin.clone(),
+            });
+        }
+        self.ledger.carried(directive.id, "cache.disk");
+    }
+
+    /// A map of cookies or addresses is a list of conditions; one of other variables is not needed or lost.
+    fn map(&mut self, directive: &Directive) {
+        let variable = directive.argument(0);
+        if variable == "$sent_http_content_type" {
+            self.map_of_types(directive);
+            return;
+        }
+        let target = directive.argument(1);
+        let is_cookie = variable == "$http_cookie";
+        let skips = ["skip", "no_cache", "nocache", "bypass"]
+            .iter()
+            .any(|word| target.contains(word));
+        let why = match variable {
+            "$http_upgrade" => Some("Galley forwards WebSockets (`upgrade`)"),
+            "$http_cookie" | "$request_uri" | "$request_method" | "$args" | "$query_string"
+                if skips =>
+            {
+                Some("the preset knows these conditions of WordPress")
+            }
+            "$http_x_requested_with" => {
+                Some("Galley knows requests by scripts (admin-ajax.php and the REST API)")
+            }
+            "$http_accept" => Some("Galley stores one page for all browsers"),
+            "$http_host" | "$host" | "$scheme" | "$https" => {
+                Some("Galley sends host and scheme itself")
+            }
+            _ => None,
+        };
+        match why {
+            Some(why) => self.ledger.not_needed(directive.id, why),
+            None => self.ledger.not_carried(directive.id, MAP),
+        }
+        for inner in directive.inner() {
+            let pattern = inner.name().trim_start_matches(['~', '*']);
+            let unknown = known::cookies(pattern).unknown;
+            if is_cookie
+                && skips
+                && inner.argument(0) != "0"
+                && inner.name() != "default"
+                && !unknown.is_empty()
+            {
+                for cookie in unknown {
+                    self.bypass_cookies.push((cookie, inner.origin.clone()));
+                }
+                self.ledger.carried(inner.id, "bypass_cookies");
+                continue;
+            }
+            match why {
+                Some(why) => self.ledger.not_needed(inner.id, why),
+                None => self.ledger.not_carried(inner.id, MAP),
+            }
+        }
+    }
+
+    /// `map $sent_http_content_type $expires`: lifetimes in browsers.
+    fn map_of_types(&mut self, directive: &Directive) {
+        self.ledger
+            .carried(directive.id, "rules for the media types");
+        for inner in directive.inner() {
+            let media_type = inner.name().trim_start_matches(['~', '*']);
+            let known = known::paths_of_type(media_type);
+            let value = inner.argument(0);
+            let seconds = match value {
+                "max" => Some(315_360_000),
+                value => units::seconds(value),
+            };
+            match (known, seconds) {
+                _ if inner.name() == "default" || matches!(value, "epoch" | "off" | "0") => {
+                    self.ledger.not_needed(
+                        inner.id,
+                        "Galley lets browsers ask again, and answers 304 from the cache",
+                    );
+                }
+                (Some(pattern), Some(seconds)) => {
+                    self.expires.push(ExpiryOfType {
+                        pattern,
+                        seconds,
+                        origin: inner.origin.clone(),
+                    });
+                    self.ledger.carried(inner.id, "a rule with set_headers");
+                }
+                _ => self
+                    .ledger
+                    .not_carried(inner.id, "write a rule with `pattern` and `set_headers`"),
+            }
+        }
+    }
+
+    /// The servers behind a name or an address of `proxy_pass`, as `upstream` takes them. Empty: it depends on the request.
+    pub fn http_servers(&self, target: &str) -> Vec<String> {
+        let Some((scheme, rest)) = target.split_once("://") else {
+            return Vec::new();
+        };
+        let host = rest.split('/').next().unwrap_or_default();
+        let port = if scheme == "https" { 443 } else { 80 };
+        let named = self.upstreams.get(host);
+        let all = named.map_or_else(|| vec![host.to_owned()], Clone::clone);
+        all.iter()
+            .filter(|server| {
+                !server.is_empty() && !server.contains('$') && !server.starts_with("unix:")
+            })
+            .map(|server| {
+                let has_port = server
+                    .rsplit_once(':')
+                    .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+                if has_port {
+                    format!("{scheme}://{server}")
+                } else {
+                    format!("{scheme}://{server}:{port}")
+                }
+            })
+            .collect()
+    }
+
+    /// The server behind `fastcgi_pass`, as `php` takes it.
+    pub fn fastcgi_server(&self, target: &str) -> Option<String> {
+        match self.upstreams.get(target) {
+            Some(servers) => servers.first().and_then(|server| units::fastcgi(server)),
+            None => units::fastcgi(target),
+        }
+    }
+}
+
+const MAP: &str = "Galley has no maps: write rules for the paths, or decide in PHP";

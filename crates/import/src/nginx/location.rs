@@ -1,0 +1,419 @@
+//! `location`: parts of the site that Galley treats so by itself, the site as a whole (`/`, PHP), or a rule.
+
+use crate::draft::{RuleDraft, RulePriority, Section, SiteDraft, Value};
+use crate::known;
+use crate::nginx::common::{self, Scope};
+use crate::nginx::condition;
+use crate::nginx::context::Context;
+use crate::nginx::passing::{cache_time, pass, redirect};
+use crate::tree::Directive;
+
+/// The paths of a location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum LocationPaths {
+    Exact(String),
+    /// `^~`: before all patterns.
+    FirstPrefix(String),
+    Prefix(String),
+    Pattern {
+        text: String,
+        ignores_case: bool,
+    },
+    Named,
+}
+
+impl LocationPaths {
+    fn of(directive: &Directive) -> Self {
+        let (modifier, path) = match directive.arguments() {
+            [path] => match path.strip_prefix('=') {
+                Some(path) => ("=", path),
+                None => ("", path.as_str()),
+            },
+            [modifier, path, ..] => (modifier.as_str(), path.as_str()),
+            [] => ("", ""),
+        };
+        let path = path.to_owned();
+        match modifier {
+            "=" => Self::Exact(path),
+            "^~" => Self::FirstPrefix(path),
+            "~" | "~*" => Self::Pattern {
+                text: path,
+                ignores_case: modifier == "~*",
+            },
+            _ if path.starts_with('@') => Self::Named,
+            _ => Self::Prefix(path),
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Exact(text)
+            | Self::FirstPrefix(text)
+            | Self::Prefix(text)
+            | Self::Pattern { text, .. } => text,
+            Self::Named => "",
+        }
+    }
+
+    fn is_pattern(&self) -> bool {
+        matches!(self, Self::Pattern { .. })
+    }
+
+    /// A rule without options. `None`: its pattern is none of Galley's.
+    fn rule(&self, directive: &Directive) -> Option<RuleDraft> {
+        let origin = Some(&directive.origin);
+        let mut section = Section::default();
+        let (priority, length) = match self {
+            Self::Exact(path) => {
+                section.set("path", Value::Text(path.clone()), origin);
+                (RulePriority::Exact, 0)
+            }
+            Self::FirstPrefix(path) | Self::Prefix(path) => {
+                section.set("path", Value::Text(format!("{path}*")), origin);
+                let is_first = matches!(self, Self::FirstPrefix(_));
+                let priority = if is_first {
+                    RulePriority::FirstPrefix
+                } else {
+                    RulePriority::Prefix
+                };
+                (priority, path.len())
+            }
+            Self::Pattern { text, ignores_case } => {
+                section.set(
+                    "pattern",
+                    common::rule_pattern(text, *ignores_case)?,
+                    origin,
+                );
+                (RulePriority::Pattern, 0)
+            }
+            Self::Named => return None,
+        };
+        let starts_well = self.is_pattern() || self.text().starts_with('/');
+        starts_well.then_some(RuleDraft {
+            section,
+            priority,
+            length,
+        })
+    }
+}
+
+/// Converts a location of a site.
+pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+    let paths = LocationPaths::of(directive);
+    if let Some(why) = needless(&paths, directive) {
+        context.ledger.not_needed(directive.id, why);
+        common::settle(directive.inner(), why, context.ledger);
+        return;
+    }
+    if is_whole_site(&paths) {
+        context.ledger.carried(directive.id, "the site");
+        whole_site(directive, site, context);
+        return;
+    }
+    if is_php(&paths, directive) {
+        php(directive, site, context);
+        return;
+    }
+    if is_administration(&paths) {
+        administration(&paths, directive, site, context);
+        return;
+    }
+    if paths.text().contains("xmlrpc.php") && common::refuses_all(directive.inner()) {
+        site.section.set(
+            "xmlrpc",
+            Value::Text("off".to_owned()),
+            Some(&directive.origin),
+        );
+        carried(directive, "xmlrpc", context);
+        return;
+    }
+    rule(&paths, directive, site, context);
+}
+
+/// Why Galley needs no rule for a location; `None`: it does.
+fn needless(paths: &LocationPaths, directive: &Directive) -> Option<&'static str> {
+    let (text, block) = (paths.text(), directive.inner());
+    let refuses = common::refuses_all(block);
+    let is_quiet = block.iter().all(|inner| {
+        [
+            "access_log",
+            "log_not_found",
+            "allow",
+            "try_files",
+            "expires",
+            "add_header",
+            "return",
+            "default_type",
+        ]
+        .contains(&inner.name())
+    });
+    if matches!(paths, LocationPaths::Named) {
+        return Some(
+            "a name inside nginx: Galley forwards what is no file to index.php or to the upstream",
+        );
+    }
+    if text.contains("well-known") {
+        return Some(
+            "Galley sends files below /.well-known, and answers the challenges of `tls = \"auto\"` itself",
+        );
+    }
+    if refuses && known::is_private_name(text) {
+        return Some("Galley never sends such files");
+    }
+    if refuses
+        && paths.is_pattern()
+        && text.contains("php")
+        && ["upload", "files", "wp-content", "wp-includes", "cache"]
+            .iter()
+            .any(|part| text.contains(part))
+    {
+        return Some("Galley runs no scripts in folders for uploads");
+    }
+    if ["favicon", "robots"].iter().any(|name| text.contains(name)) && is_quiet {
+        return Some("Galley sends the file, or WordPress's own");
+    }
+    if text.starts_with("/purge")
+        || block
+            .iter()
+            .any(|inner| inner.name().ends_with("_cache_purge"))
+    {
+        return Some(
+            "Galley accepts the purges of plugins: PURGE requests, and `purge_get = true` for GET /purge/",
+        );
+    }
+    let is_status = |inner: &Directive| {
+        matches!(
+            inner.name(),
+            "stub_status" | "vhost_traffic_status_display" | "api"
+        )
+    };
+    if block.iter().any(is_status)
+        || ["/nginx_status", "/fpm-status", "/status", "/ping"].contains(&text)
+    {
+        return Some("`galley status` and `GET /metrics` of the admin interface replace it");
+    }
+    block.is_empty().then_some("the block is empty")
+}
+
+fn is_whole_site(paths: &LocationPaths) -> bool {
+    match paths {
+        LocationPaths::Prefix(path) | LocationPaths::FirstPrefix(path) => path == "/",
+        LocationPaths::Pattern { text, .. } => {
+            ["/", "^/", ".", ".*", "^(.*)$", "^/(.*)$"].contains(&text.as_str())
+        }
+        LocationPaths::Exact(_) | LocationPaths::Named => false,
+    }
+}
+
+/// `location ~ \.php$`, which is a matter of the site. One for a single script is a rule.
+fn is_php(paths: &LocationPaths, directive: &Directive) -> bool {
+    let LocationPaths::Pattern { text, .. } = paths else {
+        return false;
+    };
+    let plain = text.replace('\\', "");
+    let is_general = plain.contains(".php") || plain.contains("php(");
+    let names_one = ["wp-login", "xmlrpc", "wp-admin"]
+        .iter()
+        .any(|name| plain.contains(name));
+    is_general
+        && !names_one
+        && (directive.has("fastcgi_pass")
+            || directive.has("proxy_pass")
+            || directive.has("include"))
+}
+
+fn is_administration(paths: &LocationPaths) -> bool {
+    let plain = paths.text().replace('\\', "");
+    ["wp-admin", "wp-login"]
+        .iter()
+        .any(|part| plain.contains(part))
+}
+
+/// Statements of `/` are those of the site.
+fn whole_site(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+    for inner in directive.inner() {
+        match inner.name() {
+            "if" => condition::convert(inner, site, context),
+            "location" => convert(inner, site, context),
+            "limit_except" => limit_except(inner, context),
+            _ if pass(inner, &mut site.section, context) => {}
+            _ if cache_time(inner, &mut site.ttl, context) => {}
+            "rewrite" | "return" => redirect(inner, None, site, context),
+            _ => common::convert(inner, Scope::Site, &mut site.section, context),
+        }
+    }
+    common::access(
+        directive.inner(),
+        "allow",
+        &mut site.section,
+        context.ledger,
+    );
+}
+
+fn php(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+    context.ledger.carried(directive.id, "php");
+    for inner in directive.inner() {
+        match inner.name() {
+            "if" => condition::convert(inner, site, context),
+            "location" => convert(inner, site, context),
+            "return" => context
+                .ledger
+                .not_needed(inner.id, "Galley runs only scripts that exist"),
+            _ if pass(inner, &mut site.section, context) => {}
+            _ if cache_time(inner, &mut site.ttl, context) => {}
+            _ => common::convert(inner, Scope::Site, &mut site.section, context),
+        }
+    }
+    common::access(
+        directive.inner(),
+        "allow",
+        &mut site.section,
+        context.ledger,
+    );
+}
+
+/// `/wp-admin` and `/wp-login.php`: who may enter, and how often.
+fn administration(
+    paths: &LocationPaths,
+    directive: &Directive,
+    site: &mut SiteDraft,
+    context: &mut Context<'_>,
+) {
+    let block = directive.inner();
+    let restricts = block.iter().any(|inner| inner.name() == "allow");
+    if restricts {
+        common::access(block, "admin_allow", &mut site.section, context.ledger);
+    }
+    let mut limited = Section::default();
+    let mut rest = false;
+    for inner in block {
+        match inner.name() {
+            "allow" | "deny" if restricts => {}
+            "limit_req" => common::convert(inner, Scope::Rule, &mut limited, context),
+            name if name.starts_with("auth_basic") => rest = true,
+            "location" => convert(inner, site, context),
+            _ if pass(inner, &mut Section::default(), context) => {
+                let why = "the administration goes to the same server as the site, past the cache";
+                context.ledger.not_needed(inner.id, why);
+            }
+            _ => common::convert(inner, Scope::Rule, &mut Section::default(), context),
+        }
+    }
+    if let Some(limit) = limited.get("limit") {
+        site.section
+            .set("login_limit", limit.clone(), Some(&directive.origin));
+    }
+    if rest || (common::refuses_all(block) && !restricts) {
+        rule(paths, directive, site, context);
+        return;
+    }
+    let option = if restricts {
+        "admin_allow"
+    } else {
+        "the preset: the administration passes the cache"
+    };
+    context.ledger.carried(directive.id, option);
+}
+
+/// Everything else is a rule for these paths.
+fn rule(
+    paths: &LocationPaths,
+    directive: &Directive,
+    site: &mut SiteDraft,
+    context: &mut Context<'_>,
+) {
+    let Some(mut rule) = paths.rule(directive) else {
+        let remedy = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
+        context.ledger.not_carried(directive.id, remedy);
+        lose(directive.inner(), remedy, context);
+        return;
+    };
+    let section = &mut rule.section;
+    for inner in directive.inner() {
+        match inner.name() {
+            "location" => convert(inner, site, context),
+            "if" => condition::convert(inner, site, context),
+            "limit_except" => limit_except(inner, context),
+            "return" | "rewrite" => redirect(inner, Some(section), site, context),
+            "access_log" | "error_log" => {
+                context
+                    .ledger
+                    .not_needed(inner.id, "Galley logs each request once, for the site");
+            }
+            _ if turns_cache_off(inner) => {
+                section.set("cache", Value::Flag(false), Some(&inner.origin));
+                context.ledger.carried(inner.id, "cache");
+            }
+            _ if pass(inner, section, context) => {}
+            _ if rule_time(inner, section, context) => {}
+            _ => common::convert(inner, Scope::Rule, section, context),
+        }
+    }
+    common::access(directive.inner(), "allow", section, context.ledger);
+    same_server(section, site);
+    if rule.section.settings.len() > 1 {
+        context.ledger.carried(directive.id, "a rule");
+    } else {
+        context
+            .ledger
+            .not_needed(directive.id, "nothing in it differs from the site");
+    }
+    site.add_rule(rule);
+}
+
+/// A rule for the server that the site has anyway needs no server of its own.
+fn same_server(section: &mut Section, site: &SiteDraft) {
+    for option in ["php", "upstream"] {
+        if section.has(option) && section.get(option) == site.section.get(option) {
+            section.remove(option);
+        }
+    }
+    // With `ttl` alone, what the upstream says counts; nginx's times count only where it says nothing, too.
+    if section.has("ignore") && !section.has("ttl") {
+        section.remove("ignore");
+    }
+}
+
+fn lose(block: &[Directive], remedy: &str, context: &mut Context<'_>) {
+    for inner in block {
+        context.ledger.not_carried(inner.id, remedy);
+        lose(inner.inner(), remedy, context);
+    }
+}
+
+fn carried(directive: &Directive, option: &str, context: &mut Context<'_>) {
+    context.ledger.carried(directive.id, option);
+    for inner in directive.inner() {
+        context.ledger.carried(inner.id, option);
+    }
+}
+
+fn turns_cache_off(directive: &Directive) -> bool {
+    let argument = directive.argument(0);
+    match directive.name() {
+        "proxy_cache" | "fastcgi_cache" => argument == "off",
+        "proxy_no_cache" | "fastcgi_no_cache" | "proxy_cache_bypass" | "fastcgi_cache_bypass" => {
+            argument == "1"
+        }
+        "set" => argument.contains("skip_cache") && directive.argument(1) == "1",
+        _ => false,
+    }
+}
+
+fn rule_time(directive: &Directive, section: &mut Section, context: &mut Context<'_>) -> bool {
+    let mut ttl = Section::default();
+    if !cache_time(directive, &mut ttl, context) {
+        return false;
+    }
+    let of_200 = ttl.get("\"200\"").or_else(|| ttl.get("default")).cloned();
+    if let (Some(time), false) = (of_200, section.has("ttl")) {
+        section.set("ttl", time, Some(&directive.origin));
+    }
+    true
+}
+
+fn limit_except(directive: &Directive, context: &mut Context<'_>) {
+    let remedy = "name the methods in a rule (`methods`) with `deny`";
+    context.ledger.not_carried(directive.id, remedy);
+    lose(directive.inner(), remedy, context);
+}

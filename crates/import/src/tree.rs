@@ -1,0 +1,568 @@
+//! Statements with words and blocks, as nginx, VCL and Caddy write them: `name words;` or `name words { statements }`, with comments and
+//! quotes. In a Caddyfile a line ends a statement. Reads any text: what is no statement is reported, and reading goes on behind it.
+
+use std::iter::Peekable;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::str::CharIndices;
+
+use crate::ledger::{Ledger, StatementId};
+use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Origin, Source};
+
+/// One statement, with those in its block.
+#[derive(Clone, Debug)]
+pub(crate) struct Directive {
+    pub id: StatementId,
+    pub origin: Origin,
+    /// The name, then its arguments, without quotes.
+    pub words: Vec<String>,
+    pub block: Option<Vec<Directive>>,
+}
+
+impl Directive {
+    pub fn name(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    pub fn arguments(&self) -> &[String] {
+        self.words.get(1..).unwrap_or_default()
+    }
+
+    /// The argument at `index`, from 0; empty where there is none.
+    pub fn argument(&self, index: usize) -> &str {
+        self.arguments().get(index).map_or("", String::as_str)
+    }
+
+    pub fn inner(&self) -> &[Directive] {
+        self.block.as_deref().unwrap_or_default()
+    }
+
+    /// Whether a statement of this name is directly in the block.
+    pub fn has(&self, name: &str) -> bool {
+        self.inner().iter().any(|inner| inner.name() == name)
+    }
+}
+
+/// What separates statements, and what is a comment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grammar {
+    /// `;` ends a statement, `#` begins a comment.
+    Nginx,
+    /// As nginx, with the comments of C.
+    Vcl,
+    /// A line ends a statement, and `{` opens a block only at the end of a line.
+    Caddy,
+}
+
+/// Reads a file and what it includes.
+pub(crate) fn read(
+    source: &dyn Source,
+    main: &Path,
+    grammar: Grammar,
+    ledger: &mut Ledger,
+) -> Vec<Directive> {
+    let mut files = Files {
+        source,
+        grammar,
+        ledger,
+        // nginx resolves includes against the folder of its main file.
+        folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
+        left: MOST_FILES,
+    };
+    files.file(main, 0)
+}
+
+struct Files<'a> {
+    source: &'a dyn Source,
+    grammar: Grammar,
+    ledger: &'a mut Ledger,
+    folder: PathBuf,
+    left: usize,
+}
+
+impl Files<'_> {
+    fn file(&mut self, path: &Path, level: usize) -> Vec<Directive> {
+        self.left = self.left.saturating_sub(1);
+        let name: Rc<str> = path.display().to_string().into();
+        let Some(text) = self.source.text(path) else {
+            let origin = Origin {
+                file: name,
+                line: 1,
+            };
+            if let Some(id) = self.ledger.enter("(the file)", origin) {
+                self.ledger.not_carried(
+                    id,
+                    "the file cannot be read: run the import where it exists",
+                );
+            }
+            return Vec::new();
+        };
+        let mut parser = Parser::new(&text, name, self.grammar, self.ledger);
+        let all = parser.statements(0);
+        self.included(all, level)
+    }
+
+    /// Puts the statements of included files in place of `include`.
+    fn included(&mut self, all: Vec<Directive>, level: usize) -> Vec<Directive> {
+        let mut whole = Vec::with_capacity(all.len());
+        for mut directive in all {
+            if directive.name() == INCLUDE && self.grammar != Grammar::Caddy {
+                whole.extend(self.include(&directive, level));
+                continue;
+            }
+            if let Some(block) = directive.block.take() {
+                directive.block = Some(self.included(block, level));
+            }
+            whole.push(directive);
+        }
+        whole
+    }
+
+    fn include(&mut self, directive: &Directive, level: usize) -> Vec<Directive> {
+        let pattern = directive.argument(0);
+        let name = Path::new(pattern).file_name().unwrap_or_default();
+        if STANDARD_FILES.iter().any(|standard| name == *standard) {
+            let why = "Galley knows media types and the parameters of FastCGI";
+            self.ledger.not_needed(directive.id, why);
+            return Vec::new();
+        }
+        let files = self.source.matching(&self.folder.join(pattern));
+        if files.is_empty() && !pattern.contains(['*', '?']) {
+            let remedy = "the file does not exist here: run the import where it does";
+            self.ledger.not_carried(directive.id, remedy);
+            return Vec::new();
+        }
+        if level >= MOST_LEVELS || self.left < files.len() {
+            self.ledger.not_carried(
+                directive.id,
+                "too many files, or files that include each other",
+            );
+            return Vec::new();
+        }
+        self.ledger
+            .not_needed(directive.id, "the statements of the file are read here");
+        files
+            .iter()
+            .flat_map(|file| self.file(file, level + 1))
+            .collect()
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    chars: Peekable<CharIndices<'a>>,
+    line: usize,
+    file: Rc<str>,
+    grammar: Grammar,
+    ledger: &'a mut Ledger,
+}
+
+/// What ends a run of words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WordsEnd {
+    Semicolon,
+    Open,
+    Close,
+    Text,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str, file: Rc<str>, grammar: Grammar, ledger: &'a mut Ledger) -> Self {
+        Self {
+            text,
+            chars: text.char_indices().peekable(),
+            line: 1,
+            file,
+            grammar,
+            ledger,
+        }
+    }
+
+    /// Statements up to the end of the block, or of the text at depth 0.
+    fn statements(&mut self, depth: usize) -> Vec<Directive> {
+        let mut all = Vec::new();
+        loop {
+            let mut words = Vec::new();
+            let (line, end) = self.words(&mut words);
+            match end {
+                WordsEnd::Open if words.is_empty() && self.grammar == Grammar::Caddy => {
+                    // Global options have no name.
+                    let words = vec!["{".to_owned()];
+                    let id = self.enter(&words, line, "");
+                    let block = self.statements(depth + 1);
+                    all.extend(id.map(|id| self.entered(id, words, line, Some(block))));
+                }
+                WordsEnd::Semicolon | WordsEnd::Open if words.is_empty() => {
+                    self.complain(line, "a statement without a name");
+                    if end == WordsEnd::Open {
+                        self.skip_block();
+                    }
+                }
+                WordsEnd::Semicolon => all.extend(self.directive(words, line, None)),
+                WordsEnd::Open if depth >= MOST_NESTED || is_code(&words) => {
+                    self.skip_block();
+                    all.extend(self.directive(words, line, Some(Vec::new())));
+                }
+                WordsEnd::Open => {
+                    let id = self.enter(&words, line, " {");
+                    let block = self.statements(depth + 1);
+                    all.extend(id.map(|id| self.entered(id, words, line, Some(block))));
+                }
+                WordsEnd::Close | WordsEnd::Text => {
+                    if !words.is_empty() {
+                        self.complain(
+                            line,
+                            &format!("`{}` does not end with `;`", words.join(" ")),
+                        );
+                    }
+                    if end == WordsEnd::Text || depth > 0 {
+                        return all;
+                    }
+                    self.complain(line, "a `}` without a `{`");
+                }
+            }
+        }
+    }
+
+    fn directive(
+        &mut self,
+        words: Vec<String>,
+        line: usize,
+        block: Option<Vec<Directive>>,
+    ) -> Option<Directive> {
+        let end = if block.is_some() { " {" } else { ";" };
+        let id = self.enter(&words, line, end)?;
+        Some(self.entered(id, words, line, block))
+    }
+
+    fn enter(&mut self, words: &[String], line: usize, end: &str) -> Option<StatementId> {
+        let text = words.join(" ") + end;
+        self.ledger.enter(&text, self.origin(line))
+    }
+
+    fn entered(
+        &self,
+        id: StatementId,
+        words: Vec<String>,
+        line: usize,
+        block: Option<Vec<Directive>>,
+    ) -> Directive {
+        Directive {
+            id,
+            origin: self.origin(line),
+            words,
+            block,
+        }
+    }
+
+    fn origin(&self, line: usize) -> Origin {
+        Origin {
+            file: Rc::clone(&self.file),
+            line,
+        }
+    }
+
+    fn complain(&mut self, line: usize, what: &str) {
+        let origin = self.origin(line);
+        if let Some(id) = self.ledger.enter(what, origin) {
+            self.ledger
+                .not_carried(id, "this is not the grammar of nginx: correct the line");
+        }
+    }
+
+    /// Reads words up to what ends them. The line of the first one, or of the end.
+    fn words(&mut self, words: &mut Vec<String>) -> (usize, WordsEnd) {
+        let mut first = None;
+        loop {
+            let Some(&(start, c)) = self.chars.peek() else {
+                return (first.unwrap_or(self.line), WordsEnd::Text);
+            };
+            let line = *first.get_or_insert(self.line);
+            let is_caddy = self.grammar == Grammar::Caddy;
+            match c {
+                '\n' if is_caddy && !words.is_empty() => {
+                    self.bump();
+                    return (line, WordsEnd::Semicolon);
+                }
+                ';' if is_caddy => words.push(self.bare(start)),
+                '{' if is_caddy && !self.opens_block(start) => words.push(self.bare(start)),
+                '/' if self.grammar == Grammar::Vcl && self.skip_comment(start) => {
+                    first = (!words.is_empty()).then_some(line);
+                }
+                ';' | '{' | '}' => {
+                    self.bump();
+                    let end = match c {
+                        ';' => WordsEnd::Semicolon,
+                        '{' => WordsEnd::Open,
+                        _ => WordsEnd::Close,
+                    };
+                    return (line, end);
+                }
+                '#' => {
+                    self.skip_line();
+                    first = (!words.is_empty()).then_some(line);
+                }
+                c if c.is_whitespace() => {
+                    self.bump();
+                    first = (!words.is_empty()).then_some(line);
+                }
+                '"' | '\'' => words.push(self.quoted(c)),
+                _ => words.push(self.bare(start)),
+            }
+        }
+    }
+
+    /// Whether the `{` here is the last of its line, but for blanks.
+    fn opens_block(&self, at: usize) -> bool {
+        let rest = self.text.get(at + 1..).unwrap_or_default();
+        let line = rest.lines().next().unwrap_or_default();
+        line.trim().is_empty() || line.trim_start().starts_with('#')
+    }
+
+    /// Skips `// ...` or `/* ... */`. False: neither is here.
+    fn skip_comment(&mut self, at: usize) -> bool {
+        let rest = self.text.get(at..).unwrap_or_default();
+        if rest.starts_with("//") {
+            self.skip_line();
+            return true;
+        }
+        let Some(inside) = rest.strip_prefix("/*") else {
+            return false;
+        };
+        let length = inside.find("*/").map_or(rest.len(), |end| end + 4);
+        while self
+            .chars
+            .peek()
+            .is_some_and(|&(next, _)| next < at + length)
+        {
+            self.bump();
+        }
+        true
+    }
+
+    fn bump(&mut self) -> Option<char> {
+        let (_, c) = self.chars.next()?;
+        if c == '\n' {
+            self.line += 1;
+        }
+        Some(c)
+    }
+
+    fn skip_line(&mut self) {
+        while let Some(c) = self.bump() {
+            if c == '\n' {
+                return;
+            }
+        }
+    }
+
+    /// A word in quotes; `\` keeps the quote that follows it. Without an end the word is the rest of the text.
+    fn quoted(&mut self, quote: char) -> String {
+        self.bump();
+        let mut word = String::new();
+        while let Some(c) = self.bump() {
+            if c == quote {
+                break;
+            }
+            if c == '\\' && self.chars.peek().is_some_and(|&(_, next)| next == quote) {
+                word.extend(self.bump());
+                continue;
+            }
+            word.push(c);
+        }
+        word
+    }
+
+    /// A word without quotes. `${name}` is part of it, and so is `{3}` of a regular expression that nginx takes only in quotes.
+    fn bare(&mut self, start: usize) -> String {
+        let mut end = start;
+        let mut is_variable = false;
+        while let Some(&(at, c)) = self.chars.peek() {
+            let opens = c == '{' && self.text.get(..at).is_some_and(|text| text.ends_with('$'));
+            if self.grammar == Grammar::Caddy {
+                if c.is_whitespace() {
+                    break;
+                }
+            } else if opens {
+                is_variable = true;
+            } else if is_variable && c == '}' {
+                is_variable = false;
+            } else if c.is_whitespace() || matches!(c, ';' | '{' | '}') {
+                break;
+            }
+            end = at + c.len_utf8();
+            let escapes = c == '\\';
+            self.bump();
+            if escapes && let Some(&(at, next)) = self.chars.peek() {
+                end = at + next.len_utf8();
+                self.bump();
+            }
+        }
+        self.text.get(start..end).unwrap_or_default().to_owned()
+    }
+
+    /// Skips to the `}` of a block whose `{` was read.
+    fn skip_block(&mut self) {
+        let mut depth = 1_usize;
+        while let Some(c) = self.bump() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether a block contains a program and no statements.
+fn is_code(words: &[String]) -> bool {
+    words
+        .first()
+        .is_some_and(|name| name.ends_with("_by_lua_block") || name == "js_content")
+}
+
+const INCLUDE: &str = "include";
+
+/// Files of the packages, which every configuration includes.
+const STANDARD_FILES: &[&str] = &[
+    "fastcgi.conf",
+    "fastcgi_params",
+    "mime.types",
+    "proxy_params",
+    "uwsgi_params",
+    "scgi_params",
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ledger::Fate;
+
+    pub(crate) struct Texts(pub BTreeMap<PathBuf, String>);
+
+    impl Source for Texts {
+        fn text(&self, path: &Path) -> Option<String> {
+            self.0.get(path).cloned()
+        }
+
+        fn matching(&self, pattern: &Path) -> Vec<PathBuf> {
+            let pattern = pattern.display().to_string();
+            let (before, after) = pattern.split_once('*').unwrap_or((&pattern, ""));
+            let names = self.0.keys().filter(|path| {
+                let path = path.display().to_string();
+                path.starts_with(before) && path.ends_with(after)
+            });
+            names.cloned().collect()
+        }
+    }
+
+    fn parse_as(grammar: Grammar, text: &str) -> (Vec<Directive>, Ledger) {
+        let mut ledger = Ledger::default();
+        let files = BTreeMap::from([(PathBuf::from("/n/main"), text.to_owned())]);
+        let all = read(&Texts(files), Path::new("/n/main"), grammar, &mut ledger);
+        (all, ledger)
+    }
+
+    fn parse(text: &str) -> (Vec<Directive>, Ledger) {
+        parse_as(Grammar::Nginx, text)
+    }
+
+    #[test]
+    fn other_grammars() {
+        let vcl = "sub vcl_recv { // begin\n if (req.url ~ \"a;b\") { /* } */ return (pass); } }";
+        let (all, _) = parse_as(Grammar::Vcl, vcl);
+        let condition = &all[0].inner()[0];
+        assert_eq!(condition.words, ["if", "(req.url", "~", "a;b", ")"]);
+        assert_eq!(condition.inner()[0].words, ["return", "(pass)"]);
+        let caddy = "example.com {\n  root * /srv\n  header X {http.request.host}\n}\n";
+        let (all, _) = parse_as(Grammar::Caddy, caddy);
+        assert_eq!(all[0].words, ["example.com"]);
+        assert_eq!(
+            all[0].inner()[1].words,
+            ["header", "X", "{http.request.host}"]
+        );
+    }
+
+    #[test]
+    fn words_blocks_quotes_and_comments() {
+        let text = "user www; # end\nhttp {\n  log_format main '$a \"b\"';\n\
+                    location ~ \\.php$ { return 404; }\n set ${x} \"a;b\"; }\n";
+        let (all, ledger) = parse(text);
+        assert_eq!(all[0].words, ["user", "www"]);
+        let http = &all[1];
+        assert_eq!(http.origin.line, 2);
+        assert_eq!(http.inner()[0].words, ["log_format", "main", "$a \"b\""]);
+        assert_eq!(http.inner()[1].words, ["location", "~", "\\.php$"]);
+        assert_eq!(http.inner()[2].words, ["set", "${x}", "a;b"]);
+        assert_eq!(ledger.into_statements().len(), 6);
+    }
+
+    #[test]
+    fn what_is_no_statement_is_reported_and_reading_goes_on() {
+        let (all, ledger) = parse("a b }\n; c;\nhttp { server { listen 80; }");
+        let names: Vec<_> = all.iter().map(Directive::name).collect();
+        assert_eq!(names, ["c", "http"]);
+        let statements = ledger.into_statements();
+        let complaints: Vec<_> = statements
+            .iter()
+            .filter(|one| matches!(&one.fate, Fate::NotCarried(why) if why.contains("grammar")))
+            .map(|one| one.text.as_str())
+            .collect();
+        assert_eq!(
+            complaints,
+            [
+                "`a b` does not end with `;`",
+                "a `}` without a `{`",
+                "a statement without a name"
+            ]
+        );
+    }
+
+    #[test]
+    fn included_files_stand_in_place_of_include() {
+        let files = BTreeMap::from([
+            (
+                PathBuf::from("/n/nginx.conf"),
+                "include mime.types; include sites/*; include gone;".to_owned(),
+            ),
+            (
+                PathBuf::from("/n/sites/a"),
+                "a; include sites/a;".to_owned(),
+            ),
+            (PathBuf::from("/n/sites/b"), "b;".to_owned()),
+        ]);
+        let mut ledger = Ledger::default();
+        let main = Path::new("/n/nginx.conf");
+        let all = read(&Texts(files), main, Grammar::Nginx, &mut ledger);
+        let names: Vec<_> = all.iter().map(Directive::name).collect();
+        assert_eq!(names.iter().filter(|name| **name == "b").count(), 1);
+        assert!(
+            names.len() < 40,
+            "a file that includes itself ends: {names:?}"
+        );
+        let statements = ledger.into_statements();
+        let lost = statements.iter().find(|one| one.text == "include gone;");
+        assert!(matches!(lost.unwrap().fate, Fate::NotCarried(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "[a-z;{}#/*\"'\\\\$ \n]{0,300}") {
+            for grammar in [Grammar::Vcl, Grammar::Caddy] {
+                parse_as(grammar, &text);
+            }
+            let (all, ledger) = parse(&text);
+            fn count(all: &[Directive]) -> usize {
+                all.iter().map(|one| 1 + count(one.inner())).sum()
+            }
+            prop_assert!(count(&all) <= ledger.into_statements().len());
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A draft as a configuration file, each option with the place that it comes from.
+
+use std::fmt::Write as _;
+
+use crate::draft::{Draft, Section, Setting, SiteDraft, Value};
+
+/// The text of the file. Galley's own checks have the last word on it.
+pub(crate) fn write(draft: &Draft, head: &str) -> String {
+    let mut text = String::new();
+    for line in head.lines() {
+        let _ = writeln!(text, "# {line}");
+    }
+    section(&mut text, "[server]", &draft.server);
+    section(&mut text, "[cache]", &draft.cache);
+    section(&mut text, "[log]", &draft.log);
+    section(&mut text, "[acme]", &draft.acme);
+    for site in &draft.sites {
+        write_site(&mut text, site);
+    }
+    text
+}
+
+fn write_site(text: &mut String, site: &SiteDraft) {
+    text.push_str("\n[[site]]\n");
+    // What a reader looks for first.
+    let is_first = |setting: &&Setting| FIRST.contains(&setting.name.as_str());
+    for name in FIRST {
+        let all = site.section.settings.iter();
+        all.filter(|setting| setting.name == *name)
+            .for_each(|setting| write_setting(text, setting));
+    }
+    let rest = site
+        .section
+        .settings
+        .iter()
+        .filter(|setting| !is_first(setting));
+    rest.for_each(|setting| write_setting(text, setting));
+    section(text, "[site.ttl]", &site.ttl);
+    section(text, "[site.error_pages]", &site.error_pages);
+    section(text, "[site.log]", &site.log);
+    for rule in &site.rules {
+        section(text, "[[site.rule]]", &rule.section);
+    }
+}
+
+const FIRST: &[&str] = &["hosts", "listen", "root", "php", "upstream", "tls"];
+
+fn section(text: &mut String, header: &str, section: &Section) {
+    if section.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{header}");
+    for setting in &section.settings {
+        write_setting(text, setting);
+    }
+}
+
+fn write_setting(text: &mut String, setting: &Setting) {
+    let _ = write!(text, "{} = {}", setting.name, value(&setting.value));
+    let mut origins = setting.origins.iter();
+    if let Some(first) = origins.next() {
+        let _ = write!(text, "  # {}", one_line(&first.to_string()));
+        for origin in origins.take(MOST_ORIGINS) {
+            let _ = write!(text, ", {}", one_line(&origin.to_string()));
+        }
+    }
+    text.push('\n');
+}
+
+/// A path may contain anything; a comment ends at the line.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+const MOST_ORIGINS: usize = 5;
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Text(text) => quoted(text),
+        Value::Flag(is_on) => is_on.to_string(),
+        Value::Verbatim(text) => text.clone(),
+        Value::List(list) => {
+            let all: Vec<String> = list.iter().map(|text| quoted(text)).collect();
+            format!("[{}]", all.join(", "))
+        }
+    }
+}
+
+/// A string of TOML.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = !text.contains(['\'', '\n', '\r']) && !text.chars().any(char::is_control);
+    if text.contains(['\\', '"']) && is_plain {
+        return format!("'{text}'");
+    }
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings() {
+        assert_eq!(quoted("a"), "\"a\"");
+        assert_eq!(quoted("\\.php$"), "'\\.php$'");
+        assert_eq!(quoted("a'b\"c\n"), "\"a'b\\\"c\\u000A\"");
+    }
+}

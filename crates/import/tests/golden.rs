@@ -1,0 +1,155 @@
+//! Configurations as sites have them, with the file and the report that the import makes of each. `UPDATE_GOLDEN=1` writes them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use galley_import::{Fate, Imported, ServerKind, Source, import};
+
+/// The files of one case, seen below `/etc/SERVER`.
+struct CaseFiles {
+    folder: PathBuf,
+    seen_as: PathBuf,
+}
+
+impl CaseFiles {
+    fn real(&self, path: &Path) -> Option<PathBuf> {
+        Some(self.folder.join(path.strip_prefix(&self.seen_as).ok()?))
+    }
+}
+
+impl Source for CaseFiles {
+    fn text(&self, path: &Path) -> Option<String> {
+        fs::read_to_string(self.real(path)?).ok()
+    }
+
+    fn matching(&self, pattern: &Path) -> Vec<PathBuf> {
+        let name = pattern
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let Some((before, after)) = name.split_once('*') else {
+            let exists = self.real(pattern).is_some_and(|path| path.is_file());
+            return exists.then(|| pattern.to_owned()).into_iter().collect();
+        };
+        let folder = pattern.parent().unwrap_or(Path::new("/"));
+        let entries = self
+            .real(folder)
+            .and_then(|folder| fs::read_dir(folder).ok());
+        let mut found: Vec<PathBuf> = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                name.starts_with(before) && name.ends_with(after)
+            })
+            .map(|entry| folder.join(entry.file_name()))
+            .collect();
+        found.sort();
+        found
+    }
+}
+
+fn converted(folder: &Path) -> Imported {
+    let mains: Vec<(ServerKind, PathBuf)> = MAINS
+        .iter()
+        .filter(|(_, name)| folder.join(name).is_file())
+        .map(|(kind, name)| (*kind, PathBuf::from("/etc/server").join(name)))
+        .collect();
+    assert!(!mains.is_empty(), "{}", folder.display());
+    let files = CaseFiles {
+        folder: folder.to_owned(),
+        seen_as: PathBuf::from("/etc/server"),
+    };
+    import(&files, &mains)
+}
+
+const MAINS: &[(ServerKind, &str)] = &[
+    (ServerKind::Nginx, "nginx.conf"),
+    (ServerKind::Varnish, "default.vcl"),
+    (ServerKind::Apache, "apache2.conf"),
+    (ServerKind::Apache, ".htaccess"),
+    (ServerKind::Caddy, "Caddyfile"),
+];
+
+fn report(imported: &Imported) -> String {
+    let line = |statement: &galley_import::Statement| {
+        let (fate, what) = match &statement.fate {
+            Fate::Carried(what) => ("carried", what),
+            Fate::NotNeeded(what) => ("not needed", what),
+            Fate::NotCarried(what) => ("NOT CARRIED", what),
+        };
+        format!(
+            "{} {}\n    {fate}: {what}\n",
+            statement.origin, statement.text
+        )
+    };
+    let shares = imported.shares();
+    let lines: String = imported.statements.iter().map(line).collect();
+    format!(
+        "{} statements: {} carried, {} not needed, {} not carried\n\n{lines}",
+        shares.all(),
+        shares.carried,
+        shares.not_needed,
+        shares.not_carried
+    )
+}
+
+fn compare(path: &Path, now: &str) -> Option<String> {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(path, now).expect("the golden file can be written");
+        return None;
+    }
+    let before = fs::read_to_string(path).unwrap_or_default();
+    (before != now).then(|| format!("{} differs:\n{now}", path.display()))
+}
+
+/// Complaints that are about the machine, and not about the file: its folders and sockets do not exist here.
+fn wrong_lines(text: &str) -> Vec<String> {
+    match galley_config::from_text("/etc/galley/galley.toml", text) {
+        Ok(_) => Vec::new(),
+        Err(complaints) => complaints
+            .iter()
+            .map(|one| format!("{}: {}: {}", one.line, one.option, one.message))
+            .filter(|one| !ABOUT_FILES.iter().any(|words| one.contains(words)))
+            .collect(),
+    }
+}
+
+const ABOUT_FILES: &[&str] = &[
+    "does not exist",
+    "cannot be read",
+    "No such file",
+    "is not a folder",
+];
+
+#[test]
+fn configurations_become_those_that_are_expected() {
+    let mut wrong = Vec::new();
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut folders: Vec<PathBuf> = fs::read_dir(cases)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    folders.sort();
+    for folder in folders {
+        let imported = converted(&folder);
+        wrong.extend(compare(
+            &folder.join("expected.toml"),
+            &imported.configuration,
+        ));
+        wrong.extend(compare(&folder.join("expected.txt"), &report(&imported)));
+        let name = folder.display();
+        let percent = imported.shares().settled_percent();
+        if percent < 90 {
+            wrong.push(format!("{name}: {percent} % of the statements are settled"));
+        }
+        wrong.extend(
+            wrong_lines(&imported.configuration)
+                .into_iter()
+                .map(|one| format!("{name}: {one}")),
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
