@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::env;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -60,15 +61,14 @@ const EDITOR: &str = "editor";
 fn generate(page: usize, version: u64, token: Option<&str>) -> Generated {
     let mut out = Generated::new();
     out.body.push_str("<!doctype html><html><head><title>");
-    out.body
-        .push_str(&format!("page {page}</title></head><body class=\"home"));
+    let _ = write!(out.body, "page {page}</title></head><body class=\"home");
     out.private("body-class", "session", token.map_or("", |_| " logged-in"));
     out.body.push_str("\">");
     let bar = token.map_or(String::new(), |token| {
         format!("<div>PRIVATE-{token}-bar;</div>")
     });
     out.private("toolbar", "session", &bar);
-    out.body.push_str(&format!("<p>VERSION-{version};</p>"));
+    let _ = write!(out.body, "<p>VERSION-{version};</p>");
     if token.is_some_and(|token| token.starts_with(EDITOR)) {
         out.body.push_str("<a>EDIT</a>");
     }
