@@ -25,6 +25,9 @@ _galley() {
             galley,doctor)
                 cmd="galley__subcmd__doctor"
                 ;;
+            galley,import)
+                cmd="galley__subcmd__import"
+                ;;
             galley,plugin)
                 cmd="galley__subcmd__plugin"
                 ;;
@@ -62,7 +65,7 @@ _galley() {
 
     case "${cmd}" in
         galley)
-            opts="-h -V --help --version run check reload upgrade purge status dashboard why doctor setup plugin"
+            opts="-h -V --help --version run check reload upgrade purge status dashboard why doctor setup import plugin"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -135,6 +138,40 @@ _galley() {
                     return 0
                     ;;
                 --machine)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        galley__subcmd__import)
+            opts="-h --nginx --varnish --apache --caddy --output --all --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --nginx)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --varnish)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --apache)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --caddy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -36,6 +36,7 @@ complete -c galley -n "__fish_galley_needs_command" -f -a "dashboard" -d 'Show a
 complete -c galley -n "__fish_galley_needs_command" -f -a "why" -d 'Explain how a running server would handle a request, without sending it to PHP'
 complete -c galley -n "__fish_galley_needs_command" -f -a "doctor" -d 'Find problems of the machine, of PHP and of WordPress'
 complete -c galley -n "__fish_galley_needs_command" -f -a "setup" -d 'Find the WordPress of this machine, and set Galley up for it'
+complete -c galley -n "__fish_galley_needs_command" -f -a "import" -d 'Convert the configuration of nginx, Varnish, Apache or Caddy, and report every statement'
 complete -c galley -n "__fish_galley_needs_command" -f -a "plugin" -d 'Install the WordPress plugin, or remove it'
 complete -c galley -n "__fish_galley_using_subcommand run" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand run" -l root -d 'Serve this WordPress folder on port 8080 without a configuration file; Galley runs PHP' -r -F
@@ -106,6 +107,14 @@ complete -c galley -n "__fish_galley_using_subcommand setup" -l dry-run -d 'Prin
 complete -c galley -n "__fish_galley_using_subcommand setup" -l undo -d 'Restore the state before the first run'
 complete -c galley -n "__fish_galley_using_subcommand setup" -l json -d 'Print the result as JSON on stdout'
 complete -c galley -n "__fish_galley_using_subcommand setup" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c galley -n "__fish_galley_using_subcommand import" -l nginx -d 'The main file of nginx, or one of its sites; repeatable' -r -F
+complete -c galley -n "__fish_galley_using_subcommand import" -l varnish -d 'A VCL file of Varnish; repeatable' -r -F
+complete -c galley -n "__fish_galley_using_subcommand import" -l apache -d 'The main file of Apache, one of its sites, or a `.htaccess`; repeatable' -r -F
+complete -c galley -n "__fish_galley_using_subcommand import" -l caddy -d 'A Caddyfile; repeatable' -r -F
+complete -c galley -n "__fish_galley_using_subcommand import" -l output -d 'Write the configuration to this new file [default: standard output]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand import" -l all -d 'List every statement, not only those that were not carried'
+complete -c galley -n "__fish_galley_using_subcommand import" -l json -d 'Print configuration and report as JSON'
+complete -c galley -n "__fish_galley_using_subcommand import" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -f -a "install" -d 'Install or update the plugin in a WordPress, connect it with Galley and activate it'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -f -a "remove" -d 'Remove the plugin from a WordPress, with all its data'

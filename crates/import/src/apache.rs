@@ -4,6 +4,7 @@
 //! server behind it. The `.htaccess` of a document root belongs to its site.
 
 mod container;
+mod context;
 mod headers;
 mod passing;
 mod reader;
@@ -13,12 +14,12 @@ mod table;
 
 use std::path::Path;
 
-use crate::draft::{Draft, SiteDraft, Value};
+use crate::draft::{Draft, ImportedSite, Value};
 use crate::known;
-use crate::ledger::{Fate, Ledger};
+use crate::ledger::Ledger;
 use crate::source::Source;
-use crate::tree::Directive;
-use site::HostContext;
+use crate::tree::ParsedDirective;
+use context::{HostContext, settle};
 
 /// Converts the configuration whose main file is `main`. A `.htaccess` is one site for every host.
 pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
@@ -29,7 +30,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
     collect(&all, ledger, &mut global, &mut hosts);
     if hosts.is_empty() && !global.is_empty() {
         let mut context = HostContext::new(ledger);
-        let mut site = SiteDraft::default();
+        let mut site = ImportedSite::default();
         for directive in &global {
             site::convert(directive, &mut site, &mut context);
         }
@@ -57,10 +58,10 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
 
 /// Sorts directives into those of every host, and virtual hosts; conditions on modules are transparent.
 fn collect<'a>(
-    all: &'a [Directive],
+    all: &'a [ParsedDirective],
     ledger: &mut Ledger,
-    global: &mut Vec<&'a Directive>,
-    hosts: &mut Vec<&'a Directive>,
+    global: &mut Vec<&'a ParsedDirective>,
+    hosts: &mut Vec<&'a ParsedDirective>,
 ) {
     for directive in all {
         match directive.name() {
@@ -83,13 +84,13 @@ fn collect<'a>(
     }
 }
 
-fn is_for_workers(directive: &Directive) -> bool {
+fn is_for_workers(directive: &ParsedDirective) -> bool {
     let module = directive.argument(0).trim_start_matches('!');
     module.starts_with("mpm_") || ["prefork.c", "worker.c", "event.c"].contains(&module)
 }
 
 /// A directive beside the virtual hosts.
-fn judge(directive: &Directive, draft: &mut Draft, ledger: &mut Ledger) {
+fn judge(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
     if directive.name() == "<directory" {
         ledger.not_needed(
             directive.id,
@@ -126,21 +127,14 @@ fn judge(directive: &Directive, draft: &mut Draft, ledger: &mut Ledger) {
     settle(directive, ledger);
 }
 
-/// Judges a directive by its name, and those in it.
-pub(super) fn settle(directive: &Directive, ledger: &mut Ledger) {
-    match table::fate_of(directive.name()) {
-        Some(Fate::NotNeeded(why)) => ledger.not_needed(directive.id, why),
-        Some(Fate::NotCarried(remedy)) => ledger.not_carried(directive.id, remedy),
-        Some(Fate::Carried(_)) | None => {}
-    }
-    for inner in directive.inner() {
-        settle(inner, ledger);
-    }
-}
-
-fn virtual_host(source: &dyn Source, host: &Directive, draft: &mut Draft, ledger: &mut Ledger) {
+fn virtual_host(
+    source: &dyn Source,
+    host: &ParsedDirective,
+    draft: &mut Draft,
+    ledger: &mut Ledger,
+) {
     ledger.carried(host.id, "a site");
-    let mut site = SiteDraft::default();
+    let mut site = ImportedSite::default();
     let mut context = HostContext::new(ledger);
     for directive in host.inner() {
         site::convert(directive, &mut site, &mut context);
@@ -162,7 +156,7 @@ fn virtual_host(source: &dyn Source, host: &Directive, draft: &mut Draft, ledger
 }
 
 /// The `.htaccess` in the root of a site.
-fn htaccess(source: &dyn Source, site: &mut SiteDraft, ledger: &mut Ledger) {
+fn htaccess(source: &dyn Source, site: &mut ImportedSite, ledger: &mut Ledger) {
     let Some(Value::Text(root)) = site.section.get("root").cloned() else {
         return;
     };
@@ -181,9 +175,9 @@ fn htaccess(source: &dyn Source, site: &mut SiteDraft, ledger: &mut Ledger) {
 
 /// A virtual host that redirects everything to `target`, a URL.
 fn redirect_host(
-    site: &SiteDraft,
+    site: &ImportedSite,
     target: &str,
-    origin: &crate::source::Origin,
+    origin: &crate::source::StatementOrigin,
     draft: &mut Draft,
 ) {
     let rest = target.split_once("://").map_or(target, |(_, rest)| rest);
@@ -200,7 +194,7 @@ fn redirect_host(
             .iter()
             .any(|one| *one == host || hosts.contains(one))
     });
-    let mut new = SiteDraft::default();
+    let mut new = ImportedSite::default();
     let site = if let Some(known) = known {
         known
     } else {
@@ -223,7 +217,7 @@ fn redirect_host(
 }
 
 /// Adds a site, or joins it to that with a host of its own: Apache has one virtual host for each port.
-fn add(site: SiteDraft, draft: &mut Draft) {
+fn add(site: ImportedSite, draft: &mut Draft) {
     let one = Draft {
         sites: vec![site],
         ..Draft::default()

@@ -5,17 +5,17 @@ mod site;
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::draft::{Draft, SiteDraft, Value};
+use crate::draft::{Draft, ImportedSite, Value};
 use crate::ledger::Ledger;
 use crate::source::Source;
-use crate::tree::{self, Directive, Grammar};
+use crate::tree::{self, Grammar, ParsedDirective};
 use site::Converter;
 
 /// Converts a Caddyfile. A file without braces is one site, named by its first line.
 pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
     let all = tree::read(source, main, Grammar::Caddy, ledger);
     let mut draft = Draft::default();
-    let snippets: HashMap<&str, &Directive> = all
+    let snippets: HashMap<&str, &ParsedDirective> = all
         .iter()
         .filter(|one| one.name().starts_with('(') && one.block.is_some())
         .map(|one| (one.name().trim_matches(['(', ')']), one))
@@ -47,7 +47,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
 }
 
 /// The options before the sites.
-fn global(directive: &Directive, draft: &mut Draft, ledger: &mut Ledger) {
+fn global(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
     ledger.not_needed(
         directive.id,
         "the options of the block are converted one by one",
@@ -68,32 +68,21 @@ fn global(directive: &Directive, draft: &mut Draft, ledger: &mut Ledger) {
             }
             "admin" | "debug" | "order" | "grace_period" | "storage" | "persist_config"
             | "servers" | "log" => {
-                settle(
-                    inner,
-                    "Galley does this by itself, or has a safe default",
-                    ledger,
-                );
+                inner.not_needed("Galley does this by itself, or has a safe default", ledger);
             }
             _ => {}
         }
     }
 }
 
-fn settle(directive: &Directive, why: &str, ledger: &mut Ledger) {
-    ledger.not_needed(directive.id, why);
-    for inner in directive.inner() {
-        settle(inner, why, ledger);
-    }
-}
-
 fn add(
-    head: &Directive,
-    block: &[Directive],
-    snippets: &HashMap<&str, &Directive>,
+    head: &ParsedDirective,
+    block: &[ParsedDirective],
+    snippets: &HashMap<&str, &ParsedDirective>,
     draft: &mut Draft,
     ledger: &mut Ledger,
 ) {
-    let mut site = SiteDraft::default();
+    let mut site = ImportedSite::default();
     let mut plain = false;
     for word in &head.words {
         let name = word.trim_end_matches(',');

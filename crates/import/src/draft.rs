@@ -1,6 +1,6 @@
 //! The configuration of Galley that an import composes: sections with options, each with the statements that it comes from.
 
-use crate::source::Origin;
+use crate::source::StatementOrigin;
 
 /// A value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) struct Setting {
     pub name: String,
     pub value: Value,
     /// Where its statements stand; never empty.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<StatementOrigin>,
 }
 
 /// The options of one section, in the order in which they were set.
@@ -29,8 +29,8 @@ pub(crate) struct Section {
 
 impl Section {
     /// Sets an option, or replaces its value.
-    pub fn set(&mut self, name: &str, value: Value, origin: Option<&Origin>) {
-        let origins: Vec<Origin> = origin.into_iter().cloned().collect();
+    pub fn set(&mut self, name: &str, value: Value, origin: Option<&StatementOrigin>) {
+        let origins: Vec<StatementOrigin> = origin.into_iter().cloned().collect();
         match self.find_mut(name) {
             Some(setting) => {
                 setting.value = value;
@@ -45,7 +45,7 @@ impl Section {
     }
 
     /// Adds values to a list, each once.
-    pub fn add<I>(&mut self, name: &str, values: I, origin: Option<&Origin>)
+    pub fn add<I>(&mut self, name: &str, values: I, origin: Option<&StatementOrigin>)
     where
         I: IntoIterator<Item = String>,
     {
@@ -134,7 +134,7 @@ pub(crate) struct RuleDraft {
 
 /// A `[[site]]`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SiteDraft {
+pub(crate) struct ImportedSite {
     pub section: Section,
     pub ttl: Section,
     pub rules: Vec<RuleDraft>,
@@ -142,7 +142,7 @@ pub(crate) struct SiteDraft {
     pub log: Section,
 }
 
-impl SiteDraft {
+impl ImportedSite {
     pub fn hosts(&self) -> &[String] {
         self.section.list("hosts")
     }
@@ -168,7 +168,7 @@ pub(crate) struct Draft {
     pub cache: Section,
     pub log: Section,
     pub acme: Section,
-    pub sites: Vec<SiteDraft>,
+    pub sites: Vec<ImportedSite>,
 }
 
 impl Draft {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ledger::{Ledger, Shares, Statement};
+use crate::ledger::{ImportedStatement, Ledger, Shares};
 use crate::source::Source;
 use crate::{apache, caddy, nginx, vcl, write};
 
@@ -25,7 +25,7 @@ pub struct Imported {
     /// The text of the new file.
     pub configuration: String,
     /// Every statement that was read, in the order of reading.
-    pub statements: Vec<Statement>,
+    pub statements: Vec<ImportedStatement>,
 }
 
 impl Imported {

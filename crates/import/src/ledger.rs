@@ -1,10 +1,10 @@
 //! What became of each statement. Nothing is dropped silently: a statement that no part of the import judges is reported as not carried.
 
-use crate::source::{MOST_STATEMENTS, Origin};
+use crate::source::{MOST_STATEMENTS, StatementOrigin};
 
 /// What became of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum StatementFate {
     /// An option of Galley does the same: which one.
     Carried(String),
     /// Galley behaves so without an option, or has no use for it: why.
@@ -15,13 +15,13 @@ pub enum Fate {
 
 /// A statement of the other configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statement {
+pub struct ImportedStatement {
     /// Its words, cut to a line.
     pub text: String,
     /// Where it stands.
-    pub origin: Origin,
+    pub origin: StatementOrigin,
     /// What became of it.
-    pub fate: Fate,
+    pub fate: StatementFate,
 }
 
 /// Names a statement in a [`Ledger`].
@@ -31,26 +31,26 @@ pub(crate) struct StatementId(usize);
 /// All statements that were read, with what is known of each by now.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    entries: Vec<Entry>,
+    entries: Vec<LedgerEntry>,
     /// Whether there were more statements than a ledger takes.
     is_cut: bool,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct LedgerEntry {
     text: String,
-    origin: Origin,
-    fate: Option<Fate>,
+    origin: StatementOrigin,
+    fate: Option<StatementFate>,
 }
 
 impl Ledger {
     /// Enters a statement. `None`: there are too many, which [`Ledger::into_statements`] reports.
-    pub fn enter(&mut self, text: &str, origin: Origin) -> Option<StatementId> {
+    pub fn enter(&mut self, text: &str, origin: StatementOrigin) -> Option<StatementId> {
         if self.entries.len() >= MOST_STATEMENTS {
             self.is_cut = true;
             return None;
         }
-        self.entries.push(Entry {
+        self.entries.push(LedgerEntry {
             text: one_line(text),
             origin,
             fate: None,
@@ -60,28 +60,28 @@ impl Ledger {
 
     /// `option` of Galley does what the statement did.
     pub fn carried(&mut self, id: StatementId, option: impl Into<String>) {
-        self.judge(id, Fate::Carried(option.into()));
+        self.judge(id, StatementFate::Carried(option.into()));
     }
 
     /// Galley needs nothing for it.
     pub fn not_needed(&mut self, id: StatementId, why: impl Into<String>) {
-        self.judge(id, Fate::NotNeeded(why.into()));
+        self.judge(id, StatementFate::NotNeeded(why.into()));
     }
 
     /// It is lost, and `remedy` says what to do.
     pub fn not_carried(&mut self, id: StatementId, remedy: impl Into<String>) {
-        self.judge(id, Fate::NotCarried(remedy.into()));
+        self.judge(id, StatementFate::NotCarried(remedy.into()));
     }
 
     /// A statement may be judged once for each site that inherits it. What is carried for one is carried; else the worse counts.
-    fn judge(&mut self, id: StatementId, fate: Fate) {
+    fn judge(&mut self, id: StatementId, fate: StatementFate) {
         let Some(entry) = self.entries.get_mut(id.0) else {
             return;
         };
         let is_better = match (&entry.fate, &fate) {
-            (Some(Fate::Carried(_)), _) => false,
-            (None, _) | (Some(Fate::NotNeeded(_)), Fate::NotCarried(_)) => true,
-            (Some(_), fate) => matches!(fate, Fate::Carried(_)),
+            (Some(StatementFate::Carried(_)), _) => false,
+            (None, _) | (Some(StatementFate::NotNeeded(_)), StatementFate::NotCarried(_)) => true,
+            (Some(_), fate) => matches!(fate, StatementFate::Carried(_)),
         };
         if is_better {
             entry.fate = Some(fate);
@@ -89,23 +89,23 @@ impl Ledger {
     }
 
     /// All statements in the order of reading.
-    pub fn into_statements(self) -> Vec<Statement> {
-        let cut = self.is_cut.then(|| Statement {
+    pub fn into_statements(self) -> Vec<ImportedStatement> {
+        let cut = self.is_cut.then(|| ImportedStatement {
             text: "...".to_owned(),
-            origin: Origin {
+            origin: StatementOrigin {
                 file: "".into(),
                 line: 0,
             },
-            fate: Fate::NotCarried(format!(
+            fate: StatementFate::NotCarried(format!(
                 "only the first {MOST_STATEMENTS} statements were read"
             )),
         });
-        let all = self.entries.into_iter().map(|entry| Statement {
+        let all = self.entries.into_iter().map(|entry| ImportedStatement {
             text: entry.text,
             origin: entry.origin,
             fate: entry
                 .fate
-                .unwrap_or_else(|| Fate::NotCarried(UNKNOWN.to_owned())),
+                .unwrap_or_else(|| StatementFate::NotCarried(UNKNOWN.to_owned())),
         });
         all.chain(cut).collect()
     }
@@ -114,23 +114,23 @@ impl Ledger {
 /// How many statements became what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// See [`Fate::Carried`].
+    /// See [`StatementFate::Carried`].
     pub carried: usize,
-    /// See [`Fate::NotNeeded`].
+    /// See [`StatementFate::NotNeeded`].
     pub not_needed: usize,
-    /// See [`Fate::NotCarried`].
+    /// See [`StatementFate::NotCarried`].
     pub not_carried: usize,
 }
 
 impl Shares {
     /// Counts `statements`.
-    pub fn of(statements: &[Statement]) -> Self {
+    pub fn of(statements: &[ImportedStatement]) -> Self {
         let mut shares = Self::default();
         for statement in statements {
             match statement.fate {
-                Fate::Carried(_) => shares.carried += 1,
-                Fate::NotNeeded(_) => shares.not_needed += 1,
-                Fate::NotCarried(_) => shares.not_carried += 1,
+                StatementFate::Carried(_) => shares.carried += 1,
+                StatementFate::NotNeeded(_) => shares.not_needed += 1,
+                StatementFate::NotCarried(_) => shares.not_carried += 1,
             }
         }
         shares
@@ -171,8 +171,8 @@ const UNKNOWN: &str =
 mod tests {
     use super::*;
 
-    fn at(line: usize) -> Origin {
-        Origin {
+    fn at(line: usize) -> StatementOrigin {
+        StatementOrigin {
             file: "nginx.conf".into(),
             line,
         }
@@ -183,7 +183,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.enter("lua_code x;", at(1)).unwrap();
         let all = ledger.into_statements();
-        assert_eq!(all[0].fate, Fate::NotCarried(UNKNOWN.to_owned()));
+        assert_eq!(all[0].fate, StatementFate::NotCarried(UNKNOWN.to_owned()));
         assert_eq!(Shares::of(&all).not_carried, 1);
     }
 
@@ -197,7 +197,7 @@ mod tests {
         ledger.not_carried(id, "lost again");
         assert_eq!(
             ledger.into_statements()[0].fate,
-            Fate::Carried("root".to_owned())
+            StatementFate::Carried("root".to_owned())
         );
     }
 

@@ -13,10 +13,10 @@ mod table;
 
 use std::path::Path;
 
-use crate::draft::{Draft, RuleDraft, RulePriority, Section, SiteDraft, Value};
-use crate::ledger::{Fate, Ledger};
+use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::ledger::{Ledger, StatementFate};
 use crate::source::Source;
-use crate::tree::{self, Directive, Grammar};
+use crate::tree::{self, Grammar, ParsedDirective};
 use context::{Context, ExpiryOfType};
 use server::Server;
 
@@ -32,7 +32,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
     let converted: Vec<Server> = servers
         .iter()
         .map(|block| {
-            let own: Vec<Directive> = block.iter().map(|one| (*one).clone()).collect();
+            let own: Vec<ParsedDirective> = block.iter().map(|one| (*one).clone()).collect();
             server::convert(&own, &inherited, &mut context)
         })
         .collect();
@@ -41,10 +41,10 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
 
 /// Sorts statements into definitions, those of every server, and servers.
 fn collect<'a>(
-    all: &'a [Directive],
+    all: &'a [ParsedDirective],
     context: &mut Context<'_>,
-    inherited: &mut Vec<&'a Directive>,
-    servers: &mut Vec<Vec<&'a Directive>>,
+    inherited: &mut Vec<&'a ParsedDirective>,
+    servers: &mut Vec<Vec<&'a ParsedDirective>>,
 ) {
     for directive in all {
         match directive.name() {
@@ -71,11 +71,11 @@ fn is_outside(name: &str) -> bool {
     matches!(name, "events" | "stream" | "mail" | "types")
 }
 
-fn outside(directive: &Directive, context: &mut Context<'_>) {
+fn outside(directive: &ParsedDirective, context: &mut Context<'_>) {
     match table::fate_of(directive.name()) {
-        Some(Fate::NotCarried(remedy)) => context.ledger.not_carried(directive.id, remedy),
-        Some(Fate::NotNeeded(why)) => context.ledger.not_needed(directive.id, why),
-        Some(Fate::Carried(_)) | None => {}
+        Some(StatementFate::NotCarried(remedy)) => context.ledger.not_carried(directive.id, remedy),
+        Some(StatementFate::NotNeeded(why)) => context.ledger.not_needed(directive.id, why),
+        Some(StatementFate::Carried(_)) | None => {}
     }
     for inner in directive.inner() {
         if directive.name() == "types" {
@@ -131,7 +131,7 @@ fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
 }
 
 /// Adds a site, or joins it to one with the same hosts: nginx has one server for each port.
-fn add_site(site: SiteDraft, draft: &mut Draft) {
+fn add_site(site: ImportedSite, draft: &mut Draft) {
     let same = draft
         .sites
         .iter_mut()

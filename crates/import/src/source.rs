@@ -15,14 +15,14 @@ pub trait Source {
 
 /// The place of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct StatementOrigin {
     /// As the configuration names it.
     pub file: Rc<str>,
     /// From 1.
     pub line: usize,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for StatementOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }

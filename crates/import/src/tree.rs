@@ -7,19 +7,19 @@ use std::rc::Rc;
 use std::str::CharIndices;
 
 use crate::ledger::{Ledger, StatementId};
-use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Origin, Source};
+use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Source, StatementOrigin};
 
 /// One statement, with those in its block.
 #[derive(Clone, Debug)]
-pub(crate) struct Directive {
+pub(crate) struct ParsedDirective {
     pub id: StatementId,
-    pub origin: Origin,
+    pub origin: StatementOrigin,
     /// The name, then its arguments, without quotes.
     pub words: Vec<String>,
-    pub block: Option<Vec<Directive>>,
+    pub block: Option<Vec<ParsedDirective>>,
 }
 
-impl Directive {
+impl ParsedDirective {
     pub fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
@@ -33,8 +33,32 @@ impl Directive {
         self.arguments().get(index).map_or("", String::as_str)
     }
 
-    pub fn inner(&self) -> &[Directive] {
+    pub fn inner(&self) -> &[ParsedDirective] {
         self.block.as_deref().unwrap_or_default()
+    }
+
+    /// Galley needs nothing for this statement and those in its block.
+    pub fn not_needed(&self, why: &str, ledger: &mut Ledger) {
+        ledger.not_needed(self.id, why);
+        for inner in self.inner() {
+            inner.not_needed(why, ledger);
+        }
+    }
+
+    /// `option` does what this statement and those in its block did.
+    pub fn carried(&self, option: &str, ledger: &mut Ledger) {
+        ledger.carried(self.id, option);
+        for inner in self.inner() {
+            inner.carried(option, ledger);
+        }
+    }
+
+    /// This statement and those in its block are lost, and `remedy` says what to do.
+    pub fn not_carried(&self, remedy: &str, ledger: &mut Ledger) {
+        ledger.not_carried(self.id, remedy);
+        for inner in self.inner() {
+            inner.not_carried(remedy, ledger);
+        }
     }
 
     /// Whether a statement of this name is directly in the block.
@@ -60,7 +84,7 @@ pub(crate) fn read(
     main: &Path,
     grammar: Grammar,
     ledger: &mut Ledger,
-) -> Vec<Directive> {
+) -> Vec<ParsedDirective> {
     let mut files = Files {
         source,
         grammar,
@@ -81,11 +105,11 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    fn file(&mut self, path: &Path, level: usize) -> Vec<Directive> {
+    fn file(&mut self, path: &Path, level: usize) -> Vec<ParsedDirective> {
         self.left = self.left.saturating_sub(1);
         let name: Rc<str> = path.display().to_string().into();
         let Some(text) = self.source.text(path) else {
-            let origin = Origin {
+            let origin = StatementOrigin {
                 file: name,
                 line: 1,
             };
@@ -97,13 +121,13 @@ impl Files<'_> {
             }
             return Vec::new();
         };
-        let mut parser = Parser::new(&text, name, self.grammar, self.ledger);
+        let mut parser = StatementParser::new(&text, name, self.grammar, self.ledger);
         let all = parser.statements(0);
         self.included(all, level)
     }
 
     /// Puts the statements of included files in place of `include`.
-    fn included(&mut self, all: Vec<Directive>, level: usize) -> Vec<Directive> {
+    fn included(&mut self, all: Vec<ParsedDirective>, level: usize) -> Vec<ParsedDirective> {
         let mut whole = Vec::with_capacity(all.len());
         for mut directive in all {
             if directive.name() == INCLUDE && self.grammar != Grammar::Caddy {
@@ -118,7 +142,7 @@ impl Files<'_> {
         whole
     }
 
-    fn include(&mut self, directive: &Directive, level: usize) -> Vec<Directive> {
+    fn include(&mut self, directive: &ParsedDirective, level: usize) -> Vec<ParsedDirective> {
         let pattern = directive.argument(0);
         let name = Path::new(pattern).file_name().unwrap_or_default();
         if STANDARD_FILES.iter().any(|standard| name == *standard) {
@@ -148,7 +172,7 @@ impl Files<'_> {
     }
 }
 
-struct Parser<'a> {
+struct StatementParser<'a> {
     text: &'a str,
     chars: Peekable<CharIndices<'a>>,
     line: usize,
@@ -166,7 +190,7 @@ enum WordsEnd {
     Text,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> StatementParser<'a> {
     fn new(text: &'a str, file: Rc<str>, grammar: Grammar, ledger: &'a mut Ledger) -> Self {
         Self {
             text,
@@ -179,7 +203,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Statements up to the end of the block, or of the text at depth 0.
-    fn statements(&mut self, depth: usize) -> Vec<Directive> {
+    fn statements(&mut self, depth: usize) -> Vec<ParsedDirective> {
         let mut all = Vec::new();
         loop {
             let mut words = Vec::new();
@@ -228,8 +252,8 @@ impl<'a> Parser<'a> {
         &mut self,
         words: Vec<String>,
         line: usize,
-        block: Option<Vec<Directive>>,
-    ) -> Option<Directive> {
+        block: Option<Vec<ParsedDirective>>,
+    ) -> Option<ParsedDirective> {
         let end = if block.is_some() { " {" } else { ";" };
         let id = self.enter(&words, line, end)?;
         Some(self.entered(id, words, line, block))
@@ -245,9 +269,9 @@ impl<'a> Parser<'a> {
         id: StatementId,
         words: Vec<String>,
         line: usize,
-        block: Option<Vec<Directive>>,
-    ) -> Directive {
-        Directive {
+        block: Option<Vec<ParsedDirective>>,
+    ) -> ParsedDirective {
+        ParsedDirective {
             id,
             origin: self.origin(line),
             words,
@@ -255,8 +279,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn origin(&self, line: usize) -> Origin {
-        Origin {
+    fn origin(&self, line: usize) -> StatementOrigin {
+        StatementOrigin {
             file: Rc::clone(&self.file),
             line,
         }
@@ -443,7 +467,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ledger::Fate;
+    use crate::ledger::StatementFate;
 
     pub(crate) struct Texts(pub BTreeMap<PathBuf, String>);
 
@@ -463,14 +487,14 @@ mod tests {
         }
     }
 
-    fn parse_as(grammar: Grammar, text: &str) -> (Vec<Directive>, Ledger) {
+    fn parse_as(grammar: Grammar, text: &str) -> (Vec<ParsedDirective>, Ledger) {
         let mut ledger = Ledger::default();
         let files = BTreeMap::from([(PathBuf::from("/n/main"), text.to_owned())]);
         let all = read(&Texts(files), Path::new("/n/main"), grammar, &mut ledger);
         (all, ledger)
     }
 
-    fn parse(text: &str) -> (Vec<Directive>, Ledger) {
+    fn parse(text: &str) -> (Vec<ParsedDirective>, Ledger) {
         parse_as(Grammar::Nginx, text)
     }
 
@@ -507,12 +531,12 @@ mod tests {
     #[test]
     fn what_is_no_statement_is_reported_and_reading_goes_on() {
         let (all, ledger) = parse("a b }\n; c;\nhttp { server { listen 80; }");
-        let names: Vec<_> = all.iter().map(Directive::name).collect();
+        let names: Vec<_> = all.iter().map(ParsedDirective::name).collect();
         assert_eq!(names, ["c", "http"]);
         let statements = ledger.into_statements();
         let complaints: Vec<_> = statements
             .iter()
-            .filter(|one| matches!(&one.fate, Fate::NotCarried(why) if why.contains("grammar")))
+            .filter(|one| matches!(&one.fate, StatementFate::NotCarried(why) if why.contains("grammar")))
             .map(|one| one.text.as_str())
             .collect();
         assert_eq!(
@@ -541,7 +565,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let main = Path::new("/n/nginx.conf");
         let all = read(&Texts(files), main, Grammar::Nginx, &mut ledger);
-        let names: Vec<_> = all.iter().map(Directive::name).collect();
+        let names: Vec<_> = all.iter().map(ParsedDirective::name).collect();
         assert_eq!(names.iter().filter(|name| **name == "b").count(), 1);
         assert!(
             names.len() < 40,
@@ -549,7 +573,7 @@ mod tests {
         );
         let statements = ledger.into_statements();
         let lost = statements.iter().find(|one| one.text == "include gone;");
-        assert!(matches!(lost.unwrap().fate, Fate::NotCarried(_)));
+        assert!(matches!(lost.unwrap().fate, StatementFate::NotCarried(_)));
     }
 
     proptest! {
@@ -559,7 +583,7 @@ mod tests {
                 parse_as(grammar, &text);
             }
             let (all, ledger) = parse(&text);
-            fn count(all: &[Directive]) -> usize {
+            fn count(all: &[ParsedDirective]) -> usize {
                 all.iter().map(|one| 1 + count(one.inner())).sum()
             }
             prop_assert!(count(&all) <= ledger.into_statements().len());

@@ -4,28 +4,26 @@
 
 use std::path::Path;
 
-use crate::draft::{Draft, RuleDraft, RulePriority, Section, SiteDraft, Value};
+use crate::draft::{Draft, ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
 use crate::ledger::Ledger;
 use crate::source::Source;
-use crate::tree::{self, Directive, Grammar};
+use crate::tree::{self, Grammar, ParsedDirective};
 use crate::units;
 
 /// Converts a VCL file to one site for every host.
 pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
     let all = tree::read(source, main, Grammar::Vcl, ledger);
-    let mut site = SiteDraft::default();
+    let mut site = ImportedSite::default();
     site.section.add("hosts", ["*".to_owned()], None);
     for directive in &all {
         match directive.name() {
             "vcl" | "import" => ledger.not_needed(directive.id, "Galley needs no program"),
             "backend" => backend(directive, &mut site, ledger),
             "acl" => acl(directive, &mut site, ledger),
-            "probe" => settle(
-                directive,
-                "Galley notices a failing server by its responses",
-                ledger,
-            ),
+            "probe" => {
+                directive.not_needed("Galley notices a failing server by its responses", ledger);
+            }
             "sub" => subroutine(directive, &mut site, ledger),
             _ => {}
         }
@@ -38,7 +36,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
 }
 
 /// `.host = "127.0.0.1"; .port = "8080";`
-fn backend(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
+fn backend(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     let value = |name: &str| {
         let mut all = directive.inner().iter();
         all.find(|inner| inner.name() == name)
@@ -75,11 +73,7 @@ fn backend(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
                 );
                 ledger.carried(inner.id, "in_flight");
             }
-            _ => settle(
-                inner,
-                "Galley notices a failing server by its responses",
-                ledger,
-            ),
+            _ => inner.not_needed("Galley notices a failing server by its responses", ledger),
         }
     }
 }
@@ -89,7 +83,7 @@ fn number(text: &str) -> String {
 }
 
 /// An access list with `purge` in its name permits purges.
-fn acl(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
+fn acl(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     let is_for_purges = ["purge", "ban"]
         .iter()
         .any(|word| directive.argument(0).contains(word));
@@ -118,7 +112,7 @@ fn acl(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
     }
 }
 
-fn subroutine(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
+fn subroutine(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     match directive.argument(0) {
         "vcl_recv" => {
             ledger.not_needed(directive.id, CONVERTED);
@@ -144,25 +138,24 @@ fn subroutine(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) 
                 Value::Flag(true),
                 Some(&directive.origin),
             );
-            carry(directive, "device_variants", ledger);
+            directive.carried("device_variants", ledger);
         }
         "vcl_hash" | "vcl_hit" | "vcl_miss" | "vcl_pass" | "vcl_pipe" | "vcl_purge"
         | "vcl_init" | "vcl_fini" | "vcl_backend_fetch" | "vcl_synth" | "vcl_backend_error"
         | "vcl_error" => {
-            settle(
-                directive,
+            directive.not_needed(
                 "Galley's key, purges, WebSockets and error pages need no program",
                 ledger,
             );
         }
-        _ => lose(directive, ledger),
+        _ => directive.not_carried(COMPUTES, ledger),
     }
 }
 
 const CONVERTED: &str = "the statements in the subroutine are converted one by one";
 
 /// A statement of `vcl_recv`.
-fn receive(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
+fn receive(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     let text = directive.words.join(" ");
     let lower = text.to_ascii_lowercase();
     let inner = directive.inner();
@@ -178,7 +171,7 @@ fn receive(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
     };
     if is_method("purge") || is_method("ban") || returns("return(purge)") {
         let why = "Galley accepts PURGE and BAN of the addresses in `purge_allow`";
-        settle(directive, why, ledger);
+        directive.not_needed(why, ledger);
     } else if returns("return(pass)") && lower.contains("req.url") {
         paths(directive, &text, site, ledger);
     } else if returns("return(pass)") && lower.contains("req.http.cookie ~") {
@@ -189,15 +182,15 @@ fn receive(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
             Value::Flag(true),
             Some(&directive.origin),
         );
-        carry(directive, "device_variants", ledger);
+        directive.carried("device_variants", ledger);
     } else if lower.contains("https") || lower.contains("x-forwarded-proto") {
         site.section
             .set("https_redirect", Value::Flag(true), Some(&directive.origin));
-        carry(directive, "https_redirect", ledger);
+        directive.carried("https_redirect", ledger);
     } else if let Some((_, why)) = CONDITIONS.iter().find(|(word, _)| lower.contains(word)) {
-        settle(directive, why, ledger);
+        directive.not_needed(why, ledger);
     } else {
-        lose(directive, ledger);
+        directive.not_carried(COMPUTES, ledger);
     }
 }
 
@@ -251,7 +244,7 @@ const CONDITIONS: &[(&str, &str)] = &[
 ];
 
 /// A statement without a condition.
-fn statement(directive: &Directive, lower: &str, ledger: &mut Ledger) {
+fn statement(directive: &ParsedDirective, lower: &str, ledger: &mut Ledger) {
     let is_known = [
         "req.http.cookie",
         "req.url",
@@ -275,40 +268,39 @@ fn statement(directive: &Directive, lower: &str, ledger: &mut Ledger) {
             "Galley normalizes address, host and cookies itself",
         );
     } else {
-        lose(directive, ledger);
+        directive.not_carried(COMPUTES, ledger);
     }
 }
 
-fn cookies(directive: &Directive, text: &str, site: &mut SiteDraft, ledger: &mut Ledger) {
+fn cookies(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, ledger: &mut Ledger) {
     let unknown: Vec<String> = patterns(text)
         .iter()
         .flat_map(|pattern| known::cookies(pattern).unknown)
         .collect();
     if unknown.is_empty() {
-        settle(directive, "the preset knows these cookies", ledger);
+        directive.not_needed("the preset knows these cookies", ledger);
         return;
     }
     site.section
         .add("bypass_cookies", unknown, Some(&directive.origin));
-    carry(directive, "bypass_cookies", ledger);
+    directive.carried("bypass_cookies", ledger);
 }
 
-fn paths(directive: &Directive, text: &str, site: &mut SiteDraft, ledger: &mut Ledger) {
+fn paths(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, ledger: &mut Ledger) {
     let unknown: Vec<String> = patterns(text)
         .iter()
         .flat_map(|pattern| known::paths(pattern).unknown)
         .filter(|pattern| !pattern.contains("\\?"))
         .collect();
     if unknown.is_empty() {
-        settle(
-            directive,
+        directive.not_needed(
             "the preset knows these paths and parameters of WordPress",
             ledger,
         );
         return;
     }
     let Some(pattern) = known::pattern(&unknown.join("|"), false) else {
-        lose(directive, ledger);
+        directive.not_carried(COMPUTES, ledger);
         return;
     };
     let mut section = Section::default();
@@ -319,7 +311,7 @@ fn paths(directive: &Directive, text: &str, site: &mut SiteDraft, ledger: &mut L
         priority: RulePriority::Pattern,
         length: 0,
     });
-    carry(directive, "a rule with cache = false", ledger);
+    directive.carried("a rule with cache = false", ledger);
 }
 
 /// The patterns after each `~` of a condition.
@@ -346,7 +338,7 @@ fn patterns(text: &str) -> Vec<String> {
 }
 
 /// A statement of `vcl_backend_response`.
-fn response(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
+fn response(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     let text = directive.words.join(" ");
     let origin = Some(&directive.origin);
     if let Some(time) = text
@@ -370,16 +362,15 @@ fn response(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
         site.ttl.set("stale_if_error", Value::Text(time), origin);
         ledger.carried(directive.id, "site.ttl.stale_if_error");
     } else {
-        settle(
-            directive,
-            "Galley decides from the response what it may store: status, Set-Cookie, Cache-Control, Vary",
+        directive.not_needed(
+"Galley decides from the response what it may store: status, Set-Cookie, Cache-Control, Vary",
             ledger,
         );
     }
 }
 
 /// A statement of `vcl_deliver`.
-fn deliver(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
+fn deliver(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     let name = directive.argument(0);
     let field = name.strip_prefix("resp.http.").unwrap_or_default();
     let lower = field.to_ascii_lowercase();
@@ -413,15 +404,14 @@ fn deliver(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
                 .add("set_headers", [value], Some(&directive.origin));
             ledger.carried(directive.id, "set_headers");
         }
-        _ => settle(
-            directive,
+        _ => directive.not_needed(
             "Galley sends Cache-Status (RFC 9211) with every response",
             ledger,
         ),
     }
 }
 
-fn is_about_phones(directive: &Directive) -> bool {
+fn is_about_phones(directive: &ParsedDirective) -> bool {
     let text = directive.words.join(" ").to_ascii_lowercase();
     ["iphone", "android", "x-device", "x-ua", "mobile"]
         .iter()
@@ -429,30 +419,10 @@ fn is_about_phones(directive: &Directive) -> bool {
         || directive.inner().iter().any(is_about_phones)
 }
 
-fn contains(block: &[Directive], holds: &dyn Fn(&Directive) -> bool) -> bool {
+fn contains(block: &[ParsedDirective], holds: &dyn Fn(&ParsedDirective) -> bool) -> bool {
     block
         .iter()
         .any(|one| holds(one) || contains(one.inner(), holds))
 }
 
-fn settle(directive: &Directive, why: &str, ledger: &mut Ledger) {
-    ledger.not_needed(directive.id, why);
-    for inner in directive.inner() {
-        settle(inner, why, ledger);
-    }
-}
-
-fn carry(directive: &Directive, option: &str, ledger: &mut Ledger) {
-    ledger.carried(directive.id, option);
-    for inner in directive.inner() {
-        carry(inner, option, ledger);
-    }
-}
-
-fn lose(directive: &Directive, ledger: &mut Ledger) {
-    let remedy = "VCL computes something here: write rules for the paths, or decide in PHP";
-    ledger.not_carried(directive.id, remedy);
-    for inner in directive.inner() {
-        lose(inner, ledger);
-    }
-}
+const COMPUTES: &str = "VCL computes something here: write rules for the paths, or decide in PHP";

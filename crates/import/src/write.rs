@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::draft::{Draft, Section, Setting, SiteDraft, Value};
+use crate::draft::{Draft, ImportedSite, Section, Setting, Value};
 
 /// The text of the file. Galley's own checks have the last word on it.
 pub(crate) fn write(draft: &Draft, head: &str) -> String {
@@ -20,7 +20,7 @@ pub(crate) fn write(draft: &Draft, head: &str) -> String {
     text
 }
 
-fn write_site(text: &mut String, site: &SiteDraft) {
+fn write_site(text: &mut String, site: &ImportedSite) {
     text.push_str("\n[[site]]\n");
     // What a reader looks for first.
     let is_first = |setting: &&Setting| FIRST.contains(&setting.name.as_str());

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use galley_import::{Fate, Imported, ServerKind, Source, import};
+use galley_import::{Imported, ServerKind, Source, StatementFate, import};
 
 /// The files of one case, seen below `/etc/SERVER`.
 struct CaseFiles {
@@ -74,11 +74,11 @@ const MAINS: &[(ServerKind, &str)] = &[
 ];
 
 fn report(imported: &Imported) -> String {
-    let line = |statement: &galley_import::Statement| {
+    let line = |statement: &galley_import::ImportedStatement| {
         let (fate, what) = match &statement.fate {
-            Fate::Carried(what) => ("carried", what),
-            Fate::NotNeeded(what) => ("not needed", what),
-            Fate::NotCarried(what) => ("NOT CARRIED", what),
+            StatementFate::Carried(what) => ("carried", what),
+            StatementFate::NotNeeded(what) => ("not needed", what),
+            StatementFate::NotCarried(what) => ("NOT CARRIED", what),
         };
         format!(
             "{} {}\n    {fate}: {what}\n",

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use galley_import::{Fate, Imported, ServerKind, Statement, import as convert};
+use galley_import::{Imported, ImportedStatement, ServerKind, StatementFate, import as convert};
 use serde_json::{Value, json};
 
 use super::options::ImportOptions;
@@ -93,7 +93,7 @@ fn report(imported: &Imported, shows_all: bool) {
         shares.not_needed,
         shares.not_carried
     ));
-    let of = |wanted: fn(&Fate) -> bool| {
+    let of = |wanted: fn(&StatementFate) -> bool| {
         imported
             .statements
             .iter()
@@ -101,23 +101,23 @@ fn report(imported: &Imported, shows_all: bool) {
     };
     list(
         "not carried, and what it would take",
-        of(|fate| matches!(fate, Fate::NotCarried(_))),
+        of(|fate| matches!(fate, StatementFate::NotCarried(_))),
     );
     if shows_all {
         list(
             "not needed, and why",
-            of(|fate| matches!(fate, Fate::NotNeeded(_))),
+            of(|fate| matches!(fate, StatementFate::NotNeeded(_))),
         );
         list(
             "carried over, and the option",
-            of(|fate| matches!(fate, Fate::Carried(_))),
+            of(|fate| matches!(fate, StatementFate::Carried(_))),
         );
     } else if shares.all() > shares.not_carried {
         show::talk_lines("\n--all lists the others, too");
     }
 }
 
-fn list<'s>(title: &str, statements: impl Iterator<Item = &'s Statement>) {
+fn list<'s>(title: &str, statements: impl Iterator<Item = &'s ImportedStatement>) {
     let mut statements = statements.peekable();
     if statements.peek().is_none() {
         return;
@@ -132,11 +132,11 @@ fn list<'s>(title: &str, statements: impl Iterator<Item = &'s Statement>) {
     }
 }
 
-fn words(fate: &Fate) -> FateWords<'_> {
+fn words(fate: &StatementFate) -> FateWords<'_> {
     match fate {
-        Fate::Carried(option) => ("carried", option),
-        Fate::NotNeeded(why) => ("not-needed", why),
-        Fate::NotCarried(remedy) => ("not-carried", remedy),
+        StatementFate::Carried(option) => ("carried", option),
+        StatementFate::NotNeeded(why) => ("not-needed", why),
+        StatementFate::NotCarried(remedy) => ("not-carried", remedy),
     }
 }
 

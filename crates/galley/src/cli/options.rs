@@ -70,7 +70,7 @@ pub(super) struct ImportOptions {
     #[arg(long, value_name = "FILE")]
     pub(super) caddy: Vec<PathBuf>,
     /// Write the configuration to this new file [default: standard output]
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
     /// List every statement, not only those that were not carried
     #[arg(long)]

@@ -55,7 +55,7 @@ pub(super) enum Processors {
 
 /// The decision on a request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum AdmissionDecision {
     /// It gets one.
     Admit,
     /// No slot is free for it.
@@ -82,24 +82,24 @@ impl SlotHolders {
         identity: QueueIdentity,
         limit: usize,
         context: &AdmissionContext,
-    ) -> Admission {
+    ) -> AdmissionDecision {
         if self.all >= limit {
-            return Admission::Wait;
+            return AdmissionDecision::Wait;
         }
         if !only_reads(identity.class) {
-            return Admission::Admit;
+            return AdmissionDecision::Admit;
         }
         if self.readers + reserved_slots(limit) >= limit {
-            return Admission::Wait;
+            return AdmissionDecision::Wait;
         }
         if context.waited < STANDING_QUEUE_WAIT || context.free == Processors::Spare {
-            return Admission::Admit;
+            return AdmissionDecision::Admit;
         }
         let held = self.by_client.get(&identity.client).copied().unwrap_or(0);
         if held >= (limit / 2).max(1) || self.yields_to_writers(context.now) {
-            return Admission::Throttled;
+            return AdmissionDecision::Throttled;
         }
-        Admission::Admit
+        AdmissionDecision::Admit
     }
 
     /// Whether a writer is being served, and a reader was admitted a moment ago.
@@ -195,15 +195,20 @@ mod tests {
         let (editor, visitor) = (identity(Class::Editor, 1), identity(Class::Visitor, 2));
         let refresh = identity(Class::Background, 3);
         for (taken, limit, identity, wanted) in [
-            (vec![], 1, visitor, Admission::Admit),
-            (vec![visitor], 2, visitor, Admission::Admit),
-            (vec![visitor, refresh], 3, visitor, Admission::Wait),
-            (vec![visitor, refresh], 3, refresh, Admission::Wait),
-            (vec![visitor, refresh], 3, editor, Admission::Admit),
-            (vec![editor], 3, visitor, Admission::Admit),
-            (vec![editor, visitor], 3, visitor, Admission::Admit),
-            (vec![editor, editor, editor], 3, editor, Admission::Wait),
-            (vec![editor, visitor], 2, editor, Admission::Wait),
+            (vec![], 1, visitor, AdmissionDecision::Admit),
+            (vec![visitor], 2, visitor, AdmissionDecision::Admit),
+            (vec![visitor, refresh], 3, visitor, AdmissionDecision::Wait),
+            (vec![visitor, refresh], 3, refresh, AdmissionDecision::Wait),
+            (vec![visitor, refresh], 3, editor, AdmissionDecision::Admit),
+            (vec![editor], 3, visitor, AdmissionDecision::Admit),
+            (vec![editor, visitor], 3, visitor, AdmissionDecision::Admit),
+            (
+                vec![editor, editor, editor],
+                3,
+                editor,
+                AdmissionDecision::Wait,
+            ),
+            (vec![editor, visitor], 2, editor, AdmissionDecision::Wait),
         ] {
             let context = after(Duration::ZERO, Processors::Busy);
             let seen = held(&taken).admission(identity, limit, &context);
@@ -236,42 +241,54 @@ mod tests {
         let long = STANDING_QUEUE_WAIT;
         let short = STANDING_QUEUE_WAIT / 2;
         for (taken, identity, waited, free, wanted) in [
-            (vec![], crawl, long, Processors::Busy, Admission::Admit),
-            (vec![crawl], crawl, long, Processors::Busy, Admission::Admit),
+            (
+                vec![],
+                crawl,
+                long,
+                Processors::Busy,
+                AdmissionDecision::Admit,
+            ),
+            (
+                vec![crawl],
+                crawl,
+                long,
+                Processors::Busy,
+                AdmissionDecision::Admit,
+            ),
             (
                 vec![crawl; 2],
                 crawl,
                 long,
                 Processors::Busy,
-                Admission::Throttled,
+                AdmissionDecision::Throttled,
             ),
             (
                 vec![crawl; 2],
                 crawl,
                 long,
                 Processors::Spare,
-                Admission::Admit,
+                AdmissionDecision::Admit,
             ),
             (
                 vec![crawl; 2],
                 crawl,
                 short,
                 Processors::Busy,
-                Admission::Admit,
+                AdmissionDecision::Admit,
             ),
             (
                 vec![crawl; 2],
                 other,
                 long,
                 Processors::Busy,
-                Admission::Admit,
+                AdmissionDecision::Admit,
             ),
             (
                 vec![crawl; 4],
                 other,
                 long,
                 Processors::Busy,
-                Admission::Wait,
+                AdmissionDecision::Wait,
             ),
         ] {
             let seen = held(&taken).admission(identity, 5, &after(waited, free));
@@ -295,7 +312,7 @@ mod tests {
                 STANDING_QUEUE_WAIT,
                 soon,
                 busy,
-                Admission::Throttled,
+                AdmissionDecision::Throttled,
             ),
             (
                 Some(crawl),
@@ -303,7 +320,7 @@ mod tests {
                 STANDING_QUEUE_WAIT,
                 soon,
                 busy,
-                Admission::Throttled,
+                AdmissionDecision::Throttled,
             ),
             (
                 Some(crawl),
@@ -311,7 +328,7 @@ mod tests {
                 STANDING_QUEUE_WAIT,
                 soon,
                 busy,
-                Admission::Admit,
+                AdmissionDecision::Admit,
             ),
             (
                 Some(crawl),
@@ -319,7 +336,7 @@ mod tests {
                 STANDING_QUEUE_WAIT,
                 YIELD_INTERVAL,
                 busy,
-                Admission::Admit,
+                AdmissionDecision::Admit,
             ),
             (
                 Some(crawl),
@@ -327,7 +344,7 @@ mod tests {
                 STANDING_QUEUE_WAIT / 2,
                 soon,
                 busy,
-                Admission::Admit,
+                AdmissionDecision::Admit,
             ),
             (
                 Some(crawl),
@@ -335,7 +352,7 @@ mod tests {
                 STANDING_QUEUE_WAIT,
                 soon,
                 Processors::Spare,
-                Admission::Admit,
+                AdmissionDecision::Admit,
             ),
             (
                 None,
@@ -343,7 +360,7 @@ mod tests {
                 STANDING_QUEUE_WAIT,
                 soon,
                 busy,
-                Admission::Admit,
+                AdmissionDecision::Admit,
             ),
         ] {
             let mut holders = SlotHolders::default();
@@ -360,7 +377,7 @@ mod tests {
             assert_eq!(holders.admission(crawl, 5, &context), wanted, "{case}");
             assert_eq!(
                 holders.admission(editor, 5, &context),
-                Admission::Admit,
+                AdmissionDecision::Admit,
                 "{case}"
             );
         }

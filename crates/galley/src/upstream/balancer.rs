@@ -53,7 +53,7 @@ pub struct BalancedServer {
 }
 
 /// What came of choosing.
-pub(super) enum Choice {
+pub(super) enum ServerChoice {
     /// This one.
     Server {
         /// Its place among the servers.
@@ -121,34 +121,39 @@ impl Balancer {
     }
 
     /// A server that is not among `tried`, with a turn at it.
-    pub(super) fn choose(&self, key: Option<AffinityKey>, tried: &[usize], now: Instant) -> Choice {
+    pub(super) fn choose(
+        &self,
+        key: Option<AffinityKey>,
+        tried: &[usize],
+        now: Instant,
+    ) -> ServerChoice {
         let mut candidates = self.candidates(tried, now);
         if candidates.is_empty() {
-            return Choice::None;
+            return ServerChoice::None;
         }
         // Another thread may take the last turn between the choice and the entry.
         while let Some(index) = self.best(&candidates, key, now) {
             let server = self.servers.get(index);
             if let Some(turn) = server.and_then(|one| one.state.enter(one.share.max)) {
-                return Choice::Server { index, turn };
+                return ServerChoice::Server { index, turn };
             }
             candidates.retain(|one| *one != index);
         }
-        Choice::Full
+        ServerChoice::Full
     }
 
-    /// The same, after waiting for a turn if there is none; [`Choice::Full`] after `longest`. Cancel-safe.
+    /// The same, after waiting for a turn if there is none; [`ServerChoice::Full`] after `longest`. Cancel-safe.
     pub(super) async fn wait(
         &self,
         key: Option<AffinityKey>,
         tried: &[usize],
         longest: Duration,
-    ) -> Choice {
+    ) -> ServerChoice {
         let end = Instant::now() + longest;
         loop {
             let now = Instant::now();
             match self.choose(key, tried, now) {
-                Choice::Full if now < end => tokio::time::sleep(BETWEEN_LOOKS).await,
+                ServerChoice::Full if now < end => tokio::time::sleep(BETWEEN_LOOKS).await,
                 choice => return choice,
             }
         }

@@ -20,7 +20,7 @@ use galley_policy::cgi;
 use tokio::time::{Instant, timeout};
 
 use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
-use super::balancer::{Balancer, Choice};
+use super::balancer::{Balancer, ServerChoice};
 use super::call::UpstreamCall;
 use super::fastcgi_body::{Errors, FastCgiBody, RequestBodySource, failure};
 use super::incoming::{IncomingBody, IncomingResponse};
@@ -77,9 +77,9 @@ impl FastCgiUpstream {
         loop {
             let choice = self.balancer.wait(key, tried, self.queue_timeout).await;
             let (index, turn) = match choice {
-                Choice::Server { index, turn } => (index, turn),
-                Choice::Full => return Err(FailedAttempt::overloaded()),
-                Choice::None => return Err(last),
+                ServerChoice::Server { index, turn } => (index, turn),
+                ServerChoice::Full => return Err(FailedAttempt::overloaded()),
+                ServerChoice::None => return Err(last),
             };
             tried.push(index);
             let attempt = self

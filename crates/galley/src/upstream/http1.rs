@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout};
 
 use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
-use super::balancer::{Balancer, Choice};
+use super::balancer::{Balancer, ServerChoice};
 use super::breaker::Attempt;
 use super::call::UpstreamCall;
 use super::http1_body::{HttpBody, HttpShared, HyperRequestBody, Link};
@@ -250,9 +250,9 @@ impl HttpConnections {
         loop {
             let choice = self.balancer.wait(key, tried, self.queue_timeout).await;
             let (index, turn) = match choice {
-                Choice::Server { index, turn } => (index, turn),
-                Choice::Full => return Err(FailedAttempt::overloaded()),
-                Choice::None => return Err(last),
+                ServerChoice::Server { index, turn } => (index, turn),
+                ServerChoice::Full => return Err(FailedAttempt::overloaded()),
+                ServerChoice::None => return Err(last),
             };
             tried.push(index);
             let (Some(server), Some(state)) = (self.servers.get(index), self.balancer.state(index))

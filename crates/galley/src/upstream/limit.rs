@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::PoolSpec;
 use super::adaptive::AdaptiveLimit;
-use super::admission::{Admission, AdmissionContext, Processors, SlotHolders, processors};
+use super::admission::{AdmissionContext, AdmissionDecision, Processors, SlotHolders, processors};
 use super::queue::{AdmissionQueue, Joined, QueueIdentity, QueueTicket};
 use super::queue_deadline::{QueueDeadlines, WaitDecision};
 use super::stats::UpstreamStats;
@@ -179,7 +179,7 @@ impl LimitShared {
             free: Processors::Busy,
         };
         let admission = state.holders.admission(identity, limit, &context);
-        let is_free = state.queue.len() == 0 && admission == Admission::Admit;
+        let is_free = state.queue.len() == 0 && admission == AdmissionDecision::Admit;
         if is_free {
             state.holders.take(identity, now);
             self.publish(&state);
@@ -345,8 +345,8 @@ impl LimitState {
                     free,
                 };
                 let admission = holders.admission(identity, limit, &context);
-                is_throttled |= admission == Admission::Throttled;
-                admission == Admission::Admit
+                is_throttled |= admission == AdmissionDecision::Throttled;
+                admission == AdmissionDecision::Admit
             })
         };
         self.is_throttled = is_throttled;

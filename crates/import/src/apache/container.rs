@@ -1,19 +1,19 @@
 //! `<Files>`, `<Directory>` and `<Location>`, and who may enter.
 
+use super::context::{HostContext, settle};
 use super::headers::{Reach, header};
-use super::settle;
-use super::site::{HostContext, convert};
-use crate::draft::{RuleDraft, RulePriority, Section, SiteDraft, Value};
+use super::passing::handler;
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
 use crate::ledger::Ledger;
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 
-/// `<Files>`, `<Directory>` and `<Location>`: rules for paths, or the site as a whole.
-pub(super) fn container(
-    directive: &Directive,
-    site: &mut SiteDraft,
+/// `<Files>`, `<Directory>` and `<Location>`: rules for paths, or the site as a whole. The directives that are those of the site.
+pub(super) fn container<'d>(
+    directive: &'d ParsedDirective,
+    site: &mut ImportedSite,
     context: &mut HostContext<'_>,
-) {
+) -> &'d [ParsedDirective] {
     let name = directive.name();
     let (is_pattern, path) = match directive.arguments() {
         [tilde, path, ..] if tilde == "~" => (true, path.as_str()),
@@ -21,15 +21,12 @@ pub(super) fn container(
         [] => (false, ""),
     };
     if settled(directive, path, site, context) {
-        return;
+        return &[];
     }
     let Some(mut rule) = container_rule(name, is_pattern, path, directive, site) else {
         let why = "the section is the site's root: its directives are those of the site";
         context.ledger.not_needed(directive.id, why);
-        for inner in directive.inner() {
-            convert(inner, site, context);
-        }
-        return;
+        return directive.inner();
     };
     access(directive.inner(), &mut rule.section, context.ledger);
     for inner in directive.inner() {
@@ -47,13 +44,14 @@ pub(super) fn container(
             .not_needed(directive.id, "nothing in it differs from the site");
     }
     site.add_rule(rule);
+    &[]
 }
 
 /// Converts a section that is no rule: names that Galley never sends, XML-RPC, handlers. False: it is none of these.
 fn settled(
-    directive: &Directive,
+    directive: &ParsedDirective,
     path: &str,
-    site: &mut SiteDraft,
+    site: &mut ImportedSite,
     context: &mut HostContext<'_>,
 ) -> bool {
     let refuses = directive.inner().iter().any(is_refusal);
@@ -81,19 +79,19 @@ fn settled(
         .iter()
         .filter(|inner| inner.name() == "sethandler");
     match handlers.next() {
-        Some(handler) if handler.argument(0).starts_with("proxy:") => {
+        Some(of_php) if of_php.argument(0).starts_with("proxy:") => {
             context.ledger.carried(directive.id, "php");
             for inner in directive
                 .inner()
                 .iter()
-                .filter(|inner| inner.id != handler.id)
+                .filter(|inner| inner.id != of_php.id)
             {
                 settle(inner, context.ledger);
             }
-            convert(handler, site, context);
+            handler(of_php, site, context);
             return true;
         }
-        Some(handler) if handler.argument(0).starts_with("server-") => {
+        Some(other) if other.argument(0).starts_with("server-") => {
             for inner in std::iter::once(directive).chain(directive.inner()) {
                 let why = "`galley status` and `GET /metrics` of the admin interface replace it";
                 context.ledger.not_needed(inner.id, why);
@@ -110,8 +108,8 @@ fn container_rule(
     name: &str,
     is_pattern: bool,
     path: &str,
-    directive: &Directive,
-    site: &SiteDraft,
+    directive: &ParsedDirective,
+    site: &ImportedSite,
 ) -> Option<RuleDraft> {
     let origin = Some(&directive.origin);
     let root = match site.section.get("root") {
@@ -155,7 +153,7 @@ fn container_rule(
     })
 }
 
-fn is_refusal(directive: &Directive) -> bool {
+fn is_refusal(directive: &ParsedDirective) -> bool {
     match directive.name() {
         "require" => directive.arguments() == ["all", "denied"],
         "deny" => directive.arguments() == ["from", "all"],
@@ -164,7 +162,7 @@ fn is_refusal(directive: &Directive) -> bool {
 }
 
 /// Who may enter: `Require`, the older `Allow` and `Deny`, and passwords.
-pub(super) fn access(block: &[Directive], section: &mut Section, ledger: &mut Ledger) {
+pub(super) fn access(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledger) {
     let everyone = || ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
     let allows_some = block.iter().any(|inner| {
         matches!(inner.name(), "allow" | "require")

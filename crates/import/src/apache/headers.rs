@@ -1,9 +1,9 @@
 //! `Header` and `ExpiresByType`.
 
-use crate::draft::{RuleDraft, RulePriority, Section, SiteDraft, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
 use crate::ledger::Ledger;
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 use crate::units;
 
 /// What a directive in a section applies to.
@@ -15,7 +15,7 @@ pub(super) enum Reach {
 
 /// `Header [always] set Name "value"`.
 pub(super) fn header(
-    directive: &Directive,
+    directive: &ParsedDirective,
     section: &mut Section,
     reach: Reach,
     ledger: &mut Ledger,
@@ -81,7 +81,11 @@ pub(super) fn header(
 }
 
 /// `ExpiresByType text/css "access plus 1 year"`.
-pub(super) fn expires_by_type(directive: &Directive, site: &mut SiteDraft, ledger: &mut Ledger) {
+pub(super) fn expires_by_type(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    ledger: &mut Ledger,
+) {
     let media_type = directive.argument(0);
     let text = directive.arguments().get(1..).unwrap_or_default().join(" ");
     let Some(seconds) = expiry_seconds(&text) else {

@@ -1,13 +1,17 @@
 //! `ProxyPass`, handlers of PHP-FPM, and `Redirect`.
 
-use super::site::HostContext;
-use crate::draft::{RuleDraft, RulePriority, Section, SiteDraft, Value};
+use super::context::HostContext;
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 use crate::units;
 
 /// `ProxyPass / http://127.0.0.1:8080/` is the site's server; other paths are rules.
-pub(super) fn proxy(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_>) {
+pub(super) fn proxy(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
     let (path, target) = (directive.argument(0), directive.argument(1));
     if target == "!" || target.is_empty() {
         context
@@ -68,9 +72,9 @@ fn http_server(target: &str) -> Option<String> {
 
 /// `proxy:unix:/run/php.sock|fcgi://localhost` and `fcgi://127.0.0.1:9000/...`.
 fn fastcgi(
-    directive: &Directive,
+    directive: &ParsedDirective,
     target: &str,
-    site: &mut SiteDraft,
+    site: &mut ImportedSite,
     context: &mut HostContext<'_>,
 ) {
     let target = target.trim_start_matches("proxy:");
@@ -92,13 +96,21 @@ fn fastcgi(
     }
 }
 
-pub(super) fn handler(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_>) {
+pub(super) fn handler(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
     let target = directive.argument(0).to_owned();
     fastcgi(directive, &target, site, context);
 }
 
 /// `Redirect permanent / https://example.com/`, `Redirect 301 /old /new`, `RedirectMatch 301 ^/a(.*)$ /b$1`.
-pub(super) fn redirect(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_>) {
+pub(super) fn redirect(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
     let mut words = directive.arguments().to_vec();
     let status = match (directive.name(), words.first().map(String::as_str)) {
         ("redirectpermanent", _) | (_, Some("permanent" | "301" | "308")) => "301",

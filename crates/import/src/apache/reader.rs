@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::ledger::Ledger;
-use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Origin, Source};
-use crate::tree::Directive;
+use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Source, StatementOrigin};
+use crate::tree::ParsedDirective;
 
 /// Reads a file and what it includes. Names of directives are in lower case, those of sections begin with `<`.
-pub(super) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec<Directive> {
-    let mut reader = Reader {
+pub(super) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec<ParsedDirective> {
+    let mut reader = ApacheReader {
         source,
         ledger,
         folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
@@ -18,7 +18,7 @@ pub(super) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec
     reader.file(main, 0)
 }
 
-struct Reader<'a> {
+struct ApacheReader<'a> {
     source: &'a dyn Source,
     ledger: &'a mut Ledger,
     folder: PathBuf,
@@ -26,17 +26,20 @@ struct Reader<'a> {
 }
 
 /// A section that is open.
-struct OpenSection {
-    section: Option<Directive>,
-    inner: Vec<Directive>,
+struct OpenApacheSection {
+    section: Option<ParsedDirective>,
+    inner: Vec<ParsedDirective>,
 }
 
-impl Reader<'_> {
-    fn file(&mut self, path: &Path, level: usize) -> Vec<Directive> {
+impl ApacheReader<'_> {
+    fn file(&mut self, path: &Path, level: usize) -> Vec<ParsedDirective> {
         self.left = self.left.saturating_sub(1);
         let file: Rc<str> = path.display().to_string().into();
         let Some(text) = self.source.text(path) else {
-            if let Some(id) = self.ledger.enter("(the file)", Origin { file, line: 1 }) {
+            if let Some(id) = self
+                .ledger
+                .enter("(the file)", StatementOrigin { file, line: 1 })
+            {
                 self.ledger.not_carried(
                     id,
                     "the file cannot be read: run the import where it exists",
@@ -44,12 +47,12 @@ impl Reader<'_> {
             }
             return Vec::new();
         };
-        let mut open = vec![OpenSection {
+        let mut open = vec![OpenApacheSection {
             section: None,
             inner: Vec::new(),
         }];
         for (line, words) in lines(&text) {
-            let origin = Origin {
+            let origin = StatementOrigin {
                 file: Rc::clone(&file),
                 line,
             };
@@ -64,8 +67,8 @@ impl Reader<'_> {
     fn line(
         &mut self,
         words: Vec<String>,
-        origin: Origin,
-        open: &mut Vec<OpenSection>,
+        origin: StatementOrigin,
+        open: &mut Vec<OpenApacheSection>,
         level: usize,
     ) {
         let name = words.first().map_or("", String::as_str);
@@ -87,14 +90,14 @@ impl Reader<'_> {
             return;
         }
         let is_section = name.starts_with('<') && open.len() <= MOST_NESTED;
-        let directive = Directive {
+        let directive = ParsedDirective {
             id,
             origin,
             words,
             block: is_section.then(Vec::new),
         };
         if is_section {
-            open.push(OpenSection {
+            open.push(OpenApacheSection {
                 section: Some(directive),
                 inner: Vec::new(),
             });
@@ -108,7 +111,7 @@ impl Reader<'_> {
         pattern: &str,
         id: crate::ledger::StatementId,
         level: usize,
-    ) -> Vec<Directive> {
+    ) -> Vec<ParsedDirective> {
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
             self.ledger.not_carried(
@@ -131,7 +134,7 @@ impl Reader<'_> {
     }
 }
 
-fn close(open: &mut Vec<OpenSection>) {
+fn close(open: &mut Vec<OpenApacheSection>) {
     let Some(done) = open.pop() else {
         return;
     };

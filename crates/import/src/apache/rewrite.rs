@@ -1,19 +1,12 @@
 //! `RewriteCond` and `RewriteRule`: WordPress's own block, redirects to TLS and to one host, redirects and refusals by path.
 
-use super::site::HostContext;
-use crate::draft::{RuleDraft, RulePriority, Section, SiteDraft, Value};
+use super::context::{HostContext, RewriteCondition};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
 use crate::ledger::StatementId;
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 
-/// `RewriteCond %{HTTPS} off`.
-pub(super) struct RewriteCondition {
-    pub id: StatementId,
-    /// Without `%{` and `}`.
-    pub variable: String,
-}
-
-pub(super) fn condition(directive: &Directive, context: &mut HostContext<'_>) {
+pub(super) fn condition(directive: &ParsedDirective, context: &mut HostContext<'_>) {
     let variable = directive
         .argument(0)
         .trim_start_matches("%{")
@@ -25,7 +18,11 @@ pub(super) fn condition(directive: &Directive, context: &mut HostContext<'_>) {
 }
 
 /// Converts a rule with the conditions before it.
-pub(super) fn rule(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_>) {
+pub(super) fn rule(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
     let conditions = std::mem::take(&mut context.conditions);
     let (pattern, target) = (directive.argument(0), directive.argument(1));
     let flags = directive
@@ -102,7 +99,7 @@ pub(super) fn rule(directive: &Directive, site: &mut SiteDraft, context: &mut Ho
 }
 
 /// A redirect to the host of its target, or to the site's first without `www.`. `None`: there is none.
-fn canonical_host(directive: &Directive, site: &mut SiteDraft) -> Option<&'static str> {
+fn canonical_host(directive: &ParsedDirective, site: &mut ImportedSite) -> Option<&'static str> {
     let without_www = |host: &&String| !host.starts_with("www.") && *host != "*";
     let host = host_of(directive.argument(1))
         .or_else(|| site.hosts().iter().find(without_www).cloned())?;
@@ -115,7 +112,7 @@ fn canonical_host(directive: &Directive, site: &mut SiteDraft) -> Option<&'stati
 
 /// A redirect or refusal of paths. `None`: it is neither, or its pattern is none of Galley's.
 fn path_rule(
-    directive: &Directive,
+    directive: &ParsedDirective,
     flags: &str,
     redirects: bool,
     refuses: bool,

@@ -1,43 +1,21 @@
 //! Directives of a virtual host or a `.htaccess`.
 
 use super::container::{access, container};
+use super::context::{HostContext, settle};
 use super::headers::{Reach, expires_by_type, header};
 use super::passing::{handler, proxy, redirect};
-use super::rewrite::{self, RewriteCondition};
-use super::settle;
-use crate::draft::{SiteDraft, Value};
-use crate::ledger::Ledger;
-use crate::tree::Directive;
+use super::rewrite;
+use crate::draft::{ImportedSite, Value};
+use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::quoted;
 
-/// What the directives before mean for those that follow.
-pub(super) struct HostContext<'l> {
-    pub ledger: &'l mut Ledger,
-    pub has_tls: bool,
-    /// `RewriteCond`s before the next `RewriteRule`.
-    pub conditions: Vec<RewriteCondition>,
-    /// Where all requests are redirected to.
-    pub redirects_all: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
-}
-
-impl<'l> HostContext<'l> {
-    pub fn new(ledger: &'l mut Ledger) -> Self {
-        Self {
-            ledger,
-            has_tls: false,
-            conditions: Vec::new(),
-            redirects_all: None,
-            cert: None,
-            key: None,
-        }
-    }
-}
-
 /// Converts one directive.
-pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_>) {
+pub(super) fn convert(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
     let origin = Some(&directive.origin);
     let argument = directive.argument(0);
     match directive.name() {
@@ -56,28 +34,8 @@ pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut
         }
         "sslcertificatefile" | "sslcertificatekeyfile" => certificate(directive, site, context),
         "errorlog" | "customlog" | "transferlog" => log(directive, site, context),
-        "limitrequestbody" => match units::size(argument) {
-            Some(size) if size != "0B" => {
-                site.section.set("request_body", Value::Text(size), origin);
-                context.ledger.carried(directive.id, "request_body");
-            }
-            _ => context
-                .ledger
-                .not_needed(directive.id, "Galley limits requests to `request_body`"),
-        },
-        "php_value" | "php_admin_value"
-            if matches!(argument, "post_max_size" | "upload_max_filesize") =>
-        {
-            match units::size(directive.argument(1)) {
-                Some(size) => {
-                    site.section.set("request_body", Value::Text(size), origin);
-                    context.ledger.carried(
-                        directive.id,
-                        "request_body; set the value in `.user.ini`, too",
-                    );
-                }
-                None => settle(directive, context.ledger),
-            }
+        "limitrequestbody" | "php_value" | "php_admin_value" => {
+            request_body(directive, site, context);
         }
         "proxypass" | "proxypassmatch" => proxy(directive, site, context),
         "redirect" | "redirectmatch" | "redirectpermanent" | "redirecttemp" => {
@@ -103,7 +61,9 @@ pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut
         }
         "<files" | "<filesmatch" | "<directory" | "<directorymatch" | "<location"
         | "<locationmatch" => {
-            container(directive, site, context);
+            for inner in container(directive, site, context) {
+                convert(inner, site, context);
+            }
         }
         "<ifmodule" | "<ifdefine" | "<ifversion" | "<if" | "<else" | "<requireall"
         | "<requireany" => {
@@ -118,7 +78,39 @@ pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut
     }
 }
 
-fn names(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_>) {
+/// `LimitRequestBody`, and the limits of PHP that mean the same.
+fn request_body(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
+    let is_limit_of_php = matches!(
+        directive.argument(0),
+        "post_max_size" | "upload_max_filesize"
+    );
+    let (text, carried) = match directive.name() {
+        "limitrequestbody" => (directive.argument(0), "request_body"),
+        _ if is_limit_of_php => (
+            directive.argument(1),
+            "request_body; set the value in `.user.ini`, too",
+        ),
+        _ => return settle(directive, context.ledger),
+    };
+    match units::size(text) {
+        Some(size) if size != "0B" => {
+            let value = Value::Text(size);
+            site.section
+                .set("request_body", value, Some(&directive.origin));
+            context.ledger.carried(directive.id, carried);
+        }
+        _ => {
+            let why = "Galley limits requests to `request_body`";
+            context.ledger.not_needed(directive.id, why);
+        }
+    }
+}
+
+fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostContext<'_>) {
     let hosts = directive.arguments().iter().map(|name| {
         let name = name.rsplit("://").next().unwrap_or(name);
         name.split(':').next().unwrap_or(name).to_ascii_lowercase()
@@ -127,7 +119,11 @@ fn names(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<
     context.ledger.carried(directive.id, "hosts");
 }
 
-fn certificate(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_>) {
+fn certificate(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
     let path = directive.argument(0).to_owned();
     if directive.name() == "sslcertificatefile" {
         context.cert = Some(path);
@@ -142,7 +138,7 @@ fn certificate(directive: &Directive, site: &mut SiteDraft, context: &mut HostCo
     }
 }
 
-fn log(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_>) {
+fn log(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostContext<'_>) {
     let name = if directive.name() == "errorlog" {
         "error"
     } else {
@@ -169,7 +165,11 @@ fn log(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_
     }
 }
 
-fn error_document(directive: &Directive, site: &mut SiteDraft, context: &mut HostContext<'_>) {
+fn error_document(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) {
     let (status, target) = (directive.argument(0), directive.argument(1));
     let root = match site.section.get("root") {
         Some(Value::Text(root)) => root.clone(),

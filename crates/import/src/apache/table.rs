@@ -1,9 +1,9 @@
 //! Directives of Apache that no site needs, and those that nothing replaces.
 
-use crate::ledger::Fate;
+use crate::ledger::StatementFate;
 
 /// What is known of a directive by its name alone, in lower case.
-pub(super) fn fate_of(name: &str) -> Option<Fate> {
+pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
     let is_in = |list: &[&str]| {
         list.iter().any(|known| {
             name == *known
@@ -14,12 +14,12 @@ pub(super) fn fate_of(name: &str) -> Option<Fate> {
     };
     for (names, why) in NOT_NEEDED {
         if is_in(names) {
-            return Some(Fate::NotNeeded((*why).to_owned()));
+            return Some(StatementFate::NotNeeded((*why).to_owned()));
         }
     }
     for (names, remedy) in NOT_CARRIED {
         if is_in(names) {
-            return Some(Fate::NotCarried((*remedy).to_owned()));
+            return Some(StatementFate::NotCarried((*remedy).to_owned()));
         }
     }
     None

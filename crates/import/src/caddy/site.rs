@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::settle;
-use crate::draft::{RuleDraft, RulePriority, Section, SiteDraft, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
 use crate::ledger::Ledger;
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 use crate::units;
 use crate::write::quoted;
 
 /// Converts the directives of a site.
 pub(super) struct Converter<'a> {
-    pub snippets: &'a HashMap<&'a str, &'a Directive>,
+    pub snippets: &'a HashMap<&'a str, &'a ParsedDirective>,
     pub ledger: &'a mut Ledger,
     /// Paths of named matchers, as patterns.
     pub matchers: HashMap<String, Section>,
@@ -20,7 +19,7 @@ pub(super) struct Converter<'a> {
 }
 
 impl Converter<'_> {
-    pub fn block(&mut self, block: &[Directive], site: &mut SiteDraft) {
+    pub fn block(&mut self, block: &[ParsedDirective], site: &mut ImportedSite) {
         // A matcher may stand behind its use.
         for directive in block.iter().filter(|one| one.name().starts_with('@')) {
             self.matcher(directive);
@@ -30,7 +29,7 @@ impl Converter<'_> {
         }
     }
 
-    fn directive(&mut self, directive: &Directive, site: &mut SiteDraft) {
+    fn directive(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let origin = Some(&directive.origin);
         let last = directive.arguments().last().map_or("", String::as_str);
         match directive.name() {
@@ -44,19 +43,19 @@ impl Converter<'_> {
                     self.ledger.carried(directive.id, "php");
                     self.settle(directive.inner(), "Galley does this by itself, or has a safe default");
                 }
-                None => self.lose(directive, "set `php` to the socket or address of PHP-FPM"),
+                None => directive.not_carried("set `php` to the socket or address of PHP-FPM", self.ledger),
             },
             "reverse_proxy" => self.proxy(directive, site),
             "tls" => self.tls(directive, site),
-            "encode" => self.settle_all(directive, "Galley compresses once, when it stores a page"),
+            "encode" => directive.not_needed("Galley compresses once, when it stores a page", self.ledger),
             "file_server" | "log_skip" | "skip_log" | "templates" | "bind" | "handle_errors" | "try_files" | "push" => {
-                self.settle_all(directive, "Galley does this by itself, or has a safe default");
+                directive.not_needed("Galley does this by itself, or has a safe default", self.ledger);
             }
             "log" => self.log(directive, site),
             "header" => self.header(directive, site),
             "redir" => self.redirect(directive, site),
             "respond" | "error" | "abort" => self.refuse(directive, site),
-            "basicauth" | "basic_auth" => self.lose(directive, "write the users into a file with `htpasswd` and set `basic_auth`"),
+            "basicauth" | "basic_auth" => directive.not_carried("write the users into a file with `htpasswd` and set `basic_auth`", self.ledger),
             "request_body" => self.request_body(directive, site),
             "import" => self.import(directive, site),
             "handle" | "handle_path" | "route" => {
@@ -66,13 +65,13 @@ impl Converter<'_> {
             "rewrite" | "uri" if last.contains("index.php") => {
                 self.ledger.not_needed(directive.id, "Galley forwards what is no file to index.php");
             }
-            _ => self.lose(directive, "Galley has no counterpart that the import knows: look for an option in docs/reference/options.md"),
+            _ => directive.not_carried("Galley has no counterpart that the import knows: look for an option in docs/reference/options.md", self.ledger),
         }
     }
 
     /// `@name path /a/* /b` and `@name { path ... }`.
-    fn matcher(&mut self, directive: &Directive) {
-        let mut words: Vec<&Directive> = directive.inner().iter().collect();
+    fn matcher(&mut self, directive: &ParsedDirective) {
+        let mut words: Vec<&ParsedDirective> = directive.inner().iter().collect();
         words.insert(0, directive);
         let mut patterns = Vec::new();
         let mut is_known = false;
@@ -111,15 +110,15 @@ impl Converter<'_> {
                 self.ledger.carried(inner.id, "the pattern of a rule");
             }
         } else {
-            self.lose(
-                directive,
+            directive.not_carried(
                 "Galley's rules match paths: write them with `path` or `pattern`",
+                self.ledger,
             );
         }
     }
 
     /// An empty rule for the matcher that a directive begins with, and the arguments behind it. `None`: it has none.
-    fn rule(&self, directive: &Directive) -> Option<RuleDraft> {
+    fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
         let first = directive.argument(0);
         let (section, priority, length) = match self.matchers.get(first) {
             Some(section) => (section.clone(), RulePriority::Pattern, 0),
@@ -141,7 +140,7 @@ impl Converter<'_> {
         })
     }
 
-    fn proxy(&mut self, directive: &Directive, site: &mut SiteDraft) {
+    fn proxy(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let servers: Vec<String> = directive
             .arguments()
             .iter()
@@ -149,7 +148,7 @@ impl Converter<'_> {
             .filter_map(|word| server(word))
             .collect();
         if servers.is_empty() {
-            self.lose(directive, "set `upstream`");
+            directive.not_carried("set `upstream`", self.ledger);
             return;
         }
         self.settle(
@@ -168,7 +167,7 @@ impl Converter<'_> {
         }
     }
 
-    fn tls(&mut self, directive: &Directive, site: &mut SiteDraft) {
+    fn tls(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         match directive.arguments() {
             [cert, key] => {
                 let value = format!("{{ cert = {}, key = {} }}", quoted(cert), quoted(key));
@@ -176,9 +175,9 @@ impl Converter<'_> {
                     .set("tls", Value::Verbatim(value), Some(&directive.origin));
                 self.ledger.carried(directive.id, "tls");
             }
-            [word] if word == "internal" => self.lose(
-                directive,
+            [word] if word == "internal" => directive.not_carried(
                 "Galley has no authority of its own: set `tls` to files",
+                self.ledger,
             ),
             _ => {
                 self.ledger.carried(directive.id, "tls");
@@ -187,7 +186,7 @@ impl Converter<'_> {
         }
     }
 
-    fn log(&mut self, directive: &Directive, site: &mut SiteDraft) {
+    fn log(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let output = directive
             .inner()
             .iter()
@@ -220,11 +219,11 @@ impl Converter<'_> {
     }
 
     /// `header [MATCHER] Name Value`, or a block of them.
-    fn header(&mut self, directive: &Directive, site: &mut SiteDraft) {
+    fn header(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let rule = self.rule(directive);
         let skipped = usize::from(rule.is_some() || directive.argument(0) == "*");
         let mut rule = rule;
-        let lines: Vec<(&Directive, Vec<String>)> = if directive.inner().is_empty() {
+        let lines: Vec<(&ParsedDirective, Vec<String>)> = if directive.inner().is_empty() {
             vec![(
                 directive,
                 directive
@@ -252,7 +251,7 @@ impl Converter<'_> {
         }
     }
 
-    fn redirect(&mut self, directive: &Directive, site: &mut SiteDraft) {
+    fn redirect(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let words = directive.arguments();
         let status = words.last().map(String::as_str).filter(|word| {
             matches!(
@@ -274,7 +273,7 @@ impl Converter<'_> {
                     .unwrap_or_default()
                     .to_owned();
                 if host.is_empty() {
-                    self.lose(directive, "set `canonical_host`");
+                    directive.not_carried("set `canonical_host`", self.ledger);
                     return;
                 }
                 site.section.set(
@@ -311,21 +310,21 @@ impl Converter<'_> {
                 });
                 self.ledger.carried(directive.id, "redirect");
             }
-            _ => self.lose(directive, "write a rule with `redirect`"),
+            _ => directive.not_carried("write a rule with `redirect`", self.ledger),
         }
     }
 
     /// `respond @forbidden 403`.
-    fn refuse(&mut self, directive: &Directive, site: &mut SiteDraft) {
+    fn refuse(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let refuses = directive.name() != "respond"
             || directive
                 .arguments()
                 .iter()
                 .any(|word| matches!(word.as_str(), "403" | "404" | "410"));
         let Some(mut rule) = self.rule(directive).filter(|_| refuses) else {
-            self.lose(
-                directive,
+            directive.not_carried(
                 "write a rule with `deny`, or send the response from PHP",
+                self.ledger,
             );
             return;
         };
@@ -338,7 +337,7 @@ impl Converter<'_> {
         self.ledger.carried(directive.id, "a rule with deny");
     }
 
-    fn request_body(&mut self, directive: &Directive, site: &mut SiteDraft) {
+    fn request_body(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let size = directive
             .inner()
             .iter()
@@ -350,11 +349,11 @@ impl Converter<'_> {
                 self.ledger.carried(directive.id, "request_body");
                 self.ledger.carried(inner.id, "request_body");
             }
-            None => self.lose(directive, "set `request_body`"),
+            None => directive.not_carried("set `request_body`", self.ledger),
         }
     }
 
-    fn import(&mut self, directive: &Directive, site: &mut SiteDraft) {
+    fn import(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         match self.snippets.get(directive.argument(0)).copied() {
             Some(snippet) if self.level < MOST_SNIPPETS => {
                 self.ledger
@@ -363,24 +362,13 @@ impl Converter<'_> {
                 self.block(snippet.inner(), site);
                 self.level -= 1;
             }
-            _ => self.lose(directive, "import the file separately"),
+            _ => directive.not_carried("import the file separately", self.ledger),
         }
     }
 
-    fn settle(&mut self, block: &[Directive], why: &str) {
+    fn settle(&mut self, block: &[ParsedDirective], why: &str) {
         for directive in block {
-            self.settle_all(directive, why);
-        }
-    }
-
-    fn settle_all(&mut self, directive: &Directive, why: &str) {
-        settle(directive, why, self.ledger);
-    }
-
-    fn lose(&mut self, directive: &Directive, remedy: &str) {
-        self.ledger.not_carried(directive.id, remedy);
-        for inner in directive.inner() {
-            self.lose(inner, remedy);
+            directive.not_needed(why, self.ledger);
         }
     }
 }
@@ -389,7 +377,12 @@ impl Converter<'_> {
 const MOST_SNIPPETS: usize = 8;
 
 /// `Name value`, `-Name`, `+Name value`, `?Name value`.
-fn field(directive: &Directive, words: &[String], section: &mut Section, ledger: &mut Ledger) {
+fn field(
+    directive: &ParsedDirective,
+    words: &[String],
+    section: &mut Section,
+    ledger: &mut Ledger,
+) {
     let origin = Some(&directive.origin);
     let (name, value) = match words {
         [name] => (name.as_str(), ""),

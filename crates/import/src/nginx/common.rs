@@ -2,23 +2,23 @@
 
 use crate::draft::{Section, Value};
 use crate::known;
-use crate::ledger::{Fate, Ledger};
+use crate::ledger::{Ledger, StatementFate};
 use crate::nginx::context::Context;
 use crate::nginx::table;
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 use crate::units;
 
 /// What options a statement may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum DirectiveScope {
     Site,
     Rule,
 }
 
 /// Converts a statement into options of `section`. A statement that has its own meaning in a server or a location is not one of these.
 pub(super) fn convert(
-    directive: &Directive,
-    scope: Scope,
+    directive: &ParsedDirective,
+    scope: DirectiveScope,
     section: &mut Section,
     context: &mut Context<'_>,
 ) {
@@ -67,7 +67,7 @@ pub(super) fn convert(
                 ledger,
             );
         }
-        "fastcgi_connect_timeout" | "proxy_connect_timeout" if scope == Scope::Site => {
+        "fastcgi_connect_timeout" | "proxy_connect_timeout" if scope == DirectiveScope::Site => {
             timeout(directive, &["connect_timeout"], section, ledger);
         }
         "fastcgi_connect_timeout" | "proxy_connect_timeout" => {
@@ -84,20 +84,25 @@ pub(super) fn convert(
         }
         "fastcgi_param" => fastcgi_param(directive, ledger),
         "proxy_set_header" => proxy_set_header(directive, ledger),
-        "root" if scope == Scope::Rule => {
+        "root" if scope == DirectiveScope::Rule => {
             let remedy = "Galley has one `root` per site: link the folder into it";
             ledger.not_carried(directive.id, remedy);
         }
         name => match table::fate_of(name) {
-            Some(Fate::NotNeeded(why)) => ledger.not_needed(directive.id, why),
-            Some(Fate::NotCarried(why)) => ledger.not_carried(directive.id, why),
-            Some(Fate::Carried(_)) | None => {}
+            Some(StatementFate::NotNeeded(why)) => ledger.not_needed(directive.id, why),
+            Some(StatementFate::NotCarried(why)) => ledger.not_carried(directive.id, why),
+            Some(StatementFate::Carried(_)) | None => {}
         },
     }
 }
 
 /// `Name value` with a value that does not depend on the request.
-fn add_header(directive: &Directive, scope: Scope, section: &mut Section, ledger: &mut Ledger) {
+fn add_header(
+    directive: &ParsedDirective,
+    scope: DirectiveScope,
+    section: &mut Section,
+    ledger: &mut Ledger,
+) {
     let (name, value) = match directive.name() {
         "more_set_headers" => directive
             .argument(0)
@@ -113,7 +118,7 @@ fn add_header(directive: &Directive, scope: Scope, section: &mut Section, ledger
         || lower.contains("-cache-") && value.contains('$')
     {
         ledger.not_needed(directive.id, "Galley sends Cache-Status (RFC 9211)");
-    } else if lower == "strict-transport-security" && scope == Scope::Site {
+    } else if lower == "strict-transport-security" && scope == DirectiveScope::Site {
         hsts(directive, value, section, ledger);
     } else if lower == "alt-svc" {
         ledger.not_carried(directive.id, "Galley does not offer HTTP/3 yet");
@@ -146,7 +151,7 @@ fn add_header(directive: &Directive, scope: Scope, section: &mut Section, ledger
 }
 
 /// Adds directives of `Cache-Control` to the one field that a response has.
-fn cache_control(directive: &Directive, directives: &str, section: &mut Section) {
+fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Section) {
     let known = section
         .list("set_headers")
         .iter()
@@ -168,7 +173,7 @@ fn cache_control(directive: &Directive, directives: &str, section: &mut Section)
 
 const CACHE_CONTROL: &str = "Cache-Control: ";
 
-fn hsts(directive: &Directive, value: &str, section: &mut Section, ledger: &mut Ledger) {
+fn hsts(directive: &ParsedDirective, value: &str, section: &mut Section, ledger: &mut Ledger) {
     let lower = value.to_ascii_lowercase();
     let age = lower
         .split(';')
@@ -190,7 +195,7 @@ fn hsts(directive: &Directive, value: &str, section: &mut Section, ledger: &mut 
     ledger.carried(directive.id, "hsts");
 }
 
-fn hide_header(directive: &Directive, section: &mut Section, ledger: &mut Ledger) {
+fn hide_header(directive: &ParsedDirective, section: &mut Section, ledger: &mut Ledger) {
     for name in directive.arguments() {
         let lower = name.to_ascii_lowercase();
         match lower.as_str() {
@@ -211,7 +216,7 @@ fn hide_header(directive: &Directive, section: &mut Section, ledger: &mut Ledger
 }
 
 /// `expires 30d` is what browsers may keep, which Galley sends in `Cache-Control`.
-fn expires(directive: &Directive, section: &mut Section, ledger: &mut Ledger) {
+fn expires(directive: &ParsedDirective, section: &mut Section, ledger: &mut Ledger) {
     let value = match directive.argument(0) {
         "off" => {
             ledger.not_needed(directive.id, "Galley adds no Expires");
@@ -237,7 +242,12 @@ fn expires(directive: &Directive, section: &mut Section, ledger: &mut Ledger) {
     ledger.carried(directive.id, "set_headers");
 }
 
-fn timeout(directive: &Directive, options: &[&str], section: &mut Section, ledger: &mut Ledger) {
+fn timeout(
+    directive: &ParsedDirective,
+    options: &[&str],
+    section: &mut Section,
+    ledger: &mut Ledger,
+) {
     let Some(time) = units::duration(directive.argument(0)) else {
         ledger.not_carried(directive.id, format!("set `{}`", options.join("`, `")));
         return;
@@ -248,8 +258,13 @@ fn timeout(directive: &Directive, options: &[&str], section: &mut Section, ledge
     ledger.carried(directive.id, options.join(", "));
 }
 
-fn ignore_headers(directive: &Directive, scope: Scope, section: &mut Section, ledger: &mut Ledger) {
-    if scope == Scope::Site {
+fn ignore_headers(
+    directive: &ParsedDirective,
+    scope: DirectiveScope,
+    section: &mut Section,
+    ledger: &mut Ledger,
+) {
+    if scope == DirectiveScope::Site {
         let why = "the preset stores pages that say nothing, and never those with Set-Cookie: see `harmless_cookies` and `[[site.rule]] ignore`";
         ledger.not_needed(directive.id, why);
         return;
@@ -266,7 +281,7 @@ fn ignore_headers(directive: &Directive, scope: Scope, section: &mut Section, le
     ledger.carried(directive.id, "ignore");
 }
 
-fn fastcgi_param(directive: &Directive, ledger: &mut Ledger) {
+fn fastcgi_param(directive: &ParsedDirective, ledger: &mut Ledger) {
     match directive.argument(0) {
         "PHP_VALUE" | "PHP_ADMIN_VALUE" => {
             let remedy =
@@ -317,7 +332,7 @@ const STANDARD_PARAMETERS: &[&str] = &[
     "HTTP_ACCEPT_ENCODING",
 ];
 
-fn proxy_set_header(directive: &Directive, ledger: &mut Ledger) {
+fn proxy_set_header(directive: &ParsedDirective, ledger: &mut Ledger) {
     let name = directive.argument(0).to_ascii_lowercase();
     if FORWARDED_FIELDS.contains(&name.as_str()) || directive.argument(1).is_empty() {
         ledger.not_needed(
@@ -352,7 +367,7 @@ const FORWARDED_FIELDS: &[&str] = &[
     "https",
 ];
 
-fn limit(directive: &Directive, section: &mut Section, context: &mut Context<'_>) {
+fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Context<'_>) {
     let option = |name: &str| {
         let mut all = directive.arguments().iter();
         all.find_map(|argument| argument.strip_prefix(name))
@@ -375,12 +390,12 @@ fn limit(directive: &Directive, section: &mut Section, context: &mut Context<'_>
 /// `allow` and `deny` of one block. nginx takes the first that matches; Galley has a list of permitted networks, and one of refused ones
 /// that comes first.
 pub(super) fn access(
-    block: &[Directive],
+    block: &[ParsedDirective],
     option: &str,
     section: &mut Section,
     ledger: &mut Ledger,
 ) {
-    let mut allowed: Vec<&Directive> = Vec::new();
+    let mut allowed: Vec<&ParsedDirective> = Vec::new();
     let rules = block
         .iter()
         .filter(|inner| matches!(inner.name(), "allow" | "deny"));
@@ -424,20 +439,12 @@ fn is_network(text: &str) -> bool {
 const EVERYBODY: &str = "without `deny all` behind it every client may";
 
 /// Whether a block refuses every request.
-pub(super) fn refuses_all(block: &[Directive]) -> bool {
+pub(super) fn refuses_all(block: &[ParsedDirective]) -> bool {
     block.iter().any(|inner| match inner.name() {
         "deny" => inner.argument(0) == "all",
         "return" => ["403", "404", "444"].contains(&inner.argument(0)),
         _ => false,
     }) && !block.iter().any(|inner| inner.name() == "allow")
-}
-
-/// Judges every statement of a block, and below it, in the same way.
-pub(super) fn settle(block: &[Directive], why: &str, ledger: &mut Ledger) {
-    for directive in block {
-        ledger.not_needed(directive.id, why);
-        settle(directive.inner(), why, ledger);
-    }
 }
 
 /// A pattern for a rule, if Galley's regular expressions have it.

@@ -1,20 +1,24 @@
 //! `if`: idioms with which sites keep pages out of the cache, redirect, or refuse requests.
 
-use crate::draft::{RuleDraft, RulePriority, Section, SiteDraft, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
 use crate::nginx::common;
 use crate::nginx::context::Context;
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 
 /// What an `if` compares: a variable, an operator and a pattern.
-struct Comparison {
+struct IfComparison {
     variable: String,
     operator: String,
     pattern: String,
 }
 
 /// Converts an `if` of a server, or of its location `/`.
-pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+pub(super) fn convert(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
     let comparison = comparison(directive);
     let sets = directive.has("set");
     let returns = directive
@@ -25,7 +29,7 @@ pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut
         ("$scheme" | "$https" | "$http_x_forwarded_proto" | "$server_port", Some(_)) => {
             site.section
                 .set("https_redirect", Value::Flag(true), Some(&directive.origin));
-            carried(directive, "https_redirect", context);
+            directive.carried("https_redirect", context.ledger);
         }
         ("$host" | "$http_host" | "$server_name", Some(action)) => {
             canonical(directive, action, site, context);
@@ -40,51 +44,46 @@ pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut
                 Value::Flag(true),
                 Some(&directive.origin),
             );
-            carried(directive, "device_variants", context);
+            directive.carried("device_variants", context.ledger);
         }
         ("$request_uri" | "$uri", Some(action)) => {
             refuse_path(directive, &comparison, action, site, context);
         }
         ("$request_filename", Some(_)) | ("-e" | "-f" | "-d" | "!-e" | "!-f" | "!-d", _) => {
-            settle(
-                directive,
+            directive.not_needed(
                 "Galley sends a file that exists, and forwards everything else to index.php",
-                context,
+                context.ledger,
             );
         }
         ("$request_method", None) if sets => {
-            settle(
-                directive,
+            directive.not_needed(
                 "Galley serves only GET and HEAD from the cache",
-                context,
+                context.ledger,
             );
         }
         ("$request_method", Some(_)) => {
-            settle(
-                directive,
+            directive.not_needed(
                 "Galley refuses methods that it does not know (`methods` in a rule permits more)",
-                context,
+                context.ledger,
             );
         }
         ("$query_string" | "$args" | "$is_args", None) if sets => {
-            settle(
-                directive,
+            directive.not_needed(
                 "Galley keeps the query in the key, without tracking parameters",
-                context,
+                context.ledger,
             );
         }
         (variable, None) if sets && is_cache_variable(directive, variable) => {
-            settle(
-                directive,
+            directive.not_needed(
                 "the preset decides what the cache must not store",
-                context,
+                context.ledger,
             );
         }
-        _ => lost(directive, context),
+        _ => directive.not_carried(DECIDE, context.ledger),
     }
 }
 
-fn comparison(directive: &Directive) -> Comparison {
+fn comparison(directive: &ParsedDirective) -> IfComparison {
     let mut words: Vec<String> = directive.arguments().to_vec();
     if let Some(first) = words.first_mut() {
         *first = first.trim_start_matches('(').to_owned();
@@ -96,7 +95,7 @@ fn comparison(directive: &Directive) -> Comparison {
     }
     words.retain(|word| !word.is_empty());
     let mut words = words.into_iter();
-    Comparison {
+    IfComparison {
         variable: words.next().unwrap_or_default(),
         operator: words.next().unwrap_or_default(),
         // Typographic quotes come with commands that were copied from web pages.
@@ -109,7 +108,7 @@ fn comparison(directive: &Directive) -> Comparison {
 }
 
 /// Whether the block only sets variables whose names are about the cache, or tests one.
-fn is_cache_variable(directive: &Directive, variable: &str) -> bool {
+fn is_cache_variable(directive: &ParsedDirective, variable: &str) -> bool {
     let is_about_cache = |name: &str| {
         ["cache", "skip", "bypass", "purge"]
             .iter()
@@ -123,39 +122,35 @@ fn is_cache_variable(directive: &Directive, variable: &str) -> bool {
 }
 
 fn cookies(
-    directive: &Directive,
-    comparison: &Comparison,
-    site: &mut SiteDraft,
+    directive: &ParsedDirective,
+    comparison: &IfComparison,
+    site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     let found = known::cookies(&comparison.pattern);
     if found.unknown.is_empty() {
-        settle(directive, "the preset knows these cookies", context);
+        directive.not_needed("the preset knows these cookies", context.ledger);
         return;
     }
     site.section
         .add("bypass_cookies", found.unknown, Some(&directive.origin));
-    carried(directive, "bypass_cookies", context);
+    directive.carried("bypass_cookies", context.ledger);
 }
 
 fn paths(
-    directive: &Directive,
-    comparison: &Comparison,
-    site: &mut SiteDraft,
+    directive: &ParsedDirective,
+    comparison: &IfComparison,
+    site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     let found = known::paths(&comparison.pattern);
     if found.unknown.is_empty() {
-        settle(
-            directive,
-            "the preset knows these paths of WordPress",
-            context,
-        );
+        directive.not_needed("the preset knows these paths of WordPress", context.ledger);
         return;
     }
     let joined = found.unknown.join("|");
     let Some(pattern) = common::rule_pattern(&joined, comparison.operator.contains('*')) else {
-        lost(directive, context);
+        directive.not_carried(DECIDE, context.ledger);
         return;
     };
     let mut section = Section::default();
@@ -166,14 +161,14 @@ fn paths(
         priority: RulePriority::Pattern,
         length: 0,
     });
-    carried(directive, "a rule with cache = false", context);
+    directive.carried("a rule with cache = false", context.ledger);
 }
 
 /// `if ($host != example.com) { return 301 https://example.com$request_uri; }`, in its many spellings.
 fn canonical(
-    directive: &Directive,
-    action: &Directive,
-    site: &mut SiteDraft,
+    directive: &ParsedDirective,
+    action: &ParsedDirective,
+    site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     match host_of_target(action) {
@@ -182,7 +177,7 @@ fn canonical(
             site.section
                 .set("canonical_host", Value::Text(host.clone()), origin);
             site.section.add("hosts", [host], None);
-            carried(directive, "canonical_host", context);
+            directive.carried("canonical_host", context.ledger);
         }
         Some(_) => {
             let origin = Some(&directive.origin);
@@ -195,20 +190,20 @@ fn canonical(
                 Some(host) => {
                     site.section
                         .set("canonical_host", Value::Text(host), origin);
-                    carried(directive, "canonical_host", context);
+                    directive.carried("canonical_host", context.ledger);
                 }
-                None => lost(directive, context),
+                None => directive.not_carried(DECIDE, context.ledger),
             }
         }
         None if action.argument(0) == "444" || action.argument(0).starts_with('4') => {
-            settle(directive, "Galley refuses hosts that no site has", context);
+            directive.not_needed("Galley refuses hosts that no site has", context.ledger);
         }
-        None => lost(directive, context),
+        None => directive.not_carried(DECIDE, context.ledger),
     }
 }
 
 /// The host in the target of `return` or `rewrite`.
-pub(super) fn host_of_target(action: &Directive) -> Option<String> {
+pub(super) fn host_of_target(action: &ParsedDirective) -> Option<String> {
     let mut words = action.arguments().iter();
     let url = words.find(|word| word.contains("://"))?;
     let rest = url.split_once("://")?.1;
@@ -221,16 +216,16 @@ pub(super) fn host_of_target(action: &Directive) -> Option<String> {
 
 /// `if ($request_uri ~* "xmlrpc") { return 403; }`.
 fn refuse_path(
-    directive: &Directive,
-    comparison: &Comparison,
-    action: &Directive,
-    site: &mut SiteDraft,
+    directive: &ParsedDirective,
+    comparison: &IfComparison,
+    action: &ParsedDirective,
+    site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     let refuses = action.name() == "return" && action.argument(0).starts_with('4');
     let pattern = common::rule_pattern(&comparison.pattern, comparison.operator.contains('*'));
     let (true, Some(pattern)) = (refuses && comparison.operator.starts_with('~'), pattern) else {
-        lost(directive, context);
+        directive.not_carried(DECIDE, context.ledger);
         return;
     };
     let mut section = Section::default();
@@ -246,7 +241,7 @@ fn refuse_path(
         priority: RulePriority::Exact,
         length: usize::MAX,
     });
-    carried(directive, "a rule with deny", context);
+    directive.carried("a rule with deny", context.ledger);
 }
 
 fn is_for_phones(pattern: &str) -> bool {
@@ -255,22 +250,4 @@ fn is_for_phones(pattern: &str) -> bool {
         .any(|word| pattern.contains(word))
 }
 
-fn carried(directive: &Directive, option: &str, context: &mut Context<'_>) {
-    context.ledger.carried(directive.id, option);
-    for inner in directive.inner() {
-        context.ledger.carried(inner.id, option);
-    }
-}
-
-fn settle(directive: &Directive, why: &str, context: &mut Context<'_>) {
-    context.ledger.not_needed(directive.id, why);
-    common::settle(directive.inner(), why, context.ledger);
-}
-
-fn lost(directive: &Directive, context: &mut Context<'_>) {
-    let remedy = "write a rule for the paths, or decide in PHP";
-    context.ledger.not_carried(directive.id, remedy);
-    for inner in directive.inner() {
-        context.ledger.not_carried(inner.id, remedy);
-    }
-}
+const DECIDE: &str = "write a rule for the paths, or decide in PHP";

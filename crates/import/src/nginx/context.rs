@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::known;
 use crate::ledger::Ledger;
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 use crate::units;
 
 /// The named parts of a configuration.
@@ -18,7 +18,7 @@ pub(super) struct Context<'l> {
     /// What browsers may keep, by media type, from a map for `expires`.
     pub expires: Vec<ExpiryOfType>,
     /// Cookies of conditions that keep pages out of the cache, and that the preset does not know.
-    pub bypass_cookies: Vec<(String, crate::source::Origin)>,
+    pub bypass_cookies: Vec<(String, crate::source::StatementOrigin)>,
 }
 
 /// `text/css 1y` of a map.
@@ -27,7 +27,7 @@ pub(super) struct ExpiryOfType {
     /// A pattern of the paths that have this type.
     pub pattern: &'static str,
     pub seconds: u64,
-    pub origin: crate::source::Origin,
+    pub origin: crate::source::StatementOrigin,
 }
 
 /// `fastcgi_cache_path` or `proxy_cache_path`.
@@ -35,7 +35,7 @@ pub(super) struct ExpiryOfType {
 pub(super) struct CacheFolder {
     pub size: Option<String>,
     pub inactive: Option<String>,
-    pub origin: crate::source::Origin,
+    pub origin: crate::source::StatementOrigin,
 }
 
 impl<'l> Context<'l> {
@@ -51,7 +51,7 @@ impl<'l> Context<'l> {
     }
 
     /// Notes what a statement beside the servers defines. False: it defines nothing.
-    pub fn define(&mut self, directive: &Directive) -> bool {
+    pub fn define(&mut self, directive: &ParsedDirective) -> bool {
         match directive.name() {
             "upstream" => self.upstream(directive),
             "limit_req_zone" => self.rate(directive),
@@ -70,7 +70,7 @@ impl<'l> Context<'l> {
         true
     }
 
-    fn upstream(&mut self, directive: &Directive) {
+    fn upstream(&mut self, directive: &ParsedDirective) {
         let mut servers = Vec::new();
         for inner in directive.inner() {
             match inner.name() {
@@ -99,7 +99,7 @@ impl<'l> Context<'l> {
             .insert(directive.argument(0).to_owned(), servers);
     }
 
-    fn rate(&mut self, directive: &Directive) {
+    fn rate(&mut self, directive: &ParsedDirective) {
         let option = |name: &str| {
             let mut all = directive.arguments().iter();
             all.find_map(|argument| argument.strip_prefix(name))
@@ -114,7 +114,7 @@ impl<'l> Context<'l> {
         }
     }
 
-    fn cache_path(&mut self, directive: &Directive) {
+    fn cache_path(&mut self, directive: &ParsedDirective) {
         let option = |name: &str| {
             let mut all = directive.arguments().iter();
             all.find_map(|argument| argument.strip_prefix(name))
@@ -130,7 +130,7 @@ impl<'l> Context<'l> {
     }
 
     /// A map of cookies or addresses is a list of conditions; one of other variables is not needed or lost.
-    fn map(&mut self, directive: &Directive) {
+    fn map(&mut self, directive: &ParsedDirective) {
         let variable = directive.argument(0);
         if variable == "$sent_http_content_type" {
             self.map_of_types(directive);
@@ -184,7 +184,7 @@ impl<'l> Context<'l> {
     }
 
     /// `map $sent_http_content_type $expires`: lifetimes in browsers.
-    fn map_of_types(&mut self, directive: &Directive) {
+    fn map_of_types(&mut self, directive: &ParsedDirective) {
         self.ledger
             .carried(directive.id, "rules for the media types");
         for inner in directive.inner() {

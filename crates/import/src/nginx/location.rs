@@ -1,12 +1,12 @@
 //! `location`: parts of the site that Galley treats so by itself, the site as a whole (`/`, PHP), or a rule.
 
-use crate::draft::{RuleDraft, RulePriority, Section, SiteDraft, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
-use crate::nginx::common::{self, Scope};
+use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
 use crate::nginx::context::Context;
 use crate::nginx::passing::{cache_time, pass, redirect};
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 
 /// The paths of a location.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ enum LocationPaths {
 }
 
 impl LocationPaths {
-    fn of(directive: &Directive) -> Self {
+    fn of(directive: &ParsedDirective) -> Self {
         let (modifier, path) = match directive.arguments() {
             [path] => match path.strip_prefix('=') {
                 Some(path) => ("=", path),
@@ -60,7 +60,7 @@ impl LocationPaths {
     }
 
     /// A rule without options. `None`: its pattern is none of Galley's.
-    fn rule(&self, directive: &Directive) -> Option<RuleDraft> {
+    fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
         let origin = Some(&directive.origin);
         let mut section = Section::default();
         let (priority, length) = match self {
@@ -98,11 +98,14 @@ impl LocationPaths {
 }
 
 /// Converts a location of a site.
-pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+pub(super) fn convert(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
     let paths = LocationPaths::of(directive);
     if let Some(why) = needless(&paths, directive) {
-        context.ledger.not_needed(directive.id, why);
-        common::settle(directive.inner(), why, context.ledger);
+        directive.not_needed(why, context.ledger);
         return;
     }
     if is_whole_site(&paths) {
@@ -124,14 +127,14 @@ pub(super) fn convert(directive: &Directive, site: &mut SiteDraft, context: &mut
             Value::Text("off".to_owned()),
             Some(&directive.origin),
         );
-        carried(directive, "xmlrpc", context);
+        directive.carried("xmlrpc", context.ledger);
         return;
     }
     rule(&paths, directive, site, context);
 }
 
 /// Why Galley needs no rule for a location; `None`: it does.
-fn needless(paths: &LocationPaths, directive: &Directive) -> Option<&'static str> {
+fn needless(paths: &LocationPaths, directive: &ParsedDirective) -> Option<&'static str> {
     let (text, block) = (paths.text(), directive.inner());
     let refuses = common::refuses_all(block);
     let is_quiet = block.iter().all(|inner| {
@@ -181,7 +184,7 @@ fn needless(paths: &LocationPaths, directive: &Directive) -> Option<&'static str
             "Galley accepts the purges of plugins: PURGE requests, and `purge_get = true` for GET /purge/",
         );
     }
-    let is_status = |inner: &Directive| {
+    let is_status = |inner: &ParsedDirective| {
         matches!(
             inner.name(),
             "stub_status" | "vhost_traffic_status_display" | "api"
@@ -206,7 +209,7 @@ fn is_whole_site(paths: &LocationPaths) -> bool {
 }
 
 /// `location ~ \.php$`, which is a matter of the site. One for a single script is a rule.
-fn is_php(paths: &LocationPaths, directive: &Directive) -> bool {
+fn is_php(paths: &LocationPaths, directive: &ParsedDirective) -> bool {
     let LocationPaths::Pattern { text, .. } = paths else {
         return false;
     };
@@ -230,7 +233,7 @@ fn is_administration(paths: &LocationPaths) -> bool {
 }
 
 /// Statements of `/` are those of the site.
-fn whole_site(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+fn whole_site(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     for inner in directive.inner() {
         match inner.name() {
             "if" => condition::convert(inner, site, context),
@@ -239,7 +242,7 @@ fn whole_site(directive: &Directive, site: &mut SiteDraft, context: &mut Context
             _ if pass(inner, &mut site.section, context) => {}
             _ if cache_time(inner, &mut site.ttl, context) => {}
             "rewrite" | "return" => redirect(inner, None, site, context),
-            _ => common::convert(inner, Scope::Site, &mut site.section, context),
+            _ => common::convert(inner, DirectiveScope::Site, &mut site.section, context),
         }
     }
     common::access(
@@ -250,7 +253,7 @@ fn whole_site(directive: &Directive, site: &mut SiteDraft, context: &mut Context
     );
 }
 
-fn php(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+fn php(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     context.ledger.carried(directive.id, "php");
     for inner in directive.inner() {
         match inner.name() {
@@ -261,7 +264,7 @@ fn php(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
                 .not_needed(inner.id, "Galley runs only scripts that exist"),
             _ if pass(inner, &mut site.section, context) => {}
             _ if cache_time(inner, &mut site.ttl, context) => {}
-            _ => common::convert(inner, Scope::Site, &mut site.section, context),
+            _ => common::convert(inner, DirectiveScope::Site, &mut site.section, context),
         }
     }
     common::access(
@@ -275,8 +278,8 @@ fn php(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
 /// `/wp-admin` and `/wp-login.php`: who may enter, and how often.
 fn administration(
     paths: &LocationPaths,
-    directive: &Directive,
-    site: &mut SiteDraft,
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     let block = directive.inner();
@@ -289,14 +292,19 @@ fn administration(
     for inner in block {
         match inner.name() {
             "allow" | "deny" if restricts => {}
-            "limit_req" => common::convert(inner, Scope::Rule, &mut limited, context),
+            "limit_req" => common::convert(inner, DirectiveScope::Rule, &mut limited, context),
             name if name.starts_with("auth_basic") => rest = true,
             "location" => convert(inner, site, context),
             _ if pass(inner, &mut Section::default(), context) => {
                 let why = "the administration goes to the same server as the site, past the cache";
                 context.ledger.not_needed(inner.id, why);
             }
-            _ => common::convert(inner, Scope::Rule, &mut Section::default(), context),
+            _ => common::convert(
+                inner,
+                DirectiveScope::Rule,
+                &mut Section::default(),
+                context,
+            ),
         }
     }
     if let Some(limit) = limited.get("limit") {
@@ -318,14 +326,13 @@ fn administration(
 /// Everything else is a rule for these paths.
 fn rule(
     paths: &LocationPaths,
-    directive: &Directive,
-    site: &mut SiteDraft,
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     let Some(mut rule) = paths.rule(directive) else {
         let remedy = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
-        context.ledger.not_carried(directive.id, remedy);
-        lose(directive.inner(), remedy, context);
+        directive.not_carried(remedy, context.ledger);
         return;
     };
     let section = &mut rule.section;
@@ -346,7 +353,7 @@ fn rule(
             }
             _ if pass(inner, section, context) => {}
             _ if rule_time(inner, section, context) => {}
-            _ => common::convert(inner, Scope::Rule, section, context),
+            _ => common::convert(inner, DirectiveScope::Rule, section, context),
         }
     }
     common::access(directive.inner(), "allow", section, context.ledger);
@@ -362,7 +369,7 @@ fn rule(
 }
 
 /// A rule for the server that the site has anyway needs no server of its own.
-fn same_server(section: &mut Section, site: &SiteDraft) {
+fn same_server(section: &mut Section, site: &ImportedSite) {
     for option in ["php", "upstream"] {
         if section.has(option) && section.get(option) == site.section.get(option) {
             section.remove(option);
@@ -374,21 +381,7 @@ fn same_server(section: &mut Section, site: &SiteDraft) {
     }
 }
 
-fn lose(block: &[Directive], remedy: &str, context: &mut Context<'_>) {
-    for inner in block {
-        context.ledger.not_carried(inner.id, remedy);
-        lose(inner.inner(), remedy, context);
-    }
-}
-
-fn carried(directive: &Directive, option: &str, context: &mut Context<'_>) {
-    context.ledger.carried(directive.id, option);
-    for inner in directive.inner() {
-        context.ledger.carried(inner.id, option);
-    }
-}
-
-fn turns_cache_off(directive: &Directive) -> bool {
+fn turns_cache_off(directive: &ParsedDirective) -> bool {
     let argument = directive.argument(0);
     match directive.name() {
         "proxy_cache" | "fastcgi_cache" => argument == "off",
@@ -400,7 +393,11 @@ fn turns_cache_off(directive: &Directive) -> bool {
     }
 }
 
-fn rule_time(directive: &Directive, section: &mut Section, context: &mut Context<'_>) -> bool {
+fn rule_time(
+    directive: &ParsedDirective,
+    section: &mut Section,
+    context: &mut Context<'_>,
+) -> bool {
     let mut ttl = Section::default();
     if !cache_time(directive, &mut ttl, context) {
         return false;
@@ -412,8 +409,7 @@ fn rule_time(directive: &Directive, section: &mut Section, context: &mut Context
     true
 }
 
-fn limit_except(directive: &Directive, context: &mut Context<'_>) {
+fn limit_except(directive: &ParsedDirective, context: &mut Context<'_>) {
     let remedy = "name the methods in a rule (`methods`) with `deny`";
-    context.ledger.not_carried(directive.id, remedy);
-    lose(directive.inner(), remedy, context);
+    directive.not_carried(remedy, context.ledger);
 }

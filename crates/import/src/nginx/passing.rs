@@ -1,13 +1,13 @@
 //! Where requests go: `proxy_pass`, `fastcgi_pass`, `return` and `rewrite`; and how long responses live.
 
-use crate::draft::{RuleDraft, RulePriority, Section, SiteDraft, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::nginx::common;
 use crate::nginx::context::Context;
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 
 /// `proxy_pass` and `fastcgi_pass`. False: it is neither.
 pub(super) fn pass(
-    directive: &Directive,
+    directive: &ParsedDirective,
     section: &mut Section,
     context: &mut Context<'_>,
 ) -> bool {
@@ -49,7 +49,7 @@ pub(super) fn pass(
 
 /// `fastcgi_cache_valid 200 301 60m` as lifetimes by status. False: it is none.
 pub(super) fn cache_time(
-    directive: &Directive,
+    directive: &ParsedDirective,
     ttl: &mut Section,
     context: &mut Context<'_>,
 ) -> bool {
@@ -94,9 +94,9 @@ pub(super) fn cache_time(
 
 /// `return 301 URL` and `rewrite PATTERN URL FLAG`.
 pub(super) fn redirect(
-    directive: &Directive,
+    directive: &ParsedDirective,
     rule: Option<&mut Section>,
-    site: &mut SiteDraft,
+    site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
     match directive.name() {
@@ -105,7 +105,7 @@ pub(super) fn redirect(
     }
 }
 
-fn returned(directive: &Directive, rule: Option<&mut Section>, context: &mut Context<'_>) {
+fn returned(directive: &ParsedDirective, rule: Option<&mut Section>, context: &mut Context<'_>) {
     let (status, target) = (directive.argument(0), directive.argument(1));
     let (Some(section), Ok(number)) = (rule, status.parse::<u16>()) else {
         context
@@ -140,7 +140,7 @@ fn returned(directive: &Directive, rule: Option<&mut Section>, context: &mut Con
     }
 }
 
-fn rewritten(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+fn rewritten(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     let (pattern, target, flag) = (
         directive.argument(0),
         directive.argument(1),

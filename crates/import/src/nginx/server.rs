@@ -1,16 +1,16 @@
 //! `server`: a site, or a redirect to one.
 
-use crate::draft::{Section, SiteDraft, Value};
-use crate::nginx::common::{self, Scope};
+use crate::draft::{ImportedSite, Section, Value};
+use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::context::Context;
 use crate::nginx::{condition, location, passing};
-use crate::tree::Directive;
+use crate::tree::ParsedDirective;
 use crate::units;
 
 /// A converted server.
 #[derive(Debug, Default)]
 pub(super) struct Server {
-    pub site: SiteDraft,
+    pub site: ImportedSite,
     pub listen: Vec<String>,
     pub listen_tls: Vec<String>,
     /// Where a server without pages of its own sends all requests.
@@ -26,13 +26,13 @@ pub(super) struct ServerRedirect {
     /// With variables of nginx where it is that of the request.
     pub host: String,
     pub is_https: bool,
-    pub origin: crate::source::Origin,
+    pub origin: crate::source::StatementOrigin,
 }
 
 /// Converts a server; `inherited`: the statements of `http` that apply to each.
 pub(super) fn convert(
-    block: &[Directive],
-    inherited: &[&Directive],
+    block: &[ParsedDirective],
+    inherited: &[&ParsedDirective],
     context: &mut Context<'_>,
 ) -> Server {
     let mut server = Server::default();
@@ -49,7 +49,7 @@ pub(super) fn convert(
     server
 }
 
-fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'_>) {
+fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
     let origin = Some(&directive.origin);
     let argument = directive.argument(0);
     let site = &mut server.site;
@@ -95,19 +95,19 @@ fn statement(directive: &Directive, server: &mut Server, context: &mut Context<'
         }
         _ if passing::pass(directive, &mut site.section, context) => {}
         _ if passing::cache_time(directive, &mut site.ttl, context) => {}
-        _ => common::convert(directive, Scope::Site, &mut site.section, context),
+        _ => common::convert(directive, DirectiveScope::Site, &mut site.section, context),
     }
 }
 
 /// `location / { return 301 https://... }`, which redirects the whole server.
-fn is_redirect(directive: &Directive) -> bool {
-    let sends = |inner: &Directive| {
+fn is_redirect(directive: &ParsedDirective) -> bool {
+    let sends = |inner: &ParsedDirective| {
         matches!(inner.name(), "return" | "rewrite") && condition::host_of_target(inner).is_some()
     };
     directive.arguments() == ["/"] && directive.inner().iter().any(sends)
 }
 
-fn listen(directive: &Directive, server: &mut Server, context: &mut Context<'_>) {
+fn listen(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
     let words = directive.arguments();
     let has = |word: &str| words.iter().any(|one| one == word);
     if has("quic") {
@@ -141,7 +141,7 @@ fn listen(directive: &Directive, server: &mut Server, context: &mut Context<'_>)
     context.ledger.carried(directive.id, option);
 }
 
-fn names(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     let mut lost = Vec::new();
     for name in directive.arguments() {
         let hosts = match name.as_str() {
@@ -174,7 +174,7 @@ fn names(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>)
     }
 }
 
-fn certificate(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+fn certificate(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     let path = directive.argument(0);
     if path.contains('$') || path.starts_with("data:") || path.starts_with("engine:") {
         context
@@ -208,7 +208,7 @@ fn certificate(directive: &Directive, site: &mut SiteDraft, context: &mut Contex
     }
 }
 
-fn log(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+fn log(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     let name = if directive.name() == "access_log" {
         "access"
     } else {
@@ -236,7 +236,7 @@ fn log(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
         .carried(directive.id, format!("site.log.{name}"));
 }
 
-fn error_page(directive: &Directive, site: &mut SiteDraft, context: &mut Context<'_>) {
+fn error_page(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     let arguments = directive.arguments();
     let Some((target, statuses)) = arguments.split_last() else {
         context
@@ -281,7 +281,7 @@ fn error_page(directive: &Directive, site: &mut SiteDraft, context: &mut Context
     context.ledger.carried(directive.id, "site.error_pages");
 }
 
-fn redirect(directive: &Directive, server: &mut Server, context: &mut Context<'_>) {
+fn redirect(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
     let is_whole = directive.name() == "return"
         || ["^", "^(.*)$", "^(.*)", "^/(.*)$", "^/?(.*)", ".*", "^.*"]
             .contains(&directive.argument(0));
@@ -308,7 +308,7 @@ fn redirect(directive: &Directive, server: &mut Server, context: &mut Context<'_
     }
 }
 
-fn client_timeout(directive: &Directive, options: &mut Section, context: &mut Context<'_>) {
+fn client_timeout(directive: &ParsedDirective, options: &mut Section, context: &mut Context<'_>) {
     let option = match directive.name() {
         "keepalive_timeout" => "idle_timeout",
         "client_header_timeout" => "head_timeout",
@@ -328,7 +328,7 @@ fn client_timeout(directive: &Directive, options: &mut Section, context: &mut Co
     }
 }
 
-fn real_ip_header(directive: &Directive, server: &mut Server, context: &mut Context<'_>) {
+fn real_ip_header(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
     let field = directive.argument(0).to_ascii_lowercase();
     match field.as_str() {
         "x-forwarded-for" | "x-real-ip" | "forwarded" => {

@@ -1,32 +1,32 @@
 //! Statements of nginx that no site needs, and those that nothing replaces. Everything with an option of its own is converted elsewhere.
 
-use crate::ledger::Fate;
+use crate::ledger::StatementFate;
 
 /// What is known of a statement by its name alone.
-pub(super) fn fate_of(name: &str) -> Option<Fate> {
+pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
     let named = |list: &[&str]| list.contains(&name);
     let begins = |list: &[&str]| list.iter().any(|start| name.starts_with(start));
     for (names, prefixes, why) in NOT_NEEDED {
         if named(names) || begins(prefixes) {
-            return Some(Fate::NotNeeded((*why).to_owned()));
+            return Some(StatementFate::NotNeeded((*why).to_owned()));
         }
     }
     for (names, prefixes, remedy) in NOT_CARRIED {
         if named(names) || begins(prefixes) {
-            return Some(Fate::NotCarried((*remedy).to_owned()));
+            return Some(StatementFate::NotCarried((*remedy).to_owned()));
         }
     }
     None
 }
 
 /// Names, beginnings of names, and why Galley needs no statement.
-type Known = (
+type KnownNames = (
     &'static [&'static str],
     &'static [&'static str],
     &'static str,
 );
 
-const NOT_NEEDED: &[Known] = &[
+const NOT_NEEDED: &[KnownNames] = &[
     (
         &[
             "user",
@@ -305,7 +305,7 @@ const NOT_NEEDED: &[Known] = &[
     ),
 ];
 
-const NOT_CARRIED: &[Known] = &[
+const NOT_CARRIED: &[KnownNames] = &[
     (
         &["alias"],
         &[],

@@ -34,7 +34,7 @@ fn in_turn(shares: &[ServerShare]) -> Balancer {
 fn chosen(balancer: &Balancer, key: Option<AffinityKey>, count: usize) -> HashMap<usize, usize> {
     let mut seen = HashMap::new();
     for _ in 0..count {
-        if let Choice::Server { index, .. } = balancer.choose(key, &[], Instant::now()) {
+        if let ServerChoice::Server { index, .. } = balancer.choose(key, &[], Instant::now()) {
             *seen.entry(index).or_default() += 1;
         }
     }
@@ -51,8 +51,8 @@ fn homes(balancer: &Balancer) -> Vec<Option<usize>> {
     clients
         .map(
             |key| match balancer.choose(Some(key), &[], Instant::now()) {
-                Choice::Server { index, .. } => Some(index),
-                Choice::Full | Choice::None => None,
+                ServerChoice::Server { index, .. } => Some(index),
+                ServerChoice::Full | ServerChoice::None => None,
             },
         )
         .collect()
@@ -156,7 +156,7 @@ async fn limits_hold_and_backups_do_not_take_the_surplus() {
     let balancer = in_turn(&[limited, limited, backup]);
     let mut held = Vec::new();
     for _ in 0..4 {
-        let Choice::Server { turn, .. } = balancer.choose(None, &[], Instant::now()) else {
+        let ServerChoice::Server { turn, .. } = balancer.choose(None, &[], Instant::now()) else {
             panic!("there is room");
         };
         held.push(turn);
@@ -166,12 +166,12 @@ async fn limits_hold_and_backups_do_not_take_the_surplus() {
     }
     assert!(matches!(
         balancer.choose(None, &[], Instant::now()),
-        Choice::Full
+        ServerChoice::Full
     ));
     held.pop();
     assert!(matches!(
         balancer.choose(None, &[], Instant::now()),
-        Choice::Server { .. }
+        ServerChoice::Server { .. }
     ));
 }
 

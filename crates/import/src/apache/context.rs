@@ -1,0 +1,50 @@
+//! What the directives before mean for those that follow.
+
+use crate::ledger::{Ledger, StatementFate, StatementId};
+use crate::tree::ParsedDirective;
+
+use super::table;
+
+/// What the directives before mean for those that follow.
+pub(super) struct HostContext<'l> {
+    pub ledger: &'l mut Ledger,
+    pub has_tls: bool,
+    /// `RewriteCond`s before the next `RewriteRule`.
+    pub conditions: Vec<RewriteCondition>,
+    /// Where all requests are redirected to.
+    pub redirects_all: Option<String>,
+    pub cert: Option<String>,
+    pub key: Option<String>,
+}
+
+impl<'l> HostContext<'l> {
+    pub fn new(ledger: &'l mut Ledger) -> Self {
+        Self {
+            ledger,
+            has_tls: false,
+            conditions: Vec::new(),
+            redirects_all: None,
+            cert: None,
+            key: None,
+        }
+    }
+}
+
+/// `RewriteCond %{HTTPS} off`.
+pub(super) struct RewriteCondition {
+    pub id: StatementId,
+    /// Without `%{` and `}`.
+    pub variable: String,
+}
+
+/// Judges a directive by its name, and those in it.
+pub(super) fn settle(directive: &ParsedDirective, ledger: &mut Ledger) {
+    match table::fate_of(directive.name()) {
+        Some(StatementFate::NotNeeded(why)) => ledger.not_needed(directive.id, why),
+        Some(StatementFate::NotCarried(remedy)) => ledger.not_carried(directive.id, remedy),
+        Some(StatementFate::Carried(_)) | None => {}
+    }
+    for inner in directive.inner() {
+        settle(inner, ledger);
+    }
+}
