@@ -76,14 +76,13 @@ impl Connection {
     /// The open connection with its number, or a new one.
     async fn sender(&self, worker: &Worker) -> io::Result<(u64, SendRequest<Bytes>)> {
         let mut current = self.current.lock().await;
-        let send = match &current.send {
-            Some(send) => send.clone(),
-            None => {
-                let send = open(&self.link).await?;
-                worker.reconnected();
-                current.number += 1;
-                current.send.insert(send).clone()
-            }
+        let send = if let Some(send) = &current.send {
+            send.clone()
+        } else {
+            let send = open(&self.link).await?;
+            worker.reconnected();
+            current.number += 1;
+            current.send.insert(send).clone()
         };
         Ok((current.number, send))
     }
@@ -158,7 +157,7 @@ async fn exchange(
 
 /// The request as HTTP/2 has it, from its head as HTTP/1.1 has it.
 fn request(head: &[u8]) -> Option<Request<()>> {
-    let lines = head.iter().filter(|byte| **byte == b'\n').count();
+    let lines = head.split(|byte| *byte == b'\n').count();
     let mut fields = vec![httparse::EMPTY_HEADER; lines];
     let mut parsed = httparse::Request::new(&mut fields);
     parsed.parse(head).ok()?;

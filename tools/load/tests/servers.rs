@@ -140,10 +140,14 @@ fn heads_with_many_fields_are_sent_over_http2() {
         }),
         ..target(nginx.further_addr())
     };
-    let fields: String = (0..60)
-        .map(|number| format!("\nX-{number}: {number}"))
+    let fields: Vec<String> = (0..60)
+        .map(|number| format!("X-{number}: {number}"))
         .collect();
-    let workload = workload(&(get("/hello.txt") + &fields), 1, Pace::Closed);
+    let workload = workload(
+        &format!("{}\n{}", get("/hello.txt"), fields.join("\n")),
+        1,
+        Pace::Closed,
+    );
     let seen = run(target, workload, Limit::Requests(3));
     assert_eq!(
         (seen.responses, seen.broken),

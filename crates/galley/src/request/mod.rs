@@ -1,8 +1,8 @@
-//! From a request to its answer: the page to read first.
+//! From a request to its response. Start with `respond.rs`.
 //!
-//! [`admit`] refuses or normalises a head and finds its site, [`enter`] lets it in; the front then takes the body in; [`handle`]
-//! answers, from memory, from a file, or from the upstream. Any fault on the way becomes an answer here, once: stale if allowed, else a status
-//! page. Nothing in here knows sockets; the front writes what an [`Response`] says.
+//! [`admit`] checks and normalises a head and finds its site, [`enter`] applies access control, the front thread then receives the
+//! body, and [`handle`] responds from memory, from a file, or from the upstream. Nothing in here knows sockets; the front thread
+//! writes what a [`Response`] says.
 
 mod access;
 mod access_control;
@@ -24,17 +24,9 @@ mod purge;
 mod redirect;
 mod refreshed_pages;
 mod repair;
+mod respond;
 mod response;
 mod site;
-
-use std::sync::Arc;
-
-use galley_policy::decide::{self, Decision, PathKind};
-use galley_policy::outcome::{MissWhy, Outcome, PassWhy, RefusedWhy, StaleWhy};
-
-use self::lookup::{LookupResult, Purpose, lookup};
-use crate::fault::Fault;
-use crate::fetch::revalidate::When;
 
 pub use access::enter;
 pub use access_control::AccessControl;
@@ -47,140 +39,6 @@ pub use own_call::{probe, run_cron};
 pub use progress::EarlierLookup;
 pub use purge::is_order as is_purge;
 pub use refreshed_pages::RefreshedPages;
+pub use respond::handle;
 pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields};
 pub use site::{PoolHandle, Services, Site, SiteCron, Sites, Upstream, UpstreamWarnings};
-
-/// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.
-pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Response {
-    let mut answer = match respond(services, exchange).await {
-        Ok(answer) => answer,
-        Err(fault) => {
-            // That an upstream is left alone is told once, when it begins.
-            if fault.is_upstream() && fault.why != RefusedWhy::UpstreamPaused {
-                services.upstream_warnings.warn(
-                    &exchange.site.core.name,
-                    &exchange.request_id,
-                    &fault.note,
-                );
-            }
-            Response::site_fault(&fault, &exchange.site, &exchange.request_id)
-        }
-    };
-    if answer.status == 404 {
-        // Boxed: it is rare, and its room would be part of every idle connection.
-        Box::pin(repair::missed(services, exchange)).await;
-    }
-    answer.change(
-        exchange.site.heads.of(exchange.info.rule()),
-        exchange.info.scheme(),
-    );
-    if matches!(
-        answer.outcome,
-        Outcome::Assembled | Outcome::Pass(PassWhy::Compared)
-    ) {
-        answer.keep_private();
-    }
-    answer
-}
-
-async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Response, Fault> {
-    enter(services, exchange).await?;
-    if let Some(answer) = access::look_into(exchange).await? {
-        return Ok(answer);
-    }
-    if let Some(answer) = purge::respond(exchange).await? {
-        return Ok(answer);
-    }
-    let has_tls = redirect::has_tls(services, &exchange.site, exchange.info.host());
-    let rules = &exchange.site.core.rules;
-    match decide::before_lookup(&exchange.info, rules, has_tls) {
-        None => {}
-        Some(Decision::Redirect(found)) => return redirect::respond(&found),
-        Some(Decision::Refuse(why)) => return Err(refusal(why)),
-        Some(_) => return Ok(Response::methods()),
-    }
-    if is_loop(services, exchange) {
-        return Err(refusal(RefusedWhy::Loop));
-    }
-    if exchange.key.is_empty() {
-        exchange.write_key();
-    }
-    let found = lookup(services, exchange, Purpose::Serve).await;
-    let rules = &exchange.site.core.rules;
-    let decision = found.decide(&exchange.info, rules);
-    if let Some(answer) = from_cache(services, exchange, &found, &decision).await {
-        return Ok(answer);
-    }
-    let (below, script) = match file::find(exchange).await? {
-        file::FileMatch::Answer(answer) => return Ok(answer),
-        file::FileMatch::Script(script) => (PathKind::Script, Some(script)),
-        file::FileMatch::Missing => (PathKind::Missing, None),
-    };
-    let decision = decision.below_root(&exchange.info, below, backend(exchange));
-    let (why, stale_on_error) = match &decision {
-        Decision::Fetch {
-            why,
-            stale_on_error,
-        } => (*why, *stale_on_error),
-        Decision::Refuse(why) => return Err(refusal(*why)),
-        Decision::Patch => (MissWhy::Purged, false),
-        _ => (MissWhy::Uri, false),
-    };
-    let asking = miss::Asking {
-        services,
-        exchange,
-        script,
-        found: &found,
-        why,
-        stale_on_error,
-    };
-    match decision {
-        Decision::Pass(why) => {
-            asking.fetch_for_members();
-            asking.pass(Outcome::Pass(why)).await
-        }
-        Decision::Assemble | Decision::Compare => asking.compare().await,
-        Decision::Patch => asking.patch().await,
-        _ => asking.fetch().await,
-    }
-}
-
-/// The stored response, if the decision is to send it.
-async fn from_cache(
-    services: &Services,
-    exchange: &Exchange<'_>,
-    found: &LookupResult,
-    decision: &Decision,
-) -> Option<Response> {
-    let (outcome, refresh) = match decision {
-        Decision::Hit => (Outcome::Hit, None),
-        Decision::HitAndRefresh => (Outcome::Hit, found.claims_refresh().then_some(When::Early)),
-        Decision::StaleWhileRevalidate => {
-            (Outcome::Stale(StaleWhy::Revalidating), Some(When::Stale))
-        }
-        Decision::StaleAccepted => (Outcome::Stale(StaleWhy::MaxStale), None),
-        Decision::Assemble => return private::assembled(exchange, found),
-        _ => return None,
-    };
-    let entry = found.response()?;
-    if let Some(when) = refresh {
-        miss::refresh(services, exchange, entry, when).await;
-    }
-    let entry = Arc::clone(entry);
-    if found.is_joined {
-        return page::from_joined(services, exchange, entry);
-    }
-    Some(page::from_entry(services, exchange, entry, outcome))
-}
-
-/// A decision to refuse, with its note for the log.
-fn refusal(why: RefusedWhy) -> Fault {
-    let note = match why {
-        RefusedWhy::Loop => "the upstream has sent this request back to us",
-        RefusedWhy::Method => "TRACE or CONNECT",
-        RefusedWhy::NotFound => "no such file",
-        RefusedWhy::OnlyIfCached => "only-if-cached, and not in the cache",
-        _ => "",
-    };
-    Fault::new(why, note)
-}

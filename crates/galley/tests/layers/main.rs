@@ -8,6 +8,7 @@
 )]
 
 mod cycles;
+mod declarations;
 mod modules;
 mod shapes;
 mod sizes;

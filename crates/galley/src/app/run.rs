@@ -1,0 +1,200 @@
+//! Runs the server: builds the parts, starts the first generation, and ends when the last one has drained.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use galley_config::{Config, ConfigSource};
+use tokio::sync::mpsc;
+
+use super::cluster::Node;
+use super::connections::ConnectionShare;
+use super::control::{self, Control, RunEnd};
+use super::current::Current;
+use super::generation::{Generation, GenerationParts};
+use super::lasting::Lasting;
+use super::listeners::{HeldListeners, NewListeners};
+use super::logs::Logs;
+use super::php::{self, Apart};
+use super::predecessor::{Handover, Inheritance, TakenOver};
+use super::refusal::ServerStartError;
+use super::tls::{self, Tls, TlsBefore};
+use super::{build, confine, retired, service_manager, signals, successor, upkeep, watch};
+use crate::admin;
+use crate::binary_upgrade::Predecessor;
+use crate::clock::Clock;
+use crate::sys;
+use crate::telemetry::errors::{self, ErrorLog, ErrorTargets};
+
+/// Runs the server until it is told to end. `source`: where `config` is read again. `tell` gets one line per listener, for people
+/// and scripts.
+///
+/// `before`: the process that has started this one, to take over from it.
+pub fn run(
+    config: &Config,
+    source: ConfigSource,
+    before: Option<&Predecessor>,
+    tell: &dyn Fn(&str),
+) -> Result<(), ServerStartError> {
+    if galley_config::memory(Path::new("/")).is_some_and(|bytes| bytes <= SMALL_MACHINE) {
+        sys::use_small_pages();
+    }
+    let clock = Clock::start();
+    let share = ConnectionShare::new(config, sys::raise_descriptor_limit());
+    let mut held = HeldListeners::new(share.cores);
+    let mut inheritance = before
+        .map(Inheritance::receive)
+        .transpose()?
+        .unwrap_or_default();
+    held.inherit(std::mem::take(&mut inheritance.sockets));
+    let listeners = held.bind(config)?;
+    // Their keys are root's alone, as a rule.
+    let tls = tls::open(config, &TlsBefore::default())?;
+    confine::make_folders(config)?;
+    let apart = php::apart(config)?;
+    confine::give_up_root(config, &listeners)?;
+    let error_log = errors::start(&ErrorTargets::of(config), config.log.level)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(async {
+        let mut signals = signals::Signals::new()?;
+        let first = FirstParts {
+            source,
+            held,
+            listeners,
+            tls,
+            apart,
+            error_log,
+            connections: share.connections,
+            before,
+            inheritance,
+        };
+        let mut control = start(config.clone(), first, clock).await?;
+        for (url, _) in &control.generation.reached {
+            tell(&format!("listening on {url}"));
+        }
+        if let Some(address) = control.admin.address() {
+            tell(&format!("admin on {address}"));
+        }
+        control.generation.take_over(&control.lasting);
+        tell("ready");
+        // A process that takes over is announced by the one before, the only one that systemd listens to.
+        if before.is_none() {
+            service_manager::ready();
+        }
+        while let RunEnd::Replaced(successor) = control.run(&mut signals).await {
+            if control
+                .drain_beside(*successor, &mut signals)
+                .await
+                .is_break()
+            {
+                control.end_replaced().await;
+                return Ok(());
+            }
+        }
+        tracing::info!("draining");
+        control.end().await;
+        Ok(())
+    });
+    // Threads that are still waited for must not hold the end up: the drain is over.
+    runtime.shutdown_background();
+    result
+}
+
+/// What is had before there is a runtime, while there are the rights for it.
+struct FirstParts<'b> {
+    source: ConfigSource,
+    held: HeldListeners,
+    listeners: NewListeners,
+    tls: Tls,
+    apart: Option<Apart>,
+    error_log: ErrorLog,
+    /// Connections per core.
+    connections: usize,
+    before: Option<&'b Predecessor>,
+    inheritance: Inheritance,
+}
+
+/// Starts the first generation, and what outlives it.
+async fn start(
+    config: Config,
+    first: FirstParts<'_>,
+    clock: Clock,
+) -> Result<Control, ServerStartError> {
+    let mut held = first.held;
+    let logs = Logs::open(&config)?;
+    let inheritance = first.inheritance;
+    let (php, pools) = php::start(&config, first.apart, inheritance.pools).await?;
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    first.tls.warn_of_unreadable();
+    let node = Node::prepare(&config)?;
+    held.add(first.listeners)?;
+    let mut handover = match first.before {
+        Some(before) => Some(Handover::begin(before, php.inherited()).await?),
+        None => None,
+    };
+    let mut lasting = Lasting::open(&config, php.keeper(), node.publisher(), clock)?;
+    let inherited_pages = handover
+        .as_mut()
+        .map(|handover| handover.take_pages(&lasting));
+    let parts = GenerationParts {
+        token: build::token(config.admin.token_file.as_ref())?,
+        config,
+        php: &pools,
+        tls: first.tls,
+        logs: &logs.all(),
+        connections: first.connections,
+        acme: None,
+    };
+    let generation = Generation::start(parts, &mut lasting, &held)?;
+    let inherited = handover.as_mut().map(Handover::inherited_node);
+    let purges = lasting.states.purges();
+    let inherited = inherited.unwrap_or_default();
+    let node = node.start(&generation.config, purges, clock, &inherited)?;
+    let current = Current::new(&generation.services, &generation.sites);
+    let upkeep = upkeep::start(lasting.durable.clone(), Arc::clone(&current))?;
+    let orders = mpsc::channel(MOST_ORDERS);
+    let last_reload = Arc::default();
+    let counters = generation.counters().to_vec();
+    let spec = control::admin_spec(&generation, &logs, counters, &orders.0, &last_reload);
+    let admin = admin::start(spec, inheritance.admin).map_err(|cause| ServerStartError::Admin {
+        address: generation.config.admin.listen.to_string(),
+        cause,
+    })?;
+    let predecessor = handover.zip(inherited_pages).map(|(handover, pages)| {
+        let taken = TakenOver {
+            folders: php.inherited_folders(),
+            relay: lasting.durable.relay().clone(),
+            purges: lasting.states.purges(),
+        };
+        tokio::spawn(handover.serve(pages, taken))
+    });
+    Ok(Control {
+        watch: watch::ConfigWatch::new(&generation.config),
+        source: first.source,
+        lasting,
+        held,
+        logs,
+        error_log: first.error_log,
+        php,
+        generation,
+        current,
+        admin,
+        requests: orders,
+        last_reload,
+        program: successor::Program::this(),
+        left_pools: Vec::new(),
+        predecessor,
+        retired: retired::RetiredGenerations::default(),
+        upkeep,
+        node,
+    })
+}
+
+/// Bytes of memory up to which it goes before speed.
+const SMALL_MACHINE: u64 = 1 << 30;
+
+/// Reloads that may be ordered while one is under way.
+const MOST_ORDERS: usize = 8;
