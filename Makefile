@@ -3,7 +3,7 @@
 # Where the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster exactness fragments growth soak weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster exactness fragments growth soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-cluster setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -26,7 +26,7 @@ help:
 	@echo 'make plugin-style     PHP_CodeSniffer on the plugin (PHPCS=PROGRAM: one that has the WordPress standard)'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
 	@echo 'make soak             5,000,000 requests, a tenth uncached through FastCGI (REQUESTS=200000: fewer)'
-	@echo 'make weather          a WordPress in 256 MB: crowds, slow people, dying PHP, a crawl (ONLY=crawl: one part)'
+	@echo 'make stress           a WordPress in 256 MB: many misses, slow clients, killed PHP, crawls (ONLY=crawl: one part)'
 	@echo 'make hostile          hostile input for long: generated streams next to nginx and hyper, the whole matrix of deception'
 	@echo 'make fuzz             every parser of foreign bytes, ten minutes each, two at a time (SECONDS=60 TARGET=query: less)'
 	@echo 'make slow             4,000 clients from 200 addresses that are slow on purpose, and slowhttptest (CLIENTS=400: fewer)'
@@ -145,9 +145,12 @@ soak: setup-demo build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask soak --galley target/release/galley $(if $(REQUESTS),--requests $(REQUESTS)) $(if $(CONNECTIONS),--connections $(CONNECTIONS)) $(if $(JSON),--json)
 
-weather: setup-demo build
+stress: setup-demo build
 	@cargo build --quiet --release --package xtask
-	@target/release/xtask weather --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--killed-for $(SECONDS)) $(if $(JSON),--json)
+	@target/release/xtask stress --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--killed-for $(SECONDS)) $(if $(JSON),--json)
+
+weather:
+	@echo "make weather is called make stress" >&2; exit 2
 
 STREAMS ?= 50000
 

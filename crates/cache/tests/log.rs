@@ -232,7 +232,7 @@ fn child_purges_until_it_is_killed() {
 }
 
 #[test]
-fn a_file_that_may_not_grow_is_told_and_recovered_from() {
+fn a_file_that_may_not_grow_is_reported_and_recovered_from() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = child(
         "child_writes_into_a_limit",

@@ -149,7 +149,7 @@ fn what_cannot_be_used_is_refused_with_its_place() {
 }
 
 #[test]
-fn what_should_be_looked_at_is_said_and_starts() {
+fn warnings_do_not_prevent_the_start() {
     let folder = Folder::new();
     folder.issue("expired", &["example.com", "*.example.com"], 2021);
     folder.issue("foreign", &["example.com", "example.org"], 2090);

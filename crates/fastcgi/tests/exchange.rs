@@ -90,7 +90,7 @@ fn hear(exchange: &mut FastCgiExchange, pieces: &[&[u8]]) -> Heard {
 }
 
 #[test]
-fn an_answer_is_heard_the_same_at_every_cut() {
+fn a_response_is_the_same_at_every_cut() {
     let bytes = [
         record(1, 7, b"notice", 2),
         record(1, 6, b"A: b\r\n\r\n", 0),

@@ -300,7 +300,7 @@ async fn an_early_answer_ends_an_upload() {
 }
 
 #[tokio::test]
-async fn an_answer_is_heard_although_writing_fails() {
+async fn a_response_is_read_although_writing_fails() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let mut connection = FastCgiConnection::new(ours);
     connection.send(&post(100 << 20)).await.unwrap();
@@ -320,7 +320,7 @@ async fn an_answer_is_heard_although_writing_fails() {
 }
 
 #[tokio::test]
-async fn closed_connections_are_told_apart() {
+async fn closed_connections_are_distinguished() {
     let notice = {
         let mut out = Vec::new();
         record::write_stream(&mut out, RecordType::Stderr, b"PHP message");

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn running_processes_are_told() {
+    fn running_processes_are_counted() {
         assert_eq!(running_of("0.39 0.84 1.54 3/412 9731\n"), Some(3));
         for text in ["", "0.1 0.2 0.3", "0.1 0.2 0.3 x/1 2", "0.1 0.2 0.3 / 2"] {
             assert_eq!(running_of(text), None, "{text}");

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_apart_by_what_they_cannot_choose() {
+    fn clients_are_distinguished_by_what_they_cannot_choose() {
         let of = |text: &str| Network::of(text.parse().unwrap());
         for (one, other, is_same) in [
             ("192.0.2.1", "192.0.2.1", true),

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_apart_by_length() {
+    fn parts_are_separated_by_their_length() {
         let mut out = Vec::new();
         push_part(&[b'x'; 300], &mut out);
         assert_eq!(out[..2], [0xac, 0x02]);

@@ -217,7 +217,7 @@ fn a_whole_request_loses_what_is_not() {
 }
 
 #[test]
-fn the_plugin_is_told_what_only_galley_can_know() {
+fn the_plugin_gets_what_only_galley_can_know() {
     let claimed = [
         ("Galley-Request", "shared"),
         ("Galley-Heard", "CANARY"),

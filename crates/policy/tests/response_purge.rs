@@ -202,7 +202,7 @@ fn what_is_no_order() {
 }
 
 #[test]
-fn urls_as_people_write_them() {
+fn urls_in_any_spelling() {
     let site = Policy::default();
     let scope = |host: Option<&str>, path: &str, query: Option<&str>| Scope::Url {
         host: host.map(str::to_owned),

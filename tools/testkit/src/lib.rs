@@ -6,8 +6,8 @@
 //! an ordinary user (everything runs as oneself).
 //!
 //! What real parts cannot do on command is scripted: [`origin`] answers byte by byte, [`client`] asks byte by byte.
-//! [`faults`] does to a running server what must not harm it, [`growth`] measures it while it grows, [`weather`] while
-//! everything around it is bad, [`cluster`] harms several that share an engine. [`exactness`] counts what purges miss and what they hit in vain.
+//! [`faults`] does to a running server what must not harm it, [`growth`] measures it while it grows, [`stress`] under
+//! adverse load, [`cluster`] harms several that share an engine. [`exactness`] counts what purges miss and what they hit in vain.
 
 mod account;
 mod apache;
@@ -31,10 +31,10 @@ mod redis;
 mod scratch;
 pub mod slow;
 mod strace;
+pub mod stress;
 mod template;
 mod trouble;
 mod wait;
-pub mod weather;
 mod wordpress;
 
 pub use account::{require_reachable, runs_as_root};

@@ -1,5 +1,5 @@
 //! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `cluster`, `conformance`, `faults`, `exactness`, `fragments`,
-//! `growth`, `soak` and `weather`. Builds nothing itself.
+//! `growth`, `soak` and `stress`. Builds nothing itself.
 //!
 //! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
 
@@ -11,7 +11,7 @@ mod exactness;
 mod faults;
 mod fragments;
 mod growth;
-mod weather;
+mod stress;
 
 use std::process::ExitCode;
 
@@ -51,9 +51,9 @@ enum Task {
     /// Measures what a hit costs while entries and connections grow
     Growth(growth::Arguments),
     /// Asks millions of times, a tenth of it uncached, and looks at failures, memory and descriptors
-    Soak(weather::SoakArguments),
+    Soak(stress::SoakArguments),
     /// Times stored pages and an editor's save in a small machine while everything around them is bad
-    Weather(weather::WeatherArguments),
+    Stress(stress::StressArguments),
 }
 
 fn main() -> ExitCode {
@@ -69,8 +69,8 @@ fn main() -> ExitCode {
         Task::Exactness(arguments) => exactness::run(&arguments),
         Task::Fragments(arguments) => fragments::run(&arguments),
         Task::Growth(arguments) => growth::run(&arguments),
-        Task::Soak(arguments) => weather::soak(&arguments),
-        Task::Weather(arguments) => weather::weather(&arguments),
+        Task::Soak(arguments) => stress::soak(&arguments),
+        Task::Stress(arguments) => stress::stress(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

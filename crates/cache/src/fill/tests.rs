@@ -364,7 +364,7 @@ fn without_budget_for_the_joined_body_it_is_served_and_not_kept() {
 }
 
 #[test]
-fn a_shared_body_of_another_length_than_said_has_failed() {
+fn a_shared_body_of_another_length_than_announced_fails() {
     for said in [4, 6] {
         let (mut writer, fill) = fill(4, keep(100));
         let mut reader = fill.reader().unwrap();

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directorys_own_words_are_told() {
+    fn the_problem_of_the_directory_is_quoted() {
         let found = problem(
             r#"{"type": "urn:ietf:params:acme:error:dns", "detail": "no valid A records found", "status": 400,
                 "subproblems": [{"type": "x", "detail": "one more"}]}"#,

@@ -1,4 +1,4 @@
-//! The families of `GET /metrics` that tell where bodies are beside the stored pages: on their way to slow people, small files in
+//! The families of `GET /metrics` that tell where bodies are beside the stored pages: on their way to slow clients, small files in
 //! memory, and in the hands of the compressors.
 
 use super::AdminState;

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn sites_with_one_host_are_told_apart_wherever_they_stand() {
+    fn sites_with_the_same_host_differ_in_any_order() {
         let site = |port: u16| {
             format!(
                 "[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nlisten = [\"127.0.0.1:{port}\"]\n"

@@ -316,7 +316,7 @@ pub struct Services {
     pub lease: Arc<Lease>,
     /// The other nodes.
     pub cluster: Option<ClusterPublisher>,
-    /// Where bodies wait for slow people.
+    /// Spools bodies for slow clients.
     pub spools: Arc<BodySpools>,
     /// Who compresses pages and files.
     pub compressor: Arc<Compressor>,

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_beat_is_heard_again_and_again() {
+    async fn every_tick_wakes_its_waiters() {
         let beat = Ticks::every(Duration::from_millis(1)).expect("a timer of the kernel");
         for _ in 0..3 {
             beat.next().await.expect("a beat");

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_back_is_told() {
+    fn suppressed_lines_are_counted() {
         let lines = lines(LogLevel::Info, |_| {
             let limit = RateLimited::new("tests", 1);
             limit.report(limit.admit_at(0).1);

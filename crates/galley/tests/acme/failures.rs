@@ -48,7 +48,7 @@ fn refused_nonces_and_reused_proofs_end_in_a_certificate() {
 }
 
 #[test]
-fn a_name_that_is_not_found_is_told_in_the_authoritys_words() {
+fn an_unknown_name_is_reported_with_the_problem_of_the_authority() {
     let plan = Plan::new();
     let pebble = plan.pebble();
     pebble.set_servfail(OTHER, true).unwrap();

@@ -43,7 +43,7 @@ fn a_certificate_is_issued_by_http_and_kept_for_the_next_start() {
 }
 
 #[test]
-fn an_account_elsewhere_is_told_where_it_is_wanted() {
+fn an_account_uses_the_directory_of_the_configuration() {
     let mut plan = Plan::new();
     let key = plan
         .scratch

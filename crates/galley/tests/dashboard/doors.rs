@@ -223,7 +223,7 @@ fn public_listeners_know_nothing_of_it() {
 }
 
 #[test]
-fn a_wrong_token_is_told_at_the_start() {
+fn a_wrong_token_is_reported_at_start() {
     let stage = Stage::start();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_galley"))
         .args(["dashboard", "--no-open", "--admin"])

@@ -285,7 +285,7 @@ fn two_methods_of_xmlrpc_are_not_served() {
 }
 
 #[test]
-fn names_of_users_are_not_told() {
+fn names_of_users_are_not_disclosed() {
     let stage = Plan::php()
         .site("hide_authors = true")
         .file("wp-comments-post.php", LAB)

@@ -244,7 +244,7 @@ fn two_sites_share_nothing() {
 }
 
 #[test]
-fn json_and_pages_are_told_apart() {
+fn json_and_pages_have_separate_entries() {
     let stage = Plan::php().start();
     let page = stage
         .ask(Request::get("/x").field("Accept", "text/html"))

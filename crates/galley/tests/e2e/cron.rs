@@ -121,7 +121,7 @@ fn runs_and_visitors_do_not_take_each_others_place() {
 }
 
 #[test]
-fn a_failing_upstream_is_told_once_and_wordpress_sees_to_its_tasks_meanwhile() {
+fn a_failing_upstream_is_logged_once_and_wordpress_runs_its_tasks_meanwhile() {
     let is_well = Arc::new(AtomicBool::new(false));
     let well = Arc::clone(&is_well);
     let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
@@ -158,7 +158,7 @@ fn a_failing_upstream_is_told_once_and_wordpress_sees_to_its_tasks_meanwhile() {
 }
 
 #[test]
-fn a_root_without_a_scheduler_is_told_and_no_page_runs_in_its_place() {
+fn a_root_without_a_scheduler_is_reported_and_no_page_runs_instead() {
     let stage = Plan::php().site(OFTEN).start();
     let words = "there is no `/wp-cron.php` below the root";
     stage.galley.wait_for_log(words, PATIENCE);

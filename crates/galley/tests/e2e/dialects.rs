@@ -48,7 +48,7 @@ fn claiming(request: Request) -> Request {
 }
 
 #[test]
-fn php_is_told_what_the_cache_can_do() {
+fn php_gets_the_capabilities_of_the_cache() {
     for (option, lscache, edition) in [
         ("litespeed = true", "on", "Openlitespeed (Galley)"),
         ("litespeed = false", "nothing", "nothing"),
@@ -70,7 +70,7 @@ fn php_is_told_what_the_cache_can_do() {
 }
 
 #[test]
-fn an_http_upstream_is_told_by_a_field() {
+fn an_http_upstream_gets_the_capabilities_in_a_field() {
     let origin = Origin::constant(&[("Content-Type", "text/html")], "<html></html>").unwrap();
     let stage = Plan::origin(&origin, "wordpress")
         .site("litespeed = true")

@@ -203,12 +203,12 @@ pub const FIELDS: [&str; 33] = [
 ];
 
 #[test]
-fn requests_of_every_kind_are_answered_alike() {
+fn requests_of_every_kind_get_the_same_response() {
     answers_alike(&Both::start(), &PATHS);
 }
 
 #[test]
-fn requests_of_every_kind_are_answered_alike_without_a_preset() {
+fn requests_of_every_kind_get_the_same_response_without_a_preset() {
     answers_alike(&Both::with("preset = \"none\""), STORED_BY_RFC9111);
 }
 
@@ -259,7 +259,7 @@ pub const ODD: &[&[u8]] = &[
 ];
 
 #[test]
-fn pipelines_and_random_requests_are_answered_alike() {
+fn pipelined_and_random_requests_get_the_same_response() {
     let both = Both::start();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..150 {
@@ -316,7 +316,7 @@ fn a_pipelined_request_behind_a_hit_is_looked_up_once() {
 }
 
 #[test]
-fn a_hit_of_the_lane_is_counted_and_logged() {
+fn a_hit_of_the_fast_path_is_counted_and_logged() {
     let both = Both::start();
     let before = both.with.status_number("hit");
     // From the third time on the head is known.
@@ -336,7 +336,7 @@ fn a_hit_of_the_lane_is_counted_and_logged() {
 }
 
 #[test]
-fn a_client_that_asks_without_end_starves_nobody() {
+fn an_endless_pipeline_starves_no_other_client() {
     use std::io::{Read, Write};
     let both = Both::start();
     let stage = &both.with;

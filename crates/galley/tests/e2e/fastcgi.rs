@@ -204,7 +204,7 @@ fn no_more_at_php_than_it_has_workers() {
 }
 
 #[test]
-fn a_full_queue_is_told_at_once() {
+fn a_full_queue_rejects_at_once() {
     let stage = Plan::php()
         .workers(1)
         .site("in_flight = 1\nqueue = 1")

@@ -411,7 +411,7 @@ fn options_star_is_answered_here() {
 }
 
 #[test]
-fn a_client_that_has_said_all_still_gets_its_answer() {
+fn a_client_that_has_closed_its_side_gets_its_response() {
     let stage = stage();
     stage.get("/cached");
     for target in ["/a.txt", "/cached", "/fresh", "/wp-login.php"] {

@@ -57,7 +57,7 @@ mod renewal;
 mod revalidation;
 mod secrets;
 mod silence;
-mod slow_people;
+mod slow_clients;
 mod small_files;
 mod support;
 mod system_calls;

@@ -67,7 +67,7 @@ fn the_sites_own_page_is_shown_where_nobody_can_answer() {
 }
 
 #[test]
-fn an_upstream_whose_name_is_gone_is_told_with_dignity() {
+fn an_upstream_whose_name_cannot_be_resolved_is_reported() {
     for line in [
         "upstream = [\"http://nobody.invalid:80\"]",
         "php = \"nobody.invalid:9000\"",

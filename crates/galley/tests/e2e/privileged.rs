@@ -215,7 +215,7 @@ fn a_killed_master_of_another_user_comes_back_as_him() {
 }
 
 #[test]
-fn the_end_of_who_keeps_root_is_said_and_others_are_served() {
+fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     let Some(plan) = plan("php = \"managed\"\nphp_workers = 1") else {
         return;
     };

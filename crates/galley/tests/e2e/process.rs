@@ -99,7 +99,7 @@ fn check_says_what_is_wrong() {
 }
 
 #[test]
-fn a_port_in_use_is_said() {
+fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let plan = Plan::files().server(&format!("listen = [\"{address}\"]"));

@@ -141,7 +141,7 @@ fn nothing_is_left_of_it_when_the_server_is_killed() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_at_the_start() {
+fn a_missing_program_is_reported_at_start() {
     let plan = Plan::behind("php = \"managed\"\nphp_command = [\"/nowhere/php-cgi\"]");
     let (scratch, _, text) = plan.prepare();
     let trouble = galley_testkit::Galley::start_binary(

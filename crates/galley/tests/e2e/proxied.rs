@@ -40,7 +40,7 @@ fn claims() -> Request {
 }
 
 #[test]
-fn php_is_told_what_the_client_asked_the_proxy_for() {
+fn php_gets_the_request_that_the_client_sent_to_the_proxy() {
     let stage = plan().server("trusted_proxies = [\"127.0.0.1\"]").start();
     let text = stage.ask(claims()).text();
     for (name, value) in [

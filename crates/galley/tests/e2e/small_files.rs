@@ -456,7 +456,7 @@ fn files_are_answered_alike_with_memory_and_without() {
 }
 
 #[test]
-fn coded_files_are_answered_alike_by_the_lane_and_the_long_way() {
+fn coded_files_are_the_same_on_both_paths() {
     let ways = Ways::start(
         "[\"br\", \"gzip\"]",
         &[("fast_path = true", ""), ("fast_path = false", "")],

@@ -365,7 +365,7 @@ fn an_idle_connection_ends_with_a_farewell() {
 }
 
 #[test]
-fn an_expired_certificate_is_told_of_and_shown() {
+fn an_expired_certificate_is_reported_and_sent() {
     let authority = Authority::new();
     let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
     let hosts = ["example.test", "www.example.test"];

@@ -59,7 +59,7 @@ fn before_and_after(
 }
 
 #[test]
-fn one_more_than_may_wait_is_told_so_at_once() {
+fn one_waiter_too_many_is_rejected_at_once() {
     for preset in PRESETS {
         let gate = Gate::new();
         let held = gate.clone();

@@ -143,7 +143,7 @@ fn an_unstorable_page_names_its_cookie() {
 }
 
 #[test]
-fn what_the_answer_said_is_quoted() {
+fn the_fields_of_the_response_are_quoted() {
     let stage = Stage::start("");
     stage.get("/private/");
     wait_for("the marker", PATIENCE, || {
@@ -235,7 +235,7 @@ fn files_folders_and_closed_names() {
 }
 
 #[test]
-fn an_unknown_host_is_told_and_bad_questions_are_refused() {
+fn an_unknown_host_is_reported_and_bad_requests_are_rejected() {
     let stage = Stage::start("");
     let why = stage.why("https://nobody.test/", &[]);
     assert_eq!(why["now"]["why"], "unknown-host");

@@ -32,7 +32,6 @@ const KNOWN_WITH_CODE: &[&str] = &[
     "tools/testkit/src/exactness/mod.rs",
     "tools/testkit/src/faults/mod.rs",
     "tools/testkit/src/growth/mod.rs",
-    "tools/testkit/src/weather/mod.rs",
     "tools/xtask/src/bench/mod.rs",
     "tools/xtask/src/cluster/mod.rs",
     "tools/xtask/src/conformance/mod.rs",
@@ -41,7 +40,6 @@ const KNOWN_WITH_CODE: &[&str] = &[
     "tools/xtask/src/faults/mod.rs",
     "tools/xtask/src/fragments/mod.rs",
     "tools/xtask/src/growth/mod.rs",
-    "tools/xtask/src/weather/mod.rs",
 ];
 
 #[test]

@@ -63,7 +63,7 @@ const KNOWN_LONG_TESTS: &[&str] = &[
     "crates/galley/tests/e2e/http_upstream.rs broken",
     "crates/galley/tests/e2e/purge.rs the_admin_interface_asks_for_a_token_and_keeps_to_its_site",
     "crates/galley/tests/e2e/small_files.rs a_change_is_seen_at_the_first_request_after_a_rest",
-    "crates/http/src/frame_interceptor/tests.rs what_breaks_a_connection_is_said",
+    "crates/http/src/frame_interceptor/tests.rs connection_errors_name_their_cause",
     "crates/policy/src/access/tests.rs administration_is_for_its_networks_and_visitors_get_what_they_need",
     "crates/policy/src/request_info/tests.rs rules_decide_first",
     "crates/policy/tests/response_purge.rs requests_of_plugins",

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use galley_testkit::weather::{Form, Part, Setting};
+use galley_testkit::stress::{Form, Part, Setting};
 
 #[test]
-fn a_long_load_fails_nobody_and_leaves_nothing_behind() {
+fn a_long_load_fails_no_request_and_leaks_nothing() {
     let setting = Setting {
         galley: Path::new(env!("CARGO_BIN_EXE_galley")).to_owned(),
         form: Form::Short,

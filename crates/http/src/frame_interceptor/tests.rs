@@ -151,7 +151,7 @@ fn padding_and_priority_are_read() {
 }
 
 #[test]
-fn what_breaks_a_connection_is_said() {
+fn connection_errors_name_their_cause() {
     let first = frame(HEADERS, WHOLE, 1, GET);
     let after = |frame: Vec<u8>| [first.clone(), frame].concat();
     let many = frame(CONTINUATION, 0, 1, b"").repeat(6);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told() {
+    fn unusable_passwords_are_reported() {
         for (text, wanted) in [
             ("jane", "line 1 has no `name:hash`"),
             ("\n:x", "line 2 has no `name:hash`"),

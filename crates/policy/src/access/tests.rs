@@ -274,7 +274,7 @@ fn each_client_has_the_buckets_of_what_it_asks_for() {
 }
 
 #[test]
-fn names_of_authors_are_not_told() {
+fn names_of_authors_are_not_disclosed() {
     let site = Policy {
         access: SiteAccess {
             hide_authors: true,
@@ -339,7 +339,7 @@ fn names_of_authors_are_not_told() {
 }
 
 #[test]
-fn names_of_authors_are_not_told_to_forms() {
+fn names_of_authors_are_not_disclosed_to_forms() {
     let site = Policy {
         access: SiteAccess {
             hide_authors: true,
@@ -387,7 +387,7 @@ fn call(name: &str) -> String {
 }
 
 #[test]
-fn calls_are_told_apart() {
+fn calls_are_distinguished() {
     let long = format!(
         "{}{}",
         call("wp.newPost"),

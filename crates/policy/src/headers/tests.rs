@@ -64,7 +64,7 @@ fn a_rules_changes_come_on_top_of_its_sites() {
 }
 
 #[test]
-fn security_of_transport_is_said_over_tls_alone() {
+fn hsts_is_sent_over_tls_only() {
     let site = Policy {
         hsts: Some(HeaderValue::from_static("max-age=1")),
         ..Policy::default()

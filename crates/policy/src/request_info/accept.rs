@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_told_as_wordpress_tells_them() {
+    fn devices_are_classified_as_wordpress_does() {
         let phone: &[u8] = b"Mozilla/5.0 (Linux; Android 14) Mobile Safari";
         assert_eq!(device(None, Some(phone)), Device::Mobile);
         assert_eq!(device(Some(b"?0"), Some(phone)), Device::Desktop);

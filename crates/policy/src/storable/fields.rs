@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn browsers_ask_again_where_nothing_was_said() {
+    fn browsers_revalidate_without_explicit_freshness() {
         type Rows = &'static [(&'static str, &'static str)];
         let table: &[(Rows, Option<&str>)] = &[
             (

@@ -193,7 +193,7 @@ fn no_start() -> Vec<u8> {
 }
 
 #[test]
-fn texts_too_long_for_a_record_are_told_as_the_whole_site() {
+fn texts_too_long_for_a_record_purge_the_whole_site() {
     let long = logged(8, Scope::Tag("t".repeat(64 * 1024 + 1)));
     assert_eq!(
         scan(&file(&[long], 0)).unwrap().purges,

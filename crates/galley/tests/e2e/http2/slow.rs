@@ -146,7 +146,7 @@ fn a_head_that_does_not_end_ends_the_connection() {
 }
 
 #[test]
-fn a_connection_that_asks_nothing_is_told_to_go() {
+fn an_idle_connection_gets_goaway() {
     let stage = files("idle_timeout = \"300ms\"");
     let mut frames = open(&stage);
     frames.write(&get(1, "/page.html")).unwrap();

@@ -160,7 +160,7 @@ fn a_scheduled_post_appears_when_cron_runs() {
 }
 
 #[test]
-fn a_program_on_the_command_line_is_heard() {
+fn changes_by_a_command_line_program_purge() {
     let (stack, _turn) = turn();
     let id = id_of(stack, "salt-smoke-and-patience");
     let around = Around {

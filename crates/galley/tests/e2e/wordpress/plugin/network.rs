@@ -365,7 +365,7 @@ fn a_page_may_show_what_another_site_has() {
 }
 
 #[test]
-fn sites_with_hosts_of_their_own_are_told_apart() {
+fn sites_with_their_own_hosts_are_purged_separately() {
     let stack = start_network(true);
     install(&stack);
     let note = note(&stack);

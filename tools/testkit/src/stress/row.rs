@@ -1,119 +1,9 @@
-//! Bad weather: what must not be seen by visitors of pages that are stored, while everything around those is as bad as it gets.
-//!
-//! [`Part::Soak`] is a long plain load, a tenth of it uncached through a real PHP-FPM. All other parts are a real WordPress
-//! with its database, PHP-FPM and the server together in 256 MB, with default settings: a crowd, slow people, PHP that dies, a
-//! crawl. Each part gives one [`Row`]: what was asked, what failed although there was a copy, the longest wait, what a stored
-//! page and an editor's save took before and meanwhile, and what the server held first and last. The short form belongs to the
-//! tests and judges no time.
+//! The result of a part, and its judgement.
 
-mod crawl;
-mod crowd;
-mod editor;
-mod gauge;
-mod killed;
-mod probe;
-mod slow;
-mod soak;
-mod stage;
-mod visitors;
-
-use std::path::PathBuf;
 use std::time::Duration;
 
-pub use gauge::Held;
-
-use crate::Trouble;
-use visitors::Counted;
-
-/// What is run, and how much of it.
-#[derive(Debug, Clone)]
-pub struct Setting {
-    /// The server.
-    pub galley: PathBuf,
-    /// How much.
-    pub form: Form,
-    /// Requests of the soak in place of the form's.
-    pub requests: Option<u64>,
-    /// Connections of the soak in place of the form's.
-    pub connections: Option<usize>,
-    /// How long PHP is killed, in place of the form's.
-    pub killed_for: Option<Duration>,
-    /// Hears what is going on.
-    pub progress: fn(&str),
-}
-
-/// How much.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// For the tests: times are not judged.
-    Short,
-    /// Hours: 5,000,000 requests, 4,000 connections, ten minutes of dying PHP.
-    Long,
-}
-
-impl Form {
-    fn pick<T>(self, short: T, long: T) -> T {
-        match self {
-            Self::Short => short,
-            Self::Long => long,
-        }
-    }
-}
-
-/// One kind of weather.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Millions of requests, a tenth of them uncached.
-    Soak,
-    /// Thousands of connections, hundreds of which miss.
-    Crowd,
-    /// Slow uploads and slow readers.
-    Slow,
-    /// PHP killed at random.
-    Killed,
-    /// A crawler that asks for what nobody has asked for.
-    Crawl,
-    /// The same from hundreds of addresses.
-    Swarm,
-}
-
-impl Part {
-    /// All but the soak, in the order in which they are run.
-    pub const WEATHER: [Self; 5] = [
-        Self::Crowd,
-        Self::Slow,
-        Self::Killed,
-        Self::Crawl,
-        Self::Swarm,
-    ];
-
-    /// One word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Soak => "soak",
-            Self::Crowd => "crowd",
-            Self::Slow => "slow",
-            Self::Killed => "killed",
-            Self::Crawl => "crawl",
-            Self::Swarm => "swarm",
-        }
-    }
-
-    /// Runs it.
-    ///
-    /// # Errors
-    /// When the tools fail, or a part of the stage does not start.
-    pub fn run(self, setting: &Setting) -> Result<Row, Trouble> {
-        match self {
-            Self::Soak => soak::run(setting),
-            Self::Crowd => crowd::run(setting),
-            Self::Slow => slow::run(setting),
-            Self::Killed => killed::run(setting),
-            Self::Crawl => crawl::run(setting, crawl::From::One),
-            Self::Swarm => crawl::run(setting, crawl::From::Many),
-        }
-    }
-}
+use super::visitors::Counted;
+use super::{Form, Held};
 
 /// What one part came to.
 #[derive(Debug, Clone, Default)]
@@ -140,13 +30,13 @@ pub struct Row {
     pub notes: Vec<String>,
 }
 
-/// A time before, and in the weather; `None` where it was not taken.
+/// A time before the load, and under it; `None` where it was not taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Times {
     /// Before.
     pub quiet: Option<Duration>,
     /// Meanwhile.
-    pub weather: Option<Duration>,
+    pub loaded: Option<Duration>,
     /// How many times as long it may take meanwhile; judged in the long form only.
     pub at_most: Option<f64>,
 }
@@ -155,7 +45,7 @@ impl Times {
     /// How many times as long it took.
     pub fn ratio(&self) -> Option<f64> {
         let quiet = self.quiet?.as_secs_f64();
-        Some(self.weather?.as_secs_f64() / quiet.max(1e-9))
+        Some(self.loaded?.as_secs_f64() / quiet.max(1e-9))
     }
 }
 
@@ -199,7 +89,7 @@ impl Row {
         all
     }
 
-    fn count(&mut self, stored: Counted, others: Counted) {
+    pub(super) fn count(&mut self, stored: Counted, others: Counted) {
         self.requests += stored.requests + others.requests;
         self.failures += stored.failures + others.failures;
         self.refused += stored.refused + others.refused;
@@ -215,7 +105,7 @@ const MEMORY_SLACK: u64 = 32_000_000;
 /// Connections that are closing, a log that is being turned.
 const DESCRIPTOR_SLACK: u64 = 16;
 
-/// Helpers of some cores, each of which may have 64: hundreds were begun once for a few slow people.
+/// Helpers of some cores, each of which may have 64: hundreds were started once for a few slow clients.
 const THREAD_SLACK: u64 = 256;
 
 #[cfg(test)]
@@ -227,7 +117,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let times = Times {
             quiet: Some(second),
-            weather: Some(second * 2),
+            loaded: Some(second * 2),
             at_most: Some(1.5),
         };
         let held = Held {

@@ -14,7 +14,7 @@ use crate::wait::pause;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     Quiet,
-    Weather,
+    Loaded,
 }
 
 /// A visitor and an editor who look at the clock.
@@ -79,9 +79,9 @@ impl Probe {
 fn note(times: &mut Times, when: When, took: Duration) {
     match when {
         When::Quiet => times.quiet = Some(took),
-        When::Weather => times.weather = Some(took),
+        When::Loaded => times.loaded = Some(took),
     }
 }
 
-/// Between two pages: twenty thousand of them see a third of a minute of weather.
+/// Between two pages: twenty thousand of them see a third of a minute of load.
 const BREATH: Duration = Duration::from_millis(1);

@@ -40,7 +40,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
         }
         // Those whose download waits for a place have sent their request, which is as far as they get.
         came_true(PATIENCE, || day.begun.load(Ordering::Relaxed) >= 2 * people);
-        probe.measure(&stage, When::Weather, &mut row);
+        probe.measure(&stage, When::Loaded, &mut row);
         // Who waits for a place now is told something within the time that anybody waits.
         came_true(PATIENCE, || day.told.load(Ordering::Relaxed) >= people);
         day.is_over.store(true, Ordering::Relaxed);
@@ -121,7 +121,7 @@ fn upload(addr: SocketAddr, number: u64, day: &Day) -> std::io::Result<Fate> {
 fn download(addr: SocketAddr, number: u64, day: &Day) -> std::io::Result<Fate> {
     let mut stream = connect(addr, (4, number))?;
     stream.set_read_timeout(Some(BREATH))?;
-    let head = format!("GET /?weather_large={number} HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+    let head = format!("GET /?stress_large={number} HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     let asked = Instant::now();
     day.begun.fetch_add(1, Ordering::Relaxed);
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_is_served_or_told_when_to_come_again() {
+    fn everyone_is_served_or_gets_retry_after() {
         let after = Duration::from_secs(1);
         let mut row = Row::default();
         let heads = [

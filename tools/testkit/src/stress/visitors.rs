@@ -266,7 +266,7 @@ mod tests {
     const CHUNKED: &str = "200 OK\r\nTransfer-Encoding: chunked";
 
     #[test]
-    fn a_copy_must_come_whole_and_the_rest_must_be_told() {
+    fn a_copy_must_be_complete_and_other_requests_get_a_response() {
         let page = |head: &str, body: &str| Ok((format!("HTTP/1.1 {head}\r\n\r\n"), body.into()));
         let lost = || Err(Trouble::Malformed("the server has left".to_owned()));
         for (wanted, answer, failures, refused) in [

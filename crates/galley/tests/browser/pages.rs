@@ -265,7 +265,7 @@ fn a_cookie_on_a_page_for_everybody_is_named_with_its_plugin() {
     let page = admin.get("/wp-admin/plugins.php").unwrap().text();
     let notice = between(&page, "galley-notice", "</div>");
     assert!(
-        notice.contains("visited_before") && notice.contains("people.php"),
+        notice.contains("visited_before") && notice.contains("visits.php"),
         "{notice}"
     );
     assert!(notice.contains("/with-cookie/"), "{notice}");

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::gauge::Effort;
 use super::probe::{Probe, When};
+use super::resources::Effort;
 use super::stage::{HOST, Stage};
 use super::visitors::{Counted, Visitor, Wanted, step_back};
 use super::{Row, Setting};
@@ -62,7 +62,7 @@ pub(super) fn run(setting: &Setting, from: From) -> Result<Row, Trouble> {
         // Until PHP has more to do than it can: from then on the queue is full.
         came_true(PATIENCE, || pace.next.load(Ordering::Relaxed) > per_second);
         let before = Work::by(&stage);
-        probe.measure(&stage, When::Weather, &mut row);
+        probe.measure(&stage, When::Loaded, &mut row);
         row.notes.push(before.until(&Work::by(&stage)));
         over.store(true, Ordering::Relaxed);
         // Those who wait now are still answered, which is no longer part of the crawl.

@@ -1,12 +1,12 @@
-//! Bad weather in its short form: a WordPress with its database, PHP and the server in 256 MB, and what visitors of stored
-//! pages see of a crowd, of slow people, of dying PHP and of a crawl. No time is judged. `make weather` runs the long form.
+//! The stress test in its short form: a WordPress with its database, PHP and the server in 256 MB, and what visitors of stored
+//! pages see during many misses, slow clients, PHP that is killed, and crawls. No time is judged. `make stress` runs the long form.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use galley_testkit::weather::{Form, Part, Row, Setting};
+use galley_testkit::stress::{Form, Part, Row, Setting};
 
 /// What is started while a test is in its control group belongs to that, so they take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -33,21 +33,21 @@ fn many_misses_do_not_slow_hits() {
 }
 
 #[test]
-fn slow_people_harm_nobody_who_hits() {
+fn slow_clients_do_not_slow_hits() {
     assert!(run(Part::Slow).requests > 400);
 }
 
 #[test]
-fn dying_php_is_seen_by_nobody_who_has_a_copy() {
+fn killed_php_is_invisible_while_a_copy_exists() {
     assert!(run(Part::Killed).requests > 50);
 }
 
 #[test]
-fn a_crawl_from_many_addresses_harms_nobody_who_hits() {
+fn a_crawl_from_many_addresses_does_not_slow_hits() {
     assert!(run(Part::Swarm).requests > 400);
 }
 
 #[test]
-fn a_crawl_harms_nobody_who_hits() {
+fn a_crawl_does_not_slow_hits() {
     assert!(run(Part::Crawl).requests > 400);
 }

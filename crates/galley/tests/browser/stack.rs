@@ -54,8 +54,8 @@ impl Stack {
         let scratch = Scratch::new().unwrap();
         let options = Options {
             mu_plugins: vec![(
-                "people.php".to_owned(),
-                include_str!("people.php").to_owned(),
+                "visits.php".to_owned(),
+                include_str!("visits.php").to_owned(),
             )],
             ..Options::default()
         };

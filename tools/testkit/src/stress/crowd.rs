@@ -24,7 +24,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
     let (stored, composed) = thread::scope(|scope| {
         let readers = scope.spawn(|| readers(&stage, connections - misses, (&over, &rounds)));
         let missing = scope.spawn(|| missing(&stage, misses));
-        probe.measure(&stage, When::Weather, &mut row);
+        probe.measure(&stage, When::Loaded, &mut row);
         let composed = missing.join();
         // All of the others have had their turn beside them.
         over.store(true, Ordering::Relaxed);

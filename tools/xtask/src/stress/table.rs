@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use galley_testkit::weather::{Form, Part, Row, Times};
+use galley_testkit::stress::{Form, Part, Row, Times};
 use serde_json::{Value, json};
 
 /// A line for each part; below it every promise that was not kept, and what there is to know besides.
 pub(super) fn markdown(rows: &[(Part, Row)], form: Form) -> String {
     let mut out = String::from(
-        "| weather | requests | failures | told to wait | worst wait of a stored page | p99 of a stored page: quiet, in weather | \
-         editor's save: quiet, in weather | memory: first, last | descriptors: first, last |\n\
+        "| load | requests | failures | told to wait | worst wait of a stored page | p99 of a stored page: quiet, under load | \
+         editor's save: quiet, under load | memory: first, last | descriptors: first, last |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for (_, row) in rows {
@@ -68,14 +68,14 @@ pub(super) fn json(rows: &[(Part, Row)], form: Form) -> Value {
 
 fn pair(times: Times) -> Value {
     let ms = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
-    json!([ms(times.quiet), ms(times.weather)])
+    json!([ms(times.quiet), ms(times.loaded)])
 }
 
 fn times(times: Times) -> String {
     let ratio = times
         .ratio()
         .map_or_else(String::new, |ratio| format!(" ({ratio:.1} times)"));
-    format!("{}, {}{ratio}", ms(times.quiet), ms(times.weather))
+    format!("{}, {}{ratio}", ms(times.quiet), ms(times.loaded))
 }
 
 /// Milliseconds with as many places as they need.

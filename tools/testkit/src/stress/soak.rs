@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::gauge::Held;
+use super::resources::Held;
 use super::visitors::{Counted, Visitor, Wanted, round};
 use super::{Row, Setting};
 use crate::wait::came_true;

@@ -1,16 +1,12 @@
-//! `xtask soak` and `xtask weather`: the server under long and bad load, and a table of what was seen of it.
-//!
-//! What is done is in the kit's [`galley_testkit::weather`], which the tests run in a short form. Talk goes to stderr, the
-//! table and, where it is wanted, one line of JSON to stdout; a promise that was not kept fails the run.
-
-mod table;
+//! The command lines, and the report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use galley_testkit::weather::{Form, Part, Row, Setting};
+use galley_testkit::stress::{Form, Part, Row, Setting};
 
+use super::table;
 use crate::demo::Complaint;
 
 /// What the command line says of the soak.
@@ -26,9 +22,9 @@ pub(crate) struct SoakArguments {
     connections: Option<usize>,
 }
 
-/// What the command line says of the weather.
+/// What the command line says of the stress test.
 #[derive(Debug, clap::Args)]
-pub(crate) struct WeatherArguments {
+pub(crate) struct StressArguments {
     #[command(flatten)]
     common: Common,
     /// Only these parts: crowd, slow, killed, crawl, swarm
@@ -62,11 +58,11 @@ pub(crate) fn soak(arguments: &SoakArguments) -> Result<(), Complaint> {
     report(&arguments.common, &setting, &[Part::Soak])
 }
 
-/// Runs the weather and prints.
-pub(crate) fn weather(arguments: &WeatherArguments) -> Result<(), Complaint> {
+/// Runs the stress test and prints.
+pub(crate) fn stress(arguments: &StressArguments) -> Result<(), Complaint> {
     let setting = Setting {
         killed_for: arguments.killed_for.map(Duration::from_secs),
-        ..setting(&arguments.common, |text| eprintln!("weather: {text}"))?
+        ..setting(&arguments.common, |text| eprintln!("stress: {text}"))?
     };
     report(&arguments.common, &setting, &wanted(&arguments.only)?)
 }
@@ -93,10 +89,10 @@ fn binary(path: &Path) -> Result<PathBuf, Complaint> {
 
 fn wanted(only: &[String]) -> Result<Vec<Part>, Complaint> {
     if only.is_empty() {
-        return Ok(Part::WEATHER.to_vec());
+        return Ok(Part::STRESS.to_vec());
     }
     let find = |name: &String| {
-        let found = Part::WEATHER.into_iter().find(|part| part.name() == name);
+        let found = Part::STRESS.into_iter().find(|part| part.name() == name);
         found.ok_or_else(|| format!("no part `{name}` is known").into())
     };
     only.iter().map(find).collect()

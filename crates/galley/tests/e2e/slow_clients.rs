@@ -1,4 +1,4 @@
-//! Slow people: dozens that send or take a body slowly, while others ask for pages of the same two PHP workers.
+//! Slow clients: dozens send or receive a body slowly, while others request pages of the same two PHP workers.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -164,7 +164,7 @@ fn until_held(stage: &Stage, number: u8) {
 }
 
 #[test]
-fn beyond_the_room_php_goes_at_the_readers_pace() {
+fn without_spool_space_php_goes_at_the_readers_pace() {
     let stage = plan()
         .server("request_body = \"64KiB\"\nspool_size = \"1MiB\"")
         .start();
@@ -183,7 +183,7 @@ fn beyond_the_room_php_goes_at_the_readers_pace() {
 }
 
 #[test]
-fn who_asks_for_a_stream_is_not_spooled() {
+fn a_request_for_a_stream_is_not_spooled() {
     let stage = plan()
         .more("[[site.rule]]\npath = \"/stream/*\"\nstream = true")
         .file(
@@ -208,7 +208,7 @@ fn who_asks_for_a_stream_is_not_spooled() {
 }
 
 #[test]
-fn a_client_that_is_collected_for_gets_all_of_a_stream() {
+fn a_client_with_a_spool_gets_all_of_a_stream() {
     let stage = plan().start();
     let target = "/large.php?n=0&head=X-Accel-Buffering:%20no|Cache-Control:%20no-store";
     let asked = format!("GET {target} HTTP/1.0\r\nHost: {HOST}\r\n\r\n");
@@ -217,7 +217,7 @@ fn a_client_that_is_collected_for_gets_all_of_a_stream() {
 }
 
 #[test]
-fn a_reader_that_leaves_leaves_nothing_behind() {
+fn a_disconnected_reader_leaves_nothing_behind() {
     let stage = plan().start();
     let reader = asks_and_waits(&stage, "/large.php?n=0");
     all_said(&stage, 1);
@@ -276,7 +276,7 @@ fn slow_uploads_hold_no_worker() {
 }
 
 #[test]
-fn an_upload_that_finds_no_room_is_told_so() {
+fn an_upload_without_spool_space_is_rejected() {
     let stage = plan()
         .file("hash.php", HASH)
         .server("request_body = \"1MiB\"\nspool_size = \"1MiB\"")
@@ -316,7 +316,7 @@ fn an_upload_that_finds_no_room_is_told_so() {
 }
 
 #[test]
-fn a_folder_that_is_gone_costs_uploads_and_nothing_else() {
+fn a_missing_spool_folder_fails_uploads_only() {
     let plan = plan().file("hash.php", HASH);
     let folder = plan.scratch.dir("spool").unwrap();
     let stage = plan.server("spool = \"{dir}/spool\"").start();

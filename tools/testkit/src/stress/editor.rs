@@ -22,7 +22,7 @@ impl Editor {
         browser.login(&stage.wordpress.user, &stage.wordpress.password)?;
         let key = browser.get("/wp-admin/admin-ajax.php?action=rest-nonce")?;
         let post = stage.wordpress.php(
-            "echo wp_insert_post(['post_title' => 'Weather', 'post_content' => 'x', 'post_status' => 'publish', 'post_author' => 1]);",
+            "echo wp_insert_post(['post_title' => 'Stress', 'post_content' => 'x', 'post_status' => 'publish', 'post_author' => 1]);",
         )?;
         Ok(Self {
             browser,

@@ -5,14 +5,14 @@
 
 use std::net::SocketAddr;
 
-use super::gauge::Held;
+use super::resources::Held;
 use super::visitors::{Counted, Visitor, Wanted};
 use super::{Row, Setting};
 use crate::group::Group;
 use crate::{FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, Trouble, WordPress};
 
 /// The host of the site.
-pub(super) const HOST: &str = "weather.test";
+pub(super) const HOST: &str = "stress.test";
 
 /// See the module. Parts end in the order of their fields.
 pub(super) struct Stage {
@@ -31,7 +31,7 @@ impl Stage {
     pub(super) fn start(setting: &Setting, life: &str) -> Result<Self, Trouble> {
         (setting.progress)("starting WordPress, its database and PHP");
         let scratch = Scratch::new()?;
-        let group = Group::make("weather", LIMIT);
+        let group = Group::make("stress", LIMIT);
         let parts = match &group {
             Ok(group) => group
                 .inside(|| Parts::start(setting, &scratch, life))
@@ -135,7 +135,7 @@ struct Parts {
 impl Parts {
     fn start(setting: &Setting, scratch: &Scratch, life: &str) -> Result<Self, Trouble> {
         let options = Options {
-            mu_plugins: vec![("weather.php".to_owned(), LARGE.to_owned())],
+            mu_plugins: vec![("stress.php".to_owned(), LARGE.to_owned())],
             ..Options::default()
         };
         let (database, wordpress) = crate::wordpress_from_template(scratch.path(), &options)?;
@@ -195,7 +195,7 @@ const WORKERS: usize = 3;
 
 /// A download of 16 MB that PHP makes as it goes, as backup plugins do: more than the buffers of a connection.
 const LARGE: &str = "<?php
-if ( isset( $_GET['weather_large'] ) ) {
+if ( isset( $_GET['stress_large'] ) ) {
 	header( 'Cache-Control: no-store' );
 	for ( $i = 0; $i < 256; $i++ ) {
 		echo str_repeat( 'x', 65536 );
