@@ -63,43 +63,7 @@ fn hits_allocate_nothing() {
     )
     .unwrap();
     let scratch = Scratch::new().unwrap();
-    let dir = scratch.path().display();
-    let file = scratch.join("galley.toml");
-    scratch
-        .write("root/wp-content/style.css", "p { margin: 0 }\n".repeat(500))
-        .unwrap();
-    fs::write(
-        &file,
-        format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nworkers = 1\ntrusted_proxies = [\"127.0.0.2\"]\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
-             [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\ncron = \"off\"\nroot = \"{dir}/root\"\nupstream = [\"{}\"]\n\
-             compress = [\"gzip\", \"br\"]\n\
-             dense_after = 0\nset_headers = [\"X-Frame-Options: DENY\"]\nhttps_redirect = false\n\
-             tls = {{ cert = \"{dir}/cert.pem\", key = \"{dir}/key.pem\" }}\n\
-             [[site.rule]]\npattern = '^/(post|shop)/'\nset_headers = [\"Content-Type: text/html; charset=utf-8\"]\n",
-            origin.url()
-        ),
-    )
-    .unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["example.test".to_owned()]).unwrap();
-    scratch.write("cert.pem", made.cert.pem()).unwrap();
-    let key = scratch.write("key.pem", made.signing_key.serialize_pem());
-    fs::set_permissions(key.unwrap(), fs::Permissions::from_mode(0o600)).unwrap();
-    let config = galley_config::load(&file).unwrap();
-    let (told, heard) = mpsc::channel();
-    // Ends with the process.
-    std::thread::spawn(move || {
-        let source = galley_config::ConfigSource::file(Path::new("test.toml"));
-        let tell = |line: &str| drop(told.send(line.to_owned()));
-        galley::app::run(&config, source, None, &tell).unwrap();
-    });
-    let listening = |scheme: &str| {
-        let line = heard.recv_timeout(Duration::from_secs(15)).unwrap();
-        let address = line.strip_prefix(&format!("listening on {scheme}://"));
-        address.unwrap().to_owned()
-    };
-    let (address, secure) = (listening("http"), listening("https"));
-    while heard.recv_timeout(Duration::from_secs(15)).unwrap() != "ready" {}
+    let [address, secure] = start(&scratch, &origin);
 
     let mut client = connect("127.0.0.1", &address);
     let mut proxy = connect("127.0.0.2", &address);
@@ -148,54 +112,113 @@ fn hits_allocate_nothing() {
         ("never seen", request("GET", br), 1, Heads::Other),
         ("taken in", request("GET", br), 1, Heads::EachTwice),
     ];
-    for (kind, mut bytes, answers, heads) in kinds {
+    for (kind, bytes, answers, heads) in kinds {
         let client = if kind == "proxied" {
             &mut proxy
         } else {
             &mut client
         };
-        let mut number = 0;
-        let mut ask = || {
-            number += 1;
-            heads.turn(&mut bytes, number);
-            exchange(client, &bytes, answers, &mut answer);
-        };
-        // Until every buffer has its size: those of remembered heads as well.
-        for _ in 0..heads.warm_up() {
-            ask();
-        }
-        let began = Instant::now();
-        let counted = Region::new(COUNTING);
-        for _ in 0..HITS / answers {
-            ask();
-        }
-        let change = counted.change();
-        // What goes on beside: logs handed over, and by time the sweep of timers and looks at the file.
-        let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
-        let allowed = (HITS / 50 + seconds * 100).min(HITS / 2);
-        assert!(
-            change.allocations + change.reallocations < allowed,
-            "{HITS} {kind} hits made {} allocations and {} reallocations",
-            change.allocations,
-            change.reallocations
-        );
+        count_hits(client, kind, bytes, answers, heads);
     }
     assert_eq!(origin.seen().len(), 1);
-    // A page of its own: addresses in it may have another scheme.
-    let mut client = Openssl::connect(&secure);
-    exchange(&mut client, &plain, 1, &mut answer);
-    for (kind, bytes) in [
+    let over_tls = [
         ("page", request("GET", gzip)),
         ("304", request("GET", &known)),
         ("file", request_of_file(br)),
-    ] {
+    ];
+    count_hits_over_tls(&secure, &plain, &over_tls);
+}
+
+/// Starts a server within this process; its addresses without and with TLS.
+fn start(scratch: &Scratch, origin: &Origin) -> [String; 2] {
+    let dir = scratch.path().display();
+    let file = scratch.join("galley.toml");
+    scratch
+        .write("root/wp-content/style.css", "p { margin: 0 }\n".repeat(500))
+        .unwrap();
+    fs::write(
+        &file,
+        format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nworkers = 1\ntrusted_proxies = [\"127.0.0.2\"]\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
+             [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\ncron = \"off\"\nroot = \"{dir}/root\"\nupstream = [\"{}\"]\n\
+             compress = [\"gzip\", \"br\"]\n\
+             dense_after = 0\nset_headers = [\"X-Frame-Options: DENY\"]\nhttps_redirect = false\n\
+             tls = {{ cert = \"{dir}/cert.pem\", key = \"{dir}/key.pem\" }}\n\
+             [[site.rule]]\npattern = '^/(post|shop)/'\nset_headers = [\"Content-Type: text/html; charset=utf-8\"]\n",
+            origin.url()
+        ),
+    )
+    .unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["example.test".to_owned()]).unwrap();
+    scratch.write("cert.pem", made.cert.pem()).unwrap();
+    let key = scratch.write("key.pem", made.signing_key.serialize_pem());
+    fs::set_permissions(key.unwrap(), fs::Permissions::from_mode(0o600)).unwrap();
+    let config = galley_config::load(&file).unwrap();
+    let (line_sender, lines) = mpsc::channel();
+    // Ends with the process.
+    std::thread::spawn(move || {
+        let source = galley_config::ConfigSource::file(Path::new("test.toml"));
+        let tell = |line: &str| drop(line_sender.send(line.to_owned()));
+        galley::app::run(&config, source, None, &tell).unwrap();
+    });
+    let listening = |scheme: &str| {
+        let line = lines.recv_timeout(Duration::from_secs(15)).unwrap();
+        let address = line.strip_prefix(&format!("listening on {scheme}://"));
+        address.unwrap().to_owned()
+    };
+    let addresses = [listening("http"), listening("https")];
+    while lines.recv_timeout(Duration::from_secs(15)).unwrap() != "ready" {}
+    addresses
+}
+
+fn count_hits(
+    client: &mut TcpStream,
+    kind: &str,
+    mut bytes: Vec<u8>,
+    answers: usize,
+    heads: Heads,
+) {
+    let mut answer = vec![0; 256 * 1024];
+    let mut number = 0;
+    let mut ask = || {
+        number += 1;
+        heads.turn(&mut bytes, number);
+        exchange(client, &bytes, answers, &mut answer);
+    };
+    // Until every buffer has its size: those of remembered heads as well.
+    for _ in 0..heads.warm_up() {
+        ask();
+    }
+    let began = Instant::now();
+    let counted = Region::new(COUNTING);
+    for _ in 0..HITS / answers {
+        ask();
+    }
+    let change = counted.change();
+    // What goes on beside: logs handed over, and by time the sweep of timers and looks at the file.
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
+    let allowed = (HITS / 50 + seconds * 100).min(HITS / 2);
+    assert!(
+        change.allocations + change.reallocations < allowed,
+        "{HITS} {kind} hits made {} allocations and {} reallocations",
+        change.allocations,
+        change.reallocations
+    );
+}
+
+fn count_hits_over_tls(address: &str, first: &[u8], kinds: &[(&str, Vec<u8>)]) {
+    let mut answer = vec![0; 256 * 1024];
+    // A page of its own: addresses in it may have another scheme.
+    let mut client = Openssl::connect(address);
+    exchange(&mut client, first, 1, &mut answer);
+    for (kind, bytes) in kinds {
         for _ in 0..200 {
-            exchange(&mut client, &bytes, 1, &mut answer);
+            exchange(&mut client, bytes, 1, &mut answer);
         }
         let began = Instant::now();
         let counted = Region::new(COUNTING);
         for _ in 0..HITS_OVER_TLS {
-            exchange(&mut client, &bytes, 1, &mut answer);
+            exchange(&mut client, bytes, 1, &mut answer);
         }
         let change = counted.change();
         let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();

@@ -50,12 +50,9 @@ fn order(method: &str, target: &str, rows: Rows<'_>) -> Result<Purge, PurgeError
 }
 
 #[test]
-fn requests_of_plugins() {
-    let pattern = |text: &str| Scope::Pattern(PurgePattern::parse(text).unwrap());
-    let prefix = |path: &str| Scope::Prefix(path.into());
+fn plugins_purge_one_url() {
     const WORDPRESS: (&str, &str) = ("User-Agent", "WordPress/6.8; https://example.com");
-    const REGEX: (&str, &str) = ("X-Purge-Method", "regex");
-    let table: &[(&str, &str, Rows<'_>, Scope)] = &[
+    purges_of(&[
         // W3 Total Cache, WP Rocket, Proxy Cache Purge: one URL.
         ("PURGE", "/a/", &[], url("/a/", None)),
         (
@@ -82,6 +79,25 @@ fn requests_of_plugins() {
             &[("X-VC-Purge-Method", "exact")],
             url("/a*", None),
         ),
+        // nginx-helper.
+        (
+            "GET",
+            "/purge/a/?b=1",
+            &[WORDPRESS],
+            url("/a/", Some("b=1")),
+        ),
+        ("GET", "/purge/", &[WORDPRESS], url("/", None)),
+        ("GET", "/purge", &[WORDPRESS], url("/", None)),
+    ]);
+}
+
+#[test]
+fn plugins_purge_everything_or_below_a_path() {
+    let pattern = |text: &str| Scope::Pattern(PurgePattern::parse(text).unwrap());
+    let prefix = |path: &str| Scope::Prefix(path.into());
+    const WORDPRESS: (&str, &str) = ("User-Agent", "WordPress/6.8; https://example.com");
+    const REGEX: (&str, &str) = ("X-Purge-Method", "regex");
+    purges_of(&[
         // All, and below a path.
         ("PURGE", "/.*", &[REGEX], host()),
         ("PURGE", "/.*", &[], host()),
@@ -113,7 +129,13 @@ fn requests_of_plugins() {
         ("BAN", "/", &[], host()),
         ("BAN", "/shop/", &[], prefix("/shop/")),
         ("BAN", "/shop", &[], pattern("^/shop")),
-        // Tags.
+        ("GET", "/purgeall", &[WORDPRESS], host()),
+    ]);
+}
+
+#[test]
+fn plugins_purge_tags() {
+    purges_of(&[
         (
             "PURGE",
             "/",
@@ -122,17 +144,10 @@ fn requests_of_plugins() {
         ),
         ("PURGE", "/", &[("Surrogate-Key", "p-1")], tag("p-1")),
         ("BAN", "/", &[("Cache-Tags", "p-1")], tag("p-1")),
-        // nginx-helper.
-        (
-            "GET",
-            "/purge/a/?b=1",
-            &[WORDPRESS],
-            url("/a/", Some("b=1")),
-        ),
-        ("GET", "/purge/", &[WORDPRESS], url("/", None)),
-        ("GET", "/purge", &[WORDPRESS], url("/", None)),
-        ("GET", "/purgeall", &[WORDPRESS], host()),
-    ];
+    ]);
+}
+
+fn purges_of(table: &[(&str, &str, Rows<'_>, Scope)]) {
     for (method, target, rows, wanted) in table {
         assert_eq!(
             order(method, target, rows),

@@ -520,16 +520,25 @@ fn redirects_that_lead_back() {
 }
 
 #[test]
-fn rules_ignore_and_fill_in() {
-    let site = |ignore: Ignore, ttl: Option<u64>| Policy {
-        rules: vec![Rule {
-            path: "/page/*".to_owned(),
-            ttl: ttl.map(Duration::from_secs),
-            ignore,
-            ..Rule::default()
-        }],
-        ..wordpress()
-    };
+fn a_rule_fills_in_a_lifetime() {
+    const NO: (&str, &str) = ("cache-control", "no-store, private");
+    let nothing = Ignore::default();
+    with_rule(&[
+        (nothing, Some(700), 200, &[], store(700, 10, 100)),
+        (
+            nothing,
+            Some(700),
+            200,
+            &[("cache-control", "max-age=9")],
+            store(9, 10, 100),
+        ),
+        (nothing, Some(700), 404, &[], store(5, 0, 0)),
+        (nothing, Some(700), 200, &[NO], skip(NotStored::NoStore)),
+    ]);
+}
+
+#[test]
+fn a_rule_ignores_fields() {
     let nothing = Ignore::default();
     let control = Ignore {
         cache_control: true,
@@ -549,17 +558,7 @@ fn rules_ignore_and_fill_in() {
     };
     const NO: (&str, &str) = ("cache-control", "no-store, private");
     const EXPIRED: (&str, &str) = ("expires", "0");
-    let table: &[(Ignore, Option<u64>, u16, Rows<'_>, Storability)] = &[
-        (nothing, Some(700), 200, &[], store(700, 10, 100)),
-        (
-            nothing,
-            Some(700),
-            200,
-            &[("cache-control", "max-age=9")],
-            store(9, 10, 100),
-        ),
-        (nothing, Some(700), 404, &[], store(5, 0, 0)),
-        (nothing, Some(700), 200, &[NO], skip(NotStored::NoStore)),
+    with_rule(&[
         (control, Some(700), 200, &[NO], store(700, 10, 100)),
         (control, None, 200, &[NO], store(60, 10, 100)),
         (
@@ -592,7 +591,21 @@ fn rules_ignore_and_fill_in() {
             store(60, 10, 100),
         ),
         (vary, None, 200, &[("vary", "*")], store(60, 10, 100)),
-    ];
+    ]);
+}
+
+type RuleRow<'t> = (Ignore, Option<u64>, u16, Rows<'t>, Storability);
+
+fn with_rule(table: &[RuleRow<'_>]) {
+    let site = |ignore: Ignore, ttl: Option<u64>| Policy {
+        rules: vec![Rule {
+            path: "/page/*".to_owned(),
+            ttl: ttl.map(Duration::from_secs),
+            ignore,
+            ..Rule::default()
+        }],
+        ..wordpress()
+    };
     for (ignore, ttl, status, rows, wanted) in table {
         assert_eq!(
             get(&site(*ignore, *ttl), *status, rows),

@@ -301,34 +301,14 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
         match step {
             Step::Put { key, size, ago } => {
                 let born = purge_table.current().saturating_sub(*ago);
-                let path = format!("/{key}");
-                let mut body = vec![0; size + 8];
-                body[..8].copy_from_slice(&(number as u64).to_le_bytes());
-                let tags = [format!("t{key}")];
-                let mut new = EntryParts {
-                    body: Bytes::from(body).into(),
-                    stored_at: Tick(now),
-                    ..parts(&path, born)
+                let put = Put {
+                    number,
+                    born,
+                    size: *size,
+                    now,
                 };
-                new.scopes.tags = [tag_id(&tags[0])].into();
-                let new = Arc::new(Entry::new(new));
-                let is_dead = purge_table.prove(&entry("a.test", &path, &[&tags[0]], born))
-                    == Validity::Purged;
                 let place = &mut known[usize::from(*key)];
-                match memory.put(new) {
-                    Ok(()) => {
-                        *place = Some(Known {
-                            number,
-                            born,
-                            stored_at: now,
-                            is_dead,
-                        });
-                    }
-                    Err(PutRefused::Superseded) => {
-                        assert!(place.is_some_and(|held| held.born > born));
-                    }
-                    Err(why) => assert!(!is_exact, "{why}"),
-                }
+                put.apply(memory, &purge_table, *key, place, is_exact);
             }
             Step::Get(key) => {
                 let found = memory.get(format!("/{key}").as_bytes());
@@ -337,13 +317,7 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                 let Some(found) = found else { continue };
                 let expected =
                     expected.expect("nothing is found that was not stored, or that was removed");
-                assert_eq!(found.body[..8], (expected.number as u64).to_le_bytes());
-                assert_eq!(
-                    purge_table.prove(&found) == Validity::Purged,
-                    expected.is_dead
-                );
-                let age = Duration::from_millis(now - expected.stored_at) + Duration::from_secs(2);
-                assert_eq!(found.age(Tick(now)), age);
+                expected.check(&found, &purge_table, now);
             }
             Step::Remove(key) => {
                 memory.remove(format!("/{key}").as_bytes());
@@ -354,19 +328,8 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                     scope: scope.clone(),
                     strength: *strength,
                 });
-                for (key, place) in known.iter_mut().enumerate() {
-                    let is_named = match scope {
-                        Scope::Site => true,
-                        Scope::Tag(tag) => *tag == format!("t{key}"),
-                        Scope::Prefix(path) => *path == format!("/{key}").as_bytes(),
-                        Scope::Host(_) | Scope::Url { .. } | Scope::Pattern(_) => false,
-                    };
-                    let place = place
-                        .as_mut()
-                        .filter(|_| is_named && matches!(strength, Strength::Hard));
-                    if let Some(place) = place {
-                        place.is_dead = true;
-                    }
+                if matches!(strength, Strength::Hard) {
+                    purge_known(&mut known, scope);
                 }
             }
             Step::Pass(ms) => now += ms,
@@ -376,6 +339,76 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
             usage.reserved <= usage.limit && usage.bytes <= usage.reserved,
             "{usage:?}"
         );
+    }
+}
+
+/// One entry to be stored.
+struct Put {
+    number: usize,
+    born: u64,
+    size: usize,
+    now: u64,
+}
+
+impl Put {
+    fn apply(
+        &self,
+        memory: &Memory,
+        purge_table: &PurgeTable,
+        key: u8,
+        known: &mut Option<Known>,
+        is_exact: bool,
+    ) {
+        let path = format!("/{key}");
+        let mut body = vec![0; self.size + 8];
+        body[..8].copy_from_slice(&(self.number as u64).to_le_bytes());
+        let tag = format!("t{key}");
+        let mut new = EntryParts {
+            body: Bytes::from(body).into(),
+            stored_at: Tick(self.now),
+            ..parts(&path, self.born)
+        };
+        new.scopes.tags = [tag_id(&tag)].into();
+        let entry = entry("a.test", &path, &[&tag], self.born);
+        let is_dead = purge_table.prove(&entry) == Validity::Purged;
+        match memory.put(Arc::new(Entry::new(new))) {
+            Ok(()) => {
+                *known = Some(Known {
+                    number: self.number,
+                    born: self.born,
+                    stored_at: self.now,
+                    is_dead,
+                });
+            }
+            Err(PutRefused::Superseded) => {
+                assert!(known.is_some_and(|held| held.born > self.born));
+            }
+            Err(why) => assert!(!is_exact, "{why}"),
+        }
+    }
+}
+
+impl Known {
+    fn check(&self, found: &Entry, purge_table: &PurgeTable, now: u64) {
+        assert_eq!(found.body[..8], (self.number as u64).to_le_bytes());
+        let is_dead = purge_table.prove(found) == Validity::Purged;
+        assert_eq!(is_dead, self.is_dead);
+        let age = Duration::from_millis(now - self.stored_at) + Duration::from_secs(2);
+        assert_eq!(found.age(Tick(now)), age);
+    }
+}
+
+fn purge_known(known: &mut [Option<Known>], scope: &Scope) {
+    for (key, place) in known.iter_mut().enumerate() {
+        let is_named = match scope {
+            Scope::Site => true,
+            Scope::Tag(tag) => *tag == format!("t{key}"),
+            Scope::Prefix(path) => *path == format!("/{key}").as_bytes(),
+            Scope::Host(_) | Scope::Url { .. } | Scope::Pattern(_) => false,
+        };
+        if let Some(known) = place.as_mut().filter(|_| is_named) {
+            known.is_dead = true;
+        }
     }
 }
 

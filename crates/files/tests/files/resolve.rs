@@ -348,33 +348,7 @@ fn what_may_not_be_read_is_denied() {
 
 #[test]
 fn compressed_siblings() {
-    let site = Site::new(&[
-        ("a.css", "identity"),
-        ("a.css.br", "brotli"),
-        ("a.css.gz", "gzip"),
-        ("a.css.zst", "zstd"),
-        ("b.css", "identity"),
-        ("b.css.gz", "old"),
-        ("c.png", "identity"),
-        ("c.png.gz", "gzip"),
-        ("d.js", "identity"),
-        ("d.js.gz", ""),
-        ("e.js", "identity"),
-        ("secret.txt", "secret"),
-        ("f.js", "identity"),
-    ]);
-    symlink("secret.txt", site.path().join("e.js.br")).unwrap();
-    fs::create_dir(site.path().join("f.js.gz")).unwrap();
-    for (name, seconds) in [
-        ("a.css", 10),
-        ("a.css.br", 10),
-        ("a.css.gz", 11),
-        ("a.css.zst", 10),
-        ("b.css", 20),
-        ("b.css.gz", 19),
-    ] {
-        site.age(name, seconds);
-    }
+    let site = site_with_siblings();
     let root = site.root(STATIC);
     let mut tags = Vec::new();
     for (path, accept, content, coding, vary) in [
@@ -403,16 +377,7 @@ fn compressed_siblings() {
             coding != Coding::Identity
         );
         assert_eq!(form.length, u64::try_from(content.len()).unwrap());
-        assert_eq!(
-            asset.content_type.split(';').next(),
-            Some(if path == "/c.png" {
-                "image/png"
-            } else if path.ends_with("css") {
-                "text/css"
-            } else {
-                "text/javascript"
-            })
-        );
+        assert!(asset.content_type.starts_with(content_type(path)), "{path}");
         let tag = fields["etag"].to_str().unwrap().to_owned();
         assert!(tag.starts_with('"') && tag.ends_with('"'));
         tags.push(tag);
@@ -427,6 +392,45 @@ fn compressed_siblings() {
     assert_eq!(tags.len(), 9);
     // Asked for by its own name, a sibling is a file like any other.
     assert_eq!(site::say(&root, b"/a.css.gz"), "file gzip");
+}
+
+fn site_with_siblings() -> Site {
+    let site = Site::new(&[
+        ("a.css", "identity"),
+        ("a.css.br", "brotli"),
+        ("a.css.gz", "gzip"),
+        ("a.css.zst", "zstd"),
+        ("b.css", "identity"),
+        ("b.css.gz", "old"),
+        ("c.png", "identity"),
+        ("c.png.gz", "gzip"),
+        ("d.js", "identity"),
+        ("d.js.gz", ""),
+        ("e.js", "identity"),
+        ("secret.txt", "secret"),
+        ("f.js", "identity"),
+    ]);
+    symlink("secret.txt", site.path().join("e.js.br")).unwrap();
+    fs::create_dir(site.path().join("f.js.gz")).unwrap();
+    for (name, seconds) in [
+        ("a.css", 10),
+        ("a.css.br", 10),
+        ("a.css.gz", 11),
+        ("a.css.zst", 10),
+        ("b.css", 20),
+        ("b.css.gz", 19),
+    ] {
+        site.age(name, seconds);
+    }
+    site
+}
+
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit('.').next() {
+        Some("png") => "image/png",
+        Some("css") => "text/css",
+        _ => "text/javascript",
+    }
 }
 
 #[test]

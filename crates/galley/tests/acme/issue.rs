@@ -43,7 +43,7 @@ fn a_certificate_is_issued_by_http_and_kept_for_the_next_start() {
 }
 
 #[test]
-fn an_account_uses_the_directory_of_the_configuration() {
+fn an_external_account_binding_is_used() {
     let mut plan = Plan::new();
     let key = plan
         .scratch

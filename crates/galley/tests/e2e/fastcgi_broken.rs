@@ -29,7 +29,7 @@ fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
 }
 
 fn broken(path: &str, app: &mut Application<'_>) {
-    let head = |rest: &str| format!("{GOOD}\r\n{rest}\r\n");
+    let head = format!("{GOOD}\r\n\r\n");
     match path {
         "/garbage" => {
             app.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -42,7 +42,7 @@ fn broken(path: &str, app: &mut Application<'_>) {
             app.close();
         }
         "/mid-record" => {
-            let whole = record(STDOUT, 1, head("").as_bytes());
+            let whole = record(STDOUT, 1, head.as_bytes());
             app.raw(&whole[..whole.len() - 5]);
             app.close();
         }
@@ -50,13 +50,13 @@ fn broken(path: &str, app: &mut Application<'_>) {
             app.raw(&record(
                 STDOUT,
                 77,
-                [head("").as_bytes(), BODY].concat().as_slice(),
+                [head.as_bytes(), BODY].concat().as_slice(),
             ));
             app.raw(&record(3, 77, &[0; 8]));
             app.close();
         }
         "/wrong-version" => {
-            let mut bytes = record(STDOUT, 1, head("").as_bytes());
+            let mut bytes = record(STDOUT, 1, head.as_bytes());
             bytes[0] = 9;
             app.raw(&bytes);
             app.close();
@@ -69,6 +69,26 @@ fn broken(path: &str, app: &mut Application<'_>) {
             app.answer(GOOD, BODY);
             app.close();
         }
+        "/failed" => {
+            app.answer(GOOD, BODY);
+            app.end(255, 0);
+        }
+        "/overloaded" => {
+            app.end(0, 2);
+        }
+        "/stderr-flood" => {
+            for _ in 0..200 {
+                app.stderr(&vec![b'e'; 60_000]);
+            }
+            app.close();
+        }
+        _ => broken_response(path, app),
+    }
+}
+
+/// Records as they should be, and a response in them that is not.
+fn broken_response(path: &str, app: &mut Application<'_>) {
+    match path {
         "/half-body" => {
             app.answer(&format!("{GOOD}\r\nContent-Length: 5000"), BODY);
         }
@@ -100,19 +120,6 @@ fn broken(path: &str, app: &mut Application<'_>) {
         "/many-fields" => {
             let fields: String = (0..20_000).map(|n| format!("X-{n}: 1\r\n")).collect();
             app.answer(&format!("{fields}{GOOD}"), BODY);
-        }
-        "/failed" => {
-            app.answer(GOOD, BODY);
-            app.end(255, 0);
-        }
-        "/overloaded" => {
-            app.end(0, 2);
-        }
-        "/stderr-flood" => {
-            for _ in 0..200 {
-                app.stderr(&vec![b'e'; 60_000]);
-            }
-            app.close();
         }
         _ => {
             app.answer(GOOD, BODY);

@@ -39,81 +39,10 @@ fn refused(stage: &Stage, head: &str, wanted: &[u16]) {
 fn odd_framing_is_refused_and_nothing_after_it_answered() {
     let stage = Plan::php().file("canary.txt", "the canary sings").start();
     let with_host = |rest: &str| format!("POST /form HTTP/1.1\r\nHost: {HOST}\r\n{rest}");
-    let bad = [400_u16].as_slice();
-    let table: &[(&str, &[u16])] = &[
-        (
-            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            bad,
-        ),
-        (
-            "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-            bad,
-        ),
-        ("Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", bad),
-        ("Content-Length: 5, 5\r\n\r\nhello", bad),
-        ("Content-Length: +5\r\n\r\nhello", bad),
-        ("Content-Length: 0x5\r\n\r\nhello", bad),
-        ("Content-Length: \r\n\r\n", bad),
-        ("Content-Length: 99999999999999999999\r\n\r\n", bad),
-        ("Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", bad),
-        ("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", &[501]),
-        ("Transfer-Encoding: identity\r\n\r\n", &[400, 501]),
-        ("Transfer-Encoding: xchunked\r\n\r\n", &[400, 501]),
-        ("Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", bad),
-        ("Transfer-Encoding\t: chunked\r\n\r\n0\r\n\r\n", bad),
-        (" Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", bad),
-        ("X-Fold: a\r\n b\r\n\r\n", bad),
-        ("X: a\nY: b\r\n\r\n", bad),
-        ("X: a\rY: b\r\n\r\n", bad),
-        ("X\0: a\r\n\r\n", bad),
-        ("X: a\0b\r\n\r\n", bad),
-        (": nameless\r\n\r\n", bad),
-        ("No colon\r\n\r\n", bad),
-        ("Host: other.test\r\n\r\n", bad),
-        ("Transfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n", bad),
-        (
-            "Transfer-Encoding: chunked\r\n\r\n5\r\nhelloX0\r\n\r\n",
-            bad,
-        ),
-        (
-            "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
-            bad,
-        ),
-        (
-            "Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
-            bad,
-        ),
-        (
-            "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n",
-            bad,
-        ),
-        (
-            "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nhello\r\n0\r\n\r\n",
-            &[400, 413],
-        ),
-        (
-            "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nbad trailer\r\n\r\n",
-            bad,
-        ),
-    ];
-    for (rest, wanted) in table {
+    for (rest, wanted) in ODD_FRAMING {
         refused(&stage, &with_host(rest), wanted);
     }
-    for head in [
-        "GET / HTTP/1.1\r\n\r\n",
-        "GET / HTTP/1.1\nHost: example.test\n\n",
-        "GET  / HTTP/1.1\r\nHost: example.test\r\n\r\n",
-        "GET /\r\n\r\n",
-        "GET / HTTP/1.2x\r\nHost: example.test\r\n\r\n",
-        "GET /a b HTTP/1.1\r\nHost: example.test\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: user@example.test\r\n\r\n",
-        "POST / HTTP/1.0\r\nHost: example.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        "\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: example.test\r\n\r\n",
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\u{0}\u{1}\u{fc}\u{3}\u{3}",
-    ] {
+    for head in ODD_HEADS {
         refused(&stage, head, &[400, 421, 505]);
     }
     assert_eq!(stage.runs("/form"), 0, "PHP saw none of it");
@@ -122,6 +51,82 @@ fn odd_framing_is_refused_and_nothing_after_it_answered() {
         "the canary sings"
     );
 }
+
+const BAD: &[u16] = &[400];
+
+/// What follows the host of a `POST`, and the statuses that may answer it.
+const ODD_FRAMING: &[(&str, &[u16])] = &[
+    (
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        BAD,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        BAD,
+    ),
+    ("Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", BAD),
+    ("Content-Length: 5, 5\r\n\r\nhello", BAD),
+    ("Content-Length: +5\r\n\r\nhello", BAD),
+    ("Content-Length: 0x5\r\n\r\nhello", BAD),
+    ("Content-Length: \r\n\r\n", BAD),
+    ("Content-Length: 99999999999999999999\r\n\r\n", BAD),
+    ("Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", BAD),
+    ("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", &[501]),
+    ("Transfer-Encoding: identity\r\n\r\n", &[400, 501]),
+    ("Transfer-Encoding: xchunked\r\n\r\n", &[400, 501]),
+    ("Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", BAD),
+    ("Transfer-Encoding\t: chunked\r\n\r\n0\r\n\r\n", BAD),
+    (" Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", BAD),
+    ("X-Fold: a\r\n b\r\n\r\n", BAD),
+    ("X: a\nY: b\r\n\r\n", BAD),
+    ("X: a\rY: b\r\n\r\n", BAD),
+    ("X\0: a\r\n\r\n", BAD),
+    ("X: a\0b\r\n\r\n", BAD),
+    (": nameless\r\n\r\n", BAD),
+    ("No colon\r\n\r\n", BAD),
+    ("Host: other.test\r\n\r\n", BAD),
+    ("Transfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n", BAD),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhelloX0\r\n\r\n",
+        BAD,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
+        BAD,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+        BAD,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n",
+        BAD,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        &[400, 413],
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nbad trailer\r\n\r\n",
+        BAD,
+    ),
+];
+
+const ODD_HEADS: &[&str] = &[
+    "GET / HTTP/1.1\r\n\r\n",
+    "GET / HTTP/1.1\nHost: example.test\n\n",
+    "GET  / HTTP/1.1\r\nHost: example.test\r\n\r\n",
+    "GET /\r\n\r\n",
+    "GET / HTTP/1.2x\r\nHost: example.test\r\n\r\n",
+    "GET /a b HTTP/1.1\r\nHost: example.test\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: user@example.test\r\n\r\n",
+    "POST / HTTP/1.0\r\nHost: example.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: example.test\r\n\r\n",
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\u{0}\u{1}\u{fc}\u{3}\u{3}",
+];
 
 #[test]
 fn a_body_is_never_the_next_request() {

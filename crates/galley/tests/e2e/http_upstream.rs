@@ -134,8 +134,7 @@ fn more_visitors_than_apache_has_children() {
 const PAGE: &str = "<html><body>a whole page</body></html>";
 
 fn broken(seen: &Seen, wire: &mut Wire<'_>) {
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: max-age=600\r\n";
-    let whole = |rest: &str| format!("{head}{rest}");
+    let whole = |rest: &str| format!("{HEAD}{rest}");
     match seen.path() {
         "/garbage" => {
             wire.write(b"\x00\x01\x02 what is this\r\n\r\n");
@@ -144,7 +143,7 @@ fn broken(seen: &Seen, wire: &mut Wire<'_>) {
         "/closes" => wire.close(),
         "/resets" => wire.reset(),
         "/half-head" => {
-            wire.write(head.as_bytes());
+            wire.write(HEAD.as_bytes());
             wire.close();
         }
         "/short" => {
@@ -177,6 +176,14 @@ fn broken(seen: &Seen, wire: &mut Wire<'_>) {
             wire.write(whole("Bad Field: 1\r\nContent-Length: 5\r\n\r\nhello").as_bytes());
             wire.close();
         }
+        _ => unusual(seen, wire),
+    }
+}
+
+/// Responses that are unusual, and those that Galley accepts.
+fn unusual(seen: &Seen, wire: &mut Wire<'_>) {
+    let whole = |rest: &str| format!("{HEAD}{rest}");
+    match seen.path() {
         "/large-head" => {
             wire.write(
                 whole(&format!(
@@ -197,14 +204,7 @@ fn broken(seen: &Seen, wire: &mut Wire<'_>) {
             wire.write(
                 b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n",
             );
-            wire.answer(
-                200,
-                &[
-                    ("Content-Type", "text/html"),
-                    ("Cache-Control", "max-age=600"),
-                ],
-                PAGE.as_bytes(),
-            );
+            page(wire);
         }
         "/long" => {
             wire.write(whole(&format!("Content-Length: {}\r\n\r\n{PAGE}HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nevil", PAGE.len())).as_bytes());
@@ -219,18 +219,19 @@ fn broken(seen: &Seen, wire: &mut Wire<'_>) {
             );
             wire.close();
         }
-        _ => {
-            wire.answer(
-                200,
-                &[
-                    ("Content-Type", "text/html"),
-                    ("Cache-Control", "max-age=600"),
-                ],
-                PAGE.as_bytes(),
-            );
-        }
+        _ => page(wire),
     }
 }
+
+fn page(wire: &mut Wire<'_>) {
+    let fields = [
+        ("Content-Type", "text/html"),
+        ("Cache-Control", "max-age=600"),
+    ];
+    wire.answer(200, &fields, PAGE.as_bytes());
+}
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: max-age=600\r\n";
 
 #[test]
 fn broken_answers_are_refused_or_broken_off_and_never_kept() {

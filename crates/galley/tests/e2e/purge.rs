@@ -197,22 +197,7 @@ fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
     fill();
     order(&stage, Some(all), "{\"all\": true}").is(200);
     assert!(!ours() && !theirs());
-    for body in [
-        "",
-        "{}",
-        "[]",
-        "{\"al\": true}",
-        "{\"urls\": [\"http://example.test/a\", \"::\"]}",
-        "{\"patterns\": [\"(\"]}",
-        "\u{0}",
-    ] {
-        let answer = order(&stage, Some(all), body);
-        assert!(
-            (400..500).contains(&answer.status),
-            "{body}: {}",
-            answer.beginning()
-        );
-    }
+    malformed_purges_are_rejected(&stage, all);
     // Of several orders all hold or none.
     fill();
     let mixed = order(
@@ -225,10 +210,41 @@ fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
         ours() && theirs(),
         "an order that was refused was obeyed in part"
     );
-    // The command finds the token in the configuration; a port 0 it is told.
+    the_command_needs_the_token(&stage, &server);
+    assert!(!ours());
+}
+
+fn malformed_purges_are_rejected(stage: &Stage, token: &str) {
+    for body in [
+        "",
+        "{}",
+        "[]",
+        "{\"al\": true}",
+        "{\"urls\": [\"http://example.test/a\", \"::\"]}",
+        "{\"patterns\": [\"(\"]}",
+        "\u{0}",
+    ] {
+        let answer = order(stage, Some(token), body);
+        assert!(
+            (400..500).contains(&answer.status),
+            "{body}: {}",
+            answer.beginning()
+        );
+    }
+}
+
+/// The command finds the token in the configuration; the port is passed to it.
+fn the_command_needs_the_token(stage: &Stage, token_file: &str) {
     let admin = stage.galley.admin().unwrap();
     let output = std::process::Command::new(crate::support::binary())
-        .args(["purge", "--admin", &admin, "--token-file", &server, "--all"])
+        .args([
+            "purge",
+            "--admin",
+            &admin,
+            "--token-file",
+            token_file,
+            "--all",
+        ])
         .output()
         .unwrap();
     assert!(
@@ -236,7 +252,6 @@ fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
         "{}",
         crate::support::words(&output)
     );
-    assert!(!ours());
     let output = std::process::Command::new(crate::support::binary())
         .args(["purge", "--admin", &admin, "--all"])
         .output()

@@ -89,6 +89,11 @@ fn a_change_is_seen_at_the_first_request_after_a_rest() {
         stage.wait_until_at_rest(target);
     }
 
+    changed_content_is_seen(&stage);
+    changed_kinds_are_seen(&stage);
+}
+
+fn changed_content_is_seen(stage: &Stage) {
     let root = |name: &str| stage.root(name);
     let new = |name: &str| assert_eq!(stage.get(name).expect_status(200).text(), "new", "{name}");
     fs::write(root("written.css"), "new").unwrap();
@@ -122,6 +127,11 @@ fn a_change_is_seen_at_the_first_request_after_a_rest() {
         .set_modified(modified)
         .unwrap();
     new("/same-time.css");
+}
+
+fn changed_kinds_are_seen(stage: &Stage) {
+    let root = |name: &str| stage.root(name);
+    let new = |name: &str| assert_eq!(stage.get(name).expect_status(200).text(), "new", "{name}");
     fs::write(root("closed/.htaccess"), "Require all denied").unwrap();
     // Rules that were read hold for a second of their own.
     wait_for("the folder to be closed", PATIENCE, || {

@@ -51,25 +51,6 @@ const CRATES: &[(&str, &[&str])] = &[
 
 const LONGEST_FUNCTION: usize = 80;
 
-/// Functions of tests that are longer, by file and name. The list may only shrink.
-const KNOWN_LONG_TESTS: &[&str] = &[
-    "crates/cache/src/memory/tests.rs play",
-    "crates/files/tests/files/resolve.rs compressed_siblings",
-    "crates/galley/tests/allocations.rs hits_allocate_nothing",
-    "crates/galley/tests/e2e/fastcgi_broken.rs broken",
-    "crates/galley/tests/e2e/files.rs nothing_outside_the_root_ever_leaves",
-    "crates/galley/tests/e2e/http2/attacks.rs malformed_requests_are_refused_by_themselves",
-    "crates/galley/tests/e2e/http_limits.rs odd_framing_is_refused_and_nothing_after_it_answered",
-    "crates/galley/tests/e2e/http_upstream.rs broken",
-    "crates/galley/tests/e2e/purge.rs the_admin_interface_asks_for_a_token_and_keeps_to_its_site",
-    "crates/galley/tests/e2e/small_files.rs a_change_is_seen_at_the_first_request_after_a_rest",
-    "crates/http/src/frame_interceptor/tests.rs connection_errors_name_their_cause",
-    "crates/policy/src/access/tests.rs administration_is_for_its_networks_and_visitors_get_what_they_need",
-    "crates/policy/src/request_info/tests.rs rules_decide_first",
-    "crates/policy/tests/response_purge.rs requests_of_plugins",
-    "crates/policy/tests/response_storable.rs rules_ignore_and_fill_in",
-];
-
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -208,41 +189,15 @@ fn files_and_functions_stay_readable() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-#[test]
-fn test_functions_that_are_known_to_be_long_still_are() {
-    let found: Vec<String> = all_sources()
-        .iter()
-        .flat_map(|path| {
-            let found = functions(&fs::read_to_string(path).unwrap());
-            let long = found.into_iter().filter(|f| f.lines > LONGEST_FUNCTION);
-            long.map(|f| place(path, &f.name)).collect::<Vec<_>>()
-        })
-        .collect();
-    for known in KNOWN_LONG_TESTS {
-        assert!(
-            found.iter().any(|name| name == known),
-            "`{known}` is short now: remove it from KNOWN_LONG_TESTS"
-        );
-    }
-}
-
 struct FunctionLength {
-    name: String,
     line: usize,
     lines: usize,
-}
-
-/// `crates/x/tests/y.rs name`.
-fn place(path: &Path, function: &str) -> String {
-    let path = path.strip_prefix(workspace()).unwrap();
-    format!("{} {function}", path.display())
 }
 
 fn long_functions(path: &Path, lines: &[&str]) -> Vec<String> {
     functions(&lines.join("\n"))
         .into_iter()
         .filter(|f| f.lines > LONGEST_FUNCTION)
-        .filter(|f| !KNOWN_LONG_TESTS.contains(&place(path, &f.name).as_str()))
         .map(|f| {
             format!(
                 "{}:{}: function of {} lines, split at {LONGEST_FUNCTION}",
@@ -260,7 +215,7 @@ fn functions(text: &str) -> Vec<FunctionLength> {
     let mut found = Vec::new();
     for (start, line) in lines.iter().enumerate() {
         let trimmed = line.trim_start();
-        let Some((before, after)) = trimmed.split_once("fn ") else {
+        let Some((before, _)) = trimmed.split_once("fn ") else {
             continue;
         };
         let is_function = before
@@ -271,9 +226,7 @@ fn functions(text: &str) -> Vec<FunctionLength> {
         }
         let close = format!("{}}}", &line[..line.len() - trimmed.len()]);
         if let Some(end) = lines[start..].iter().position(|l| *l == close) {
-            let name = after.split(['(', '<']).next().unwrap_or_default();
             found.push(FunctionLength {
-                name: name.to_owned(),
                 line: start + 1,
                 lines: end + 1,
             });

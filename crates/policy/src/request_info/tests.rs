@@ -365,64 +365,35 @@ fn rules_decide_first() {
         ],
         ..Policy::default()
     };
-    let at = |line: RequestLineInfo<'_>| {
-        let fields = [
-            ("Cookie", "lang=de; wordpress_logged_in_x=1"),
-            ("X-WP-Nonce", "1"),
-        ];
-        gather_with(&line, &fields, &site).unwrap()
-    };
-    let info = at(RequestLineInfo {
-        target: b"/form%20a/x",
-        ..LINE
-    });
-    assert_eq!(
-        (info.rule(), info.cacheability()),
-        (Some(0), Cacheability::Pass(PassWhy::Rule))
-    );
-    let info = at(RequestLineInfo {
-        target: b"/form%20a/x",
-        method: "HEAD",
-        ..LINE
-    });
-    assert_eq!(
-        (info.rule(), info.cacheability()),
-        (Some(0), Cacheability::Pass(PassWhy::Rule))
-    );
-    let info = at(RequestLineInfo {
-        target: b"/form%20a/x",
-        method: "POST",
-        ..LINE
-    });
-    assert_eq!(
-        (info.rule(), info.cacheability()),
-        (Some(2), Cacheability::Pass(PassWhy::Method))
-    );
-    let info = at(RequestLineInfo {
-        target: b"/open",
-        ..LINE
-    });
-    assert_eq!(
-        (info.rule(), info.cacheability()),
-        (Some(1), Cacheability::Cacheable)
-    );
-    assert!(!info.has_session() && info.ignores_cookies() && info.vary_cookies().is_empty());
-    let info = at(RequestLineInfo {
-        target: b"/open?preview=1",
-        ..LINE
-    });
-    assert_eq!(
-        (info.cacheability(), info.has_session()),
-        (Cacheability::Pass(PassWhy::Query), true)
-    );
-    let info = at(RequestLineInfo {
-        target: b"/else",
-        ..LINE
-    });
-    assert_eq!(
-        (info.rule(), info.cacheability()),
-        (Some(2), Cacheability::Pass(PassWhy::Nonce))
-    );
+    let fields = [
+        ("Cookie", "lang=de; wordpress_logged_in_x=1"),
+        ("X-WP-Nonce", "1"),
+    ];
+    let pass = Cacheability::Pass;
+    for (method, target, rule, wanted) in [
+        ("GET", "/form%20a/x", 0, pass(PassWhy::Rule)),
+        ("HEAD", "/form%20a/x", 0, pass(PassWhy::Rule)),
+        ("POST", "/form%20a/x", 2, pass(PassWhy::Method)),
+        ("GET", "/open", 1, Cacheability::Cacheable),
+        ("GET", "/open?preview=1", 1, pass(PassWhy::Query)),
+        ("GET", "/else", 2, pass(PassWhy::Nonce)),
+    ] {
+        let line = RequestLineInfo {
+            method,
+            target: target.as_bytes(),
+            ..LINE
+        };
+        let info = gather_with(&line, &fields, &site).unwrap();
+        let seen = (info.rule(), info.cacheability());
+        assert_eq!(seen, (Some(rule), wanted), "{method} {target}");
+        match target {
+            "/open" => assert!(
+                !info.has_session() && info.ignores_cookies() && info.vary_cookies().is_empty()
+            ),
+            "/open?preview=1" => assert!(info.has_session()),
+            _ => {}
+        }
+    }
 }
 
 #[test]

@@ -214,13 +214,53 @@ fn a_stream_too_many_is_refused_and_the_others_go_on() {
 fn malformed_requests_are_refused_by_themselves() {
     let stage = files("");
     let mut frames = open(&stage);
-    let with = |more: &[(&'static str, &'static str)]| {
-        let mut all = fields("GET", "/page.html");
-        all.extend_from_slice(more);
-        all
-    };
-    let path = |path: &'static str| fields("GET", path);
-    let cases: Vec<(&str, Vec<(&str, &str)>)> = vec![
+    let cases = malformed_fields()
+        .into_iter()
+        .chain(malformed_pseudo_fields());
+    let mut stream = 1;
+    let mut ended = Vec::new();
+    for (what, fields) in cases {
+        frames
+            .write(&head_frame(stream, END_STREAM, &fields))
+            .unwrap();
+        let ends = |frame: &Frame| {
+            let is_last = frame.ends_stream() || frame.kind == RST_STREAM;
+            (frame.stream == stream && is_last) || frame.kind == GOAWAY
+        };
+        let answer = frames.until(ends).unwrap();
+        let refused = answer.iter().any(|frame| frame.status() == Some(400))
+            || answer
+                .iter()
+                .any(|frame| frame.code() == Some(PROTOCOL_ERROR));
+        assert!(refused, "{what}: {answer:?}");
+        stream += 2;
+        if farewell(&answer).is_some() {
+            // What is no field at all leaves the compression without a known state, and ends the connection.
+            ended.push(what);
+            (frames, stream) = (open(&stage), 1);
+        }
+    }
+    // One is as good as the other for who sent it, but a field that is only unfit must not end what others ask.
+    assert!(
+        !ended
+            .iter()
+            .any(|what| what.contains("path") || what.contains("host"))
+    );
+    frames.write(&get(stream, "/page.html")).unwrap();
+    let answer = frames.until(|frame| frame.stream == stream).unwrap();
+    assert_eq!(answer.last().unwrap().status(), Some(200));
+}
+
+type MalformedHead = (&'static str, Vec<(&'static str, &'static str)>);
+
+fn with(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+    let mut all = fields("GET", "/page.html");
+    all.extend_from_slice(more);
+    all
+}
+
+fn malformed_fields() -> Vec<MalformedHead> {
+    vec![
         ("line feed in a value", with(&[("x", "a\nb: c")])),
         ("carriage return in a value", with(&[("x", "a\rb")])),
         ("NUL in a value", with(&[("x", "a\0b")])),
@@ -246,6 +286,12 @@ fn malformed_requests_are_refused_by_themselves() {
             "two lengths",
             with(&[("content-length", "0"), ("content-length", "0")]),
         ),
+    ]
+}
+
+fn malformed_pseudo_fields() -> Vec<MalformedHead> {
+    let path = |path: &'static str| fields("GET", path);
+    vec![
         ("late pseudo-field", with(&[("x", "a"), (":path", "/")])),
         ("pseudo-field twice", with(&[(":path", "/")])),
         ("unknown pseudo-field", with(&[(":proto", "x")])),
@@ -282,37 +328,5 @@ fn malformed_requests_are_refused_by_themselves() {
                 (":authority", HOST),
             ],
         ),
-    ];
-    let mut stream = 1;
-    let mut ended = Vec::new();
-    for (what, fields) in cases {
-        frames
-            .write(&head_frame(stream, END_STREAM, &fields))
-            .unwrap();
-        let ends = |frame: &Frame| {
-            let is_last = frame.ends_stream() || frame.kind == RST_STREAM;
-            (frame.stream == stream && is_last) || frame.kind == GOAWAY
-        };
-        let answer = frames.until(ends).unwrap();
-        let refused = answer.iter().any(|frame| frame.status() == Some(400))
-            || answer
-                .iter()
-                .any(|frame| frame.code() == Some(PROTOCOL_ERROR));
-        assert!(refused, "{what}: {answer:?}");
-        stream += 2;
-        if farewell(&answer).is_some() {
-            // What is no field at all leaves the compression without a known state, and ends the connection.
-            ended.push(what);
-            (frames, stream) = (open(&stage), 1);
-        }
-    }
-    // One is as good as the other for who sent it, but a field that is only unfit must not end what others ask.
-    assert!(
-        !ended
-            .iter()
-            .any(|what| what.contains("path") || what.contains("host"))
-    );
-    frames.write(&get(stream, "/page.html")).unwrap();
-    let answer = frames.until(|frame| frame.stream == stream).unwrap();
-    assert_eq!(answer.last().unwrap().status(), Some(200));
+    ]
 }
