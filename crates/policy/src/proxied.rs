@@ -93,7 +93,7 @@ impl Proxies {
     }
 
     /// What a request asks for: by the connection, and by its fields where the peer is trusted. Allocates nothing.
-    pub fn asked<'a>(
+    pub fn origin<'a>(
         &self,
         own: &ConnectionInfo<'a>,
         fields: &(impl Iterator<Item = (&'a str, &'a [u8])> + Clone),

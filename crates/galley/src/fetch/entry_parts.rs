@@ -24,8 +24,8 @@ pub(super) fn strong_etag(body: &[u8]) -> HeaderValue {
     let sum = siphasher::sip128::Hasher128::finish128(&hasher).as_u128();
     let mut text = [b'"'; 34];
     let digits = text.iter_mut().skip(1).take(32);
-    for (place, digit) in (0..32).rev().zip(digits) {
-        let value = ((sum >> (4 * place)) & 0xf) as u8;
+    for (position, digit) in (0..32).rev().zip(digits) {
+        let value = ((sum >> (4 * position)) & 0xf) as u8;
         *digit = match value {
             0..=9 => b'0' + value,
             _ => b'a' + value - 10,

@@ -98,10 +98,10 @@ impl Invalidations {
             let site = Arc::clone(site);
             let strength = purge.strength;
             delayed.insert(Rc::clone(&page), Delayed { site, strength });
-            let own = Rc::clone(self);
+            let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(DELAY).await;
-                own.publish(&page).await;
+                this.publish(&page).await;
             });
         }
     }
@@ -153,7 +153,7 @@ impl Invalidations {
 /// The pages that a successful unsafe request has changed for certain: its own, and those that its response names.
 fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
     let rules = &job.site.rules;
-    let own = |path, query| Scope::Url {
+    let url_scope = |path, query| Scope::Url {
         host: Some(job.info.host().to_owned()),
         path,
         query,
@@ -164,7 +164,7 @@ fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
     let mut scopes = Vec::new();
     if !is_stored_never(job.info.decoded_path()) {
         let query = job.info.query().map(<[u8]>::to_vec);
-        scopes.push(own(job.info.path().to_vec(), query));
+        scopes.push(url_scope(job.info.path().to_vec(), query));
     }
     for name in [header::LOCATION, header::CONTENT_LOCATION] {
         let address = incoming
@@ -175,7 +175,7 @@ fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
         let Some(address) = address.filter(|address| address.is_on_host_of(&job.info)) else {
             continue;
         };
-        let scope = own(address.path, address.query);
+        let scope = url_scope(address.path, address.query);
         let is_page = matches!(&scope, Scope::Url { path, .. } if !is_stored_never(path));
         if is_page && !scopes.contains(&scope) {
             scopes.push(scope);

@@ -113,7 +113,7 @@ impl FetchWorker {
         let new_of = |number: usize| {
             let mut rendered = rendered.iter();
             rendered
-                .find(|(place, _)| *place == number)
+                .find(|(index, _)| *index == number)
                 .map(|(_, new)| new)
         };
         let parts = held.fragments().iter().enumerate();

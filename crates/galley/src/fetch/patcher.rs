@@ -51,8 +51,8 @@ impl FetchWorker {
         let mut sites = self.patched_sites.borrow_mut();
         // After a reload the site is another.
         sites.retain(|known| known.site.name != job.site.name || is_same(known, job));
-        let place = sites.iter().position(|known| is_same(known, job));
-        let place = place.unwrap_or_else(|| {
+        let index = sites.iter().position(|known| is_same(known, job));
+        let index = index.unwrap_or_else(|| {
             sites.push(PatchedSite {
                 site: Arc::clone(&job.site),
                 variants: HashMap::new(),
@@ -60,11 +60,11 @@ impl FetchWorker {
             });
             sites.len() - 1
         });
-        if let Some(known) = sites.get_mut(place)
+        if let Some(known) = sites.get_mut(index)
             && known.variants.len() < MOST_VARIANTS
         {
-            let kept = known.variants.entry(variant);
-            kept.or_insert_with(|| job.in_background());
+            let variant_job = known.variants.entry(variant);
+            variant_job.or_insert_with(|| job.in_background());
         }
     }
 

@@ -172,8 +172,8 @@ impl FetchWorker {
         let mut gathered = self.new_fragments.borrow_mut();
         match gathered.entry(key) {
             Entry::Occupied(place) => place.into_mut().extend(versions),
-            Entry::Vacant(place) => {
-                place.insert(versions);
+            Entry::Vacant(vacant) => {
+                vacant.insert(versions);
                 let page = page.in_background();
                 let worker = Rc::clone(self);
                 tokio::task::spawn_local(async move {
@@ -321,8 +321,8 @@ impl Batch {
             return;
         }
         let mut renderings = self.worker.renderings.borrow_mut();
-        if let Entry::Vacant(place) = renderings.entry((address(&self.site), version.id)) {
-            place.insert(Rc::new(Semaphore::new(0)));
+        if let Entry::Vacant(vacant) = renderings.entry((address(&self.site), version.id)) {
+            vacant.insert(Rc::new(Semaphore::new(0)));
             self.versions.push(Arc::clone(version));
             self.bytes = bytes;
             self.most = most;

@@ -80,10 +80,10 @@ impl Waiters {
 
     /// Tells the waiters; nobody can join any more. Only the first news counts: it finds nobody left.
     pub(super) fn announce(&self, news: FetchProgress) {
-        self.progress.send_if_modified(|told| {
-            let is_first = matches!(told, FetchProgress::None);
+        self.progress.send_if_modified(|progress| {
+            let is_first = matches!(progress, FetchProgress::None);
             if is_first {
-                *told = news;
+                *progress = news;
             }
             is_first
         });

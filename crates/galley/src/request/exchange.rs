@@ -34,7 +34,7 @@ pub struct Exchange<'h> {
     pub body: RequestBody,
     /// Who asks: behind trusted proxies, whom they name. Port 0 where it is not known.
     pub client: SocketAddr,
-    /// Where it was asked.
+    /// Where it was origin.
     pub local: SocketAddr,
     /// For log, upstream and error page.
     pub request_id: String,
@@ -170,9 +170,9 @@ pub struct Admission<'a> {
     pub sites: &'a Sites,
     /// The other end of the connection, or whom the PROXY protocol named.
     pub client: SocketAddr,
-    /// Where it was asked.
+    /// Where it was origin.
     pub local: SocketAddr,
-    /// Over what it was asked.
+    /// Over what it was origin.
     pub scheme: Scheme,
     /// For log, upstream and error page.
     pub request_id: String,
@@ -183,19 +183,19 @@ pub struct Admission<'a> {
 }
 
 /// What a head asks for, and who asks, by the connection and by what trusted proxies say.
-pub fn asked<'h>(
+pub fn origin<'h>(
     sites: &Sites,
     peer: SocketAddr,
     scheme: Scheme,
     head: &Head<'h, '_>,
     framing: &Framing<'h>,
 ) -> RequestOrigin<'h> {
-    let own = ConnectionInfo {
+    let connection = ConnectionInfo {
         peer,
         scheme,
         host: framing.host.text().unwrap_or_default().as_bytes(),
     };
-    sites.proxies().asked(&own, &head.fields())
+    sites.proxies().origin(&connection, &head.fields())
 }
 
 /// Refuses a head, or makes an exchange of it.
@@ -214,9 +214,9 @@ pub fn admit<'h>(
         mailbox,
     } = admission;
     let refuse = |why, note: String| (Fault::new(why, note), request_id.clone());
-    let asked = asked(sites, client, scheme, head, framing);
+    let origin = origin(sites, client, scheme, head, framing);
     // HTTP/1.0 without a host: a site that takes every host takes that as well.
-    let host = match asked.host {
+    let host = match origin.host {
         b"" => Ok(String::new()),
         text => route::canonical_host(text),
     };
@@ -233,12 +233,12 @@ pub fn admit<'h>(
     let line = RequestLineInfo {
         method: head.method,
         target: head.target,
-        scheme: asked.scheme,
+        scheme: origin.scheme,
         host: &host,
         has_body,
         upgrade: framing.upgrade,
     };
-    info.parse_at(&line, asked.port, head.fields(), &site.core.rules)
+    info.parse_at(&line, origin.port, head.fields(), &site.core.rules)
         .map_err(|e| refuse(RefusedWhy::BadRequest, e.to_string()))?;
     if let BodyKind::Length(length) = framing.body
         && length > site.request_body_of(&info)
@@ -254,7 +254,7 @@ pub fn admit<'h>(
         info,
         site,
         body: RequestBody::Empty,
-        client: asked.client,
+        client: origin.client,
         local,
         request_id,
         key: Vec::new(),

@@ -31,7 +31,7 @@ pub struct Hit {
     entry: Arc<Entry>,
     coded: Option<usize>,
     leaves: Leaves,
-    own: HitKind,
+    kind: HitKind,
 }
 
 /// What is a hit's own, beside what is stored.
@@ -136,14 +136,14 @@ fn may_have_equivalent(
     services: &Services,
     site: &Site,
     info: &RequestInfo,
-    room: &mut Vec<u8>,
+    buffer: &mut Vec<u8>,
 ) -> bool {
     if !site.core.rules.urls.no_vary_search {
         return false;
     }
-    key::write_path_key(info, room);
-    room.extend_from_slice(&site.mark.to_be_bytes());
-    !matches!(services.memory.try_get(room), MemoryLookup::Absent)
+    key::write_path_key(info, buffer);
+    buffer.extend_from_slice(&site.mark.to_be_bytes());
+    !matches!(services.memory.try_get(buffer), MemoryLookup::Absent)
 }
 
 fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result<Hit, Arc<Entry>> {
@@ -166,7 +166,7 @@ fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result
     Ok(Hit {
         coded,
         leaves: Leaves::of(info, is_known),
-        own: HitKind::Page {
+        kind: HitKind::Page {
             age_s: age.as_secs(),
         },
         entry,
@@ -187,7 +187,7 @@ fn file(site: &Site, info: &RequestInfo, now: Tick, key: &mut Vec<u8>) -> Option
     Some(Hit {
         coded,
         leaves: Leaves::of(info, is_known),
-        own: HitKind::File {
+        kind: HitKind::File {
             is_immutable: files::is_immutable(info),
         },
         entry,
@@ -220,7 +220,7 @@ impl Leaves {
 impl Hit {
     /// What was found, for the slow path where the fast path cannot send it.
     pub fn into_earlier(self) -> EarlierLookup {
-        match self.own {
+        match self.kind {
             HitKind::Page { .. } => EarlierLookup::Found(self.entry),
             // Files are asked for only where no page was found.
             HitKind::File { .. } => EarlierLookup::Nothing,
@@ -237,7 +237,7 @@ impl Hit {
 
     /// How it went.
     pub fn outcome(&self) -> Outcome {
-        match self.own {
+        match self.kind {
             HitKind::Page { .. } => Outcome::Hit,
             HitKind::File { .. } => Outcome::File,
         }
@@ -245,7 +245,7 @@ impl Hit {
 
     /// Its age in seconds, if it is to be told.
     pub fn age(&self) -> Option<u64> {
-        match self.own {
+        match self.kind {
             HitKind::Page { age_s } => Some(age_s),
             HitKind::File { .. } => None,
         }
@@ -253,7 +253,7 @@ impl Hit {
 
     /// Whether it is a file that holds under this address for ever, which a further field says behind the stored ones.
     pub fn is_immutable(&self) -> bool {
-        matches!(self.own, HitKind::File { is_immutable: true })
+        matches!(self.kind, HitKind::File { is_immutable: true })
     }
 
     /// The stored fields, as they are: those of framing and those that a 304 leaves out among them.

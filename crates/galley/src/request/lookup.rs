@@ -248,16 +248,16 @@ impl LookupContext<'_, '_> {
     /// one is left alone: this address is then fetched, and gets an entry of its own.
     fn equivalent(&self) -> Option<LookupResult> {
         let exchange = self.exchange;
-        let asked = EquivalentQuery {
+        let query = EquivalentQuery {
             info: &exchange.info,
             key: &exchange.key,
         };
         let memory = &self.services.memory;
-        let entry = asked.find(
+        let entry = query.find(
             memory,
             || self.sent(),
             |entry| {
-                asked.is_untouched(exchange.site.core.purges.table(), entry) && self.is_fresh(entry)
+                query.is_untouched(exchange.site.core.purges.table(), entry) && self.is_fresh(entry)
             },
         )?;
         if self.purpose == Purpose::Serve {
@@ -286,9 +286,9 @@ impl LookupContext<'_, '_> {
         if info.method() != Method::Get || info.if_range().is_some() {
             return None;
         }
-        let own = self.under(&variants::part_key(&exchange.key, range)).await;
-        if self.is_hit(&own) {
-            return Some(own);
+        let part = self.under(&variants::part_key(&exchange.key, range)).await;
+        if self.is_hit(&part) {
+            return Some(part);
         }
         let joined = self.under(&variants::joined_key(&exchange.key)).await;
         let holds = joined

@@ -1,4 +1,4 @@
-//! Asking the upstream: a response for all who want it, or one request as it is.
+//! Miss the upstream: a response for all who want it, or one request as it is.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -36,7 +36,7 @@ use crate::fetch::{Fetched, PassJob};
 use crate::upstream::UpstreamCall;
 
 /// A request that the upstream is asked for, with what is stored for it.
-pub(super) struct Asking<'a, 'h> {
+pub(super) struct Miss<'a, 'h> {
     pub(super) services: &'a Services,
     pub(super) exchange: &'a mut Exchange<'h>,
     /// Where the backend runs scripts.
@@ -48,7 +48,7 @@ pub(super) struct Asking<'a, 'h> {
     pub(super) stale_on_error: bool,
 }
 
-impl Asking<'_, '_> {
+impl Miss<'_, '_> {
     /// Has the purged fragments of the stored page replaced; where that fails, fetches the page.
     pub(super) async fn patch(self) -> Result<Response, Fault> {
         if let Some((held, _)) = &self.found.entry {
@@ -96,8 +96,8 @@ impl Asking<'_, '_> {
         };
         let head = match reader.head().await {
             Ok(head) => head,
-            Err(FillError::Unstorable(kept)) => {
-                let outcome = self.miss(StoreOutcome::NotStored(kept), false);
+            Err(FillError::Unstorable(why)) => {
+                let outcome = self.miss(StoreOutcome::NotStored(why), false);
                 return self.pass(outcome).await;
             }
             Err(failure) => return self.fall_back(pool.fault(failure)),
@@ -106,7 +106,7 @@ impl Asking<'_, '_> {
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into());
         }
-        let outcome = self.miss(kept(&head), collapsed);
+        let outcome = self.miss(store_outcome(&head), collapsed);
         let mut answer = if self.stale_on_error {
             // A stored response exists, so the new one is received whole before its first byte is sent: a failure is not seen.
             match self.whole(&head, reader, coded).await {
@@ -223,10 +223,10 @@ impl Asking<'_, '_> {
         Ok(answer)
     }
 
-    fn miss(&self, kept: StoreOutcome, collapsed: bool) -> Outcome {
+    fn miss(&self, outcome: StoreOutcome, collapsed: bool) -> Outcome {
         Outcome::Miss {
             why: self.why,
-            outcome: kept,
+            outcome,
             collapsed,
         }
     }
@@ -327,7 +327,7 @@ fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
     (get.cacheability() == Cacheability::Cacheable && !get.has_authorization()).then_some(get)
 }
 
-fn kept(head: &FillHead) -> StoreOutcome {
+fn store_outcome(head: &FillHead) -> StoreOutcome {
     match &head.share {
         FillSharing::Shared { .. } if !head.status.is_server_error() => StoreOutcome::Stored,
         FillSharing::Shared { .. } | FillSharing::Private => {

@@ -31,7 +31,7 @@ mod site;
 pub use access::enter;
 pub use access_control::AccessControl;
 pub use error_page::{ErrorPage, ErrorPages};
-pub use exchange::{Admission, Exchange, Resumed, admit, asked, resume, site_mark};
+pub use exchange::{Admission, Exchange, Resumed, admit, origin, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
 pub use forward::{backend, fetch_request, is_loop, member_request, pass_request};
 pub use hit::{Hit, Keys, hit};

@@ -97,7 +97,7 @@ pub(super) fn coded(info: &RequestInfo, entry: &Entry) -> Option<usize> {
     entry.coded().iter().position(|coded| coded.coding == best)
 }
 
-/// What of a stored part `wanted`, a `Range`, asks for: its place in the stored bytes, and its `Content-Range`. `None` where the
+/// What of a stored part `wanted`, a `Range`, asks for: its range in the stored bytes, and its `Content-Range`. `None` where the
 /// part does not hold all of it.
 pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<usize>, String)> {
     let held = range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
@@ -106,10 +106,10 @@ pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<u
         return None;
     };
     let offset = |at: u64| usize::try_from(at.checked_sub(held.span.start)?).ok();
-    let place = offset(span.start)?..offset(span.end)?;
-    entry.body.get(place.clone())?;
+    let range = offset(span.start)?..offset(span.end)?;
+    entry.body.get(range.clone())?;
     let last = span.end.checked_sub(1)?;
-    Some((place, format!("bytes {}-{last}/{complete}", span.start)))
+    Some((range, format!("bytes {}-{last}/{complete}", span.start)))
 }
 
 /// The answer to a `Range` that lies in parts which were put together.
@@ -118,10 +118,10 @@ pub fn from_joined(
     exchange: &Exchange<'_>,
     entry: Arc<Entry>,
 ) -> Option<Response> {
-    let (place, content_range) = span_of(&entry, exchange.info.range()?)?;
+    let (range, content_range) = span_of(&entry, exchange.info.range()?)?;
     let piece = EntrySlice {
         entry: Arc::clone(&entry),
-        place,
+        range,
     };
     let mut answer = from_entry(services, exchange, entry, Outcome::Hit);
     let mut fields = answer.fields.map().clone();
@@ -135,12 +135,12 @@ pub fn from_joined(
 /// Bytes of an entry that stays, and pays for them, until they have left.
 struct EntrySlice {
     entry: Arc<Entry>,
-    place: std::ops::Range<usize>,
+    range: std::ops::Range<usize>,
 }
 
 impl AsRef<[u8]> for EntrySlice {
     fn as_ref(&self) -> &[u8] {
-        self.entry.body.get(self.place.clone()).unwrap_or_default()
+        self.entry.body.get(self.range.clone()).unwrap_or_default()
     }
 }
 
@@ -234,7 +234,7 @@ fn date(fields: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     time::parse_date(fields.get(name)?.as_bytes())
 }
 
-/// The fields of an answer that a 304 in its place carries (RFC 9110 §15.4.5).
+/// The fields of an answer that a 304 in its range carries (RFC 9110 §15.4.5).
 fn of_not_modified<'f>(
     fields: &'f HeaderMap,
 ) -> impl Iterator<Item = (&'f HeaderName, &'f HeaderValue)> {
@@ -364,9 +364,9 @@ fn finish(exchange: &Exchange<'_>, mut answer: Response) -> Response {
         && let Some(dropped) = exchange.info.dropped_query()
         && let Some(location) = redirected(answer.fields.map(), dropped)
     {
-        let mut own = answer.fields.map().clone();
-        own.insert(header::LOCATION, location);
-        answer.fields = ResponseFields::Own(own);
+        let mut fields = answer.fields.map().clone();
+        fields.insert(header::LOCATION, location);
+        answer.fields = ResponseFields::Own(fields);
     }
     answer
 }

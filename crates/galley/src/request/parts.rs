@@ -49,18 +49,18 @@ pub fn multipart(
 
 /// The bytes of parts of `whole`; one span alone is not copied. `None` where one does not lie in it.
 pub fn cut(whole: &Bytes, parts: &[Part]) -> Option<Bytes> {
-    let place = |start: u64, end: u64| {
-        let place = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
-        whole.get(place.clone()).map(|_| place)
+    let range = |start: u64, end: u64| {
+        let range = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
+        whole.get(range.clone()).map(|_| range)
     };
     if let [Part::Span { start, end }] = parts {
-        return place(*start, *end).map(|place| whole.slice(place));
+        return range(*start, *end).map(|range| whole.slice(range));
     }
     let mut body = Vec::new();
     for part in parts {
         match part {
             Part::Bytes(bytes) => body.extend_from_slice(bytes),
-            Part::Span { start, end } => body.extend_from_slice(whole.get(place(*start, *end)?)?),
+            Part::Span { start, end } => body.extend_from_slice(whole.get(range(*start, *end)?)?),
         }
     }
     Some(body.into())

@@ -29,7 +29,7 @@ use super::exchange::Exchange;
 use super::forward::{fetch_request, member_request, page_job, pool, upstream_call, who};
 use super::lookup::LookupResult;
 use super::member_session::visitor;
-use super::miss::{Asking, collect};
+use super::miss::{Miss, collect};
 use super::response::{Response, ResponseBody};
 use crate::fault::Fault;
 use crate::fetch::PassJob;
@@ -64,7 +64,7 @@ struct MemberPage {
     upstream_time: Duration,
 }
 
-impl Asking<'_, '_> {
+impl Miss<'_, '_> {
     /// Has PHP generate the page for this member, compares it with the public one, and keeps the member's fragments.
     pub(super) async fn compare(self) -> Result<Response, Fault> {
         let core = Arc::clone(&self.exchange.site.core);

@@ -35,9 +35,9 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
     let Some(bytes) = page_head(exchange, referer) else {
         return;
     };
-    let mut room = HeadBuffer::new();
+    let mut buffer = HeadBuffer::new();
     let Ok(ParsedHead::Whole { head, .. }) =
-        head::parse(&bytes, &head::HeadLimits::default(), &mut room)
+        head::parse(&bytes, &head::HeadLimits::default(), &mut buffer)
     else {
         return;
     };

@@ -93,7 +93,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         Decision::Patch => (MissWhy::Purged, false),
         _ => (MissWhy::Uri, false),
     };
-    let asking = miss::Asking {
+    let miss = miss::Miss {
         services,
         exchange,
         script,
@@ -103,12 +103,12 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     };
     match decision {
         Decision::Pass(why) => {
-            asking.fetch_for_members();
-            asking.pass(Outcome::Pass(why)).await
+            miss.fetch_for_members();
+            miss.pass(Outcome::Pass(why)).await
         }
-        Decision::Assemble | Decision::Compare => asking.compare().await,
-        Decision::Patch => asking.patch().await,
-        _ => asking.fetch().await,
+        Decision::Assemble | Decision::Compare => miss.compare().await,
+        Decision::Patch => miss.patch().await,
+        _ => miss.fetch().await,
     }
 }
 

@@ -11,7 +11,7 @@ use galley_policy::proxied::{NOBODY, Proxies};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
-use super::ends::Ends;
+use super::endpoints::Endpoints;
 use super::proxy_protocol::read_client;
 use super::socket::Socket;
 use super::{BoundListener, Core, Phase, handshake, http1};
@@ -164,7 +164,7 @@ fn plain(client: SocketAddr) -> SocketAddr {
     SocketAddr::new(client.ip().to_canonical(), client.port())
 }
 
-/// Ends some of the connections that ask nothing, enough that this is not done for each newcomer.
+/// Endpoints some of the connections that ask nothing, enough that this is not done for each newcomer.
 fn make_room(core: &Core) {
     let most = (core.limits.connections / PARTS).max(1);
     for _ in 0..core.timers.give_way(most) {
@@ -181,13 +181,13 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes.
     if behind.tls.is_none() && !behind.speaks_proxy {
         let sites = Arc::clone(&behind.sites);
-        let ends = Ends {
+        let endpoints = Endpoints {
             client,
             local: None,
             is_tls: false,
         };
         tokio::task::spawn_local(async move {
-            http1::connection(core, stream, sites, ends).await;
+            http1::connection(core, stream, sites, endpoints).await;
             drop(counted);
         });
     } else {
@@ -217,15 +217,15 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: B
         counted = Some(seat);
         (client, local) = (source, Some(destination));
     }
-    let ends = Ends {
+    let endpoints = Endpoints {
         client,
         local,
         is_tls: behind.tls.is_some(),
     };
     match behind.tls {
-        None => http1::connection(core, stream, behind.sites, ends).await,
+        None => http1::connection(core, stream, behind.sites, endpoints).await,
         Some(acceptor) => {
-            handshake::connection(core, stream, acceptor, behind.sites, ends).await;
+            handshake::connection(core, stream, acceptor, behind.sites, endpoints).await;
         }
     }
     drop(counted);

@@ -33,13 +33,13 @@ pub(super) struct ReadyHit<'b> {
 pub(super) struct HitBatch<'b>(Vec<ReadyHit<'b>>);
 
 impl<'b> HitBatch<'b> {
-    /// An empty one, in room that was used before.
-    pub(super) fn within(room: Vec<ReadyHit<'static>>) -> Self {
-        Self(recycled(room))
+    /// An empty one, in slices that was used before.
+    pub(super) fn within(buffer: Vec<ReadyHit<'static>>) -> Self {
+        Self(recycled(buffer))
     }
 
-    /// The room.
-    pub(super) fn into_room(self) -> Vec<ReadyHit<'static>> {
+    /// The slices.
+    pub(super) fn into_buffer(self) -> Vec<ReadyHit<'static>> {
         recycled(self.0)
     }
 
@@ -53,7 +53,7 @@ impl<'b> HitBatch<'b> {
 
     /// Whether another answer may join: a client that asks without end is not to keep its core, nor to make it gather more
     /// than a socket takes at once.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         let bytes: usize = self.0.iter().map(|ready| ready.hit.body().len()).sum();
         self.0.len() < MOST_RESPONSES && bytes < MOST_BYTES
     }
@@ -69,15 +69,15 @@ impl<'b> HitBatch<'b> {
         self.0.iter().all(|ready| ready.body_apart().is_empty())
     }
 
-    /// What is to be written when `written` bytes have left, as much of it as `room` has places for; empty at the end.
+    /// What is to be written when `written` bytes have left, as much of it as `slices` has slots for; empty at the end.
     pub(super) fn slices<'a, 'r>(
         &'a self,
         heads: &'a [u8],
         written: usize,
-        room: &'r mut [IoSlice<'a>],
+        slices: &'r mut [IoSlice<'a>],
     ) -> &'r [IoSlice<'a>] {
         let parts = self.0.iter().map(|ready| (ready.end, ready.body_apart()));
-        pieces(parts, heads, written, room)
+        pieces(parts, heads, written, slices)
     }
 
     /// Each answer with the bytes of its body that left, and whether any byte of it did not.
@@ -110,13 +110,13 @@ fn pieces<'a, 'r>(
     parts: impl Iterator<Item = (usize, &'a [u8])>,
     buffer: &'a [u8],
     mut skip: usize,
-    room: &'r mut [IoSlice<'a>],
+    slices: &'r mut [IoSlice<'a>],
 ) -> &'r [IoSlice<'a>] {
     let (mut start, mut used) = (0, 0);
-    let mut places = room.iter_mut();
+    let mut targets = slices.iter_mut();
     let mut parts = parts.peekable();
     'all: while let Some((end, apart)) = parts.next() {
-        // Neighbours in the buffer leave as one.
+        // Neighbours in the buffer are sent as one.
         if apart.is_empty() && parts.peek().is_some() {
             continue;
         }
@@ -131,14 +131,14 @@ fn pieces<'a, 'r>(
             if left.is_empty() {
                 continue;
             }
-            let Some(place) = places.next() else {
+            let Some(target) = targets.next() else {
                 break 'all;
             };
-            *place = IoSlice::new(left);
+            *target = IoSlice::new(left);
             used += 1;
         }
     }
-    room.get(..used).unwrap_or_default()
+    slices.get(..used).unwrap_or_default()
 }
 
 /// Copies a body behind its head where that costs less than another piece of a write; whether it did.
@@ -150,10 +150,10 @@ pub(super) fn copy_behind(output: &mut Vec<u8>, body: &[u8]) -> bool {
     is_short
 }
 
-/// The same room for answers that borrow from somewhere else: collecting nothing reuses the memory.
-fn recycled<'to>(mut room: Vec<ReadyHit<'_>>) -> Vec<ReadyHit<'to>> {
-    room.clear();
-    room.into_iter().map_while(|_| None).collect()
+/// The same slices for answers that borrow from somewhere else: collecting nothing reuses the memory.
+fn recycled<'to>(mut buffer: Vec<ReadyHit<'_>>) -> Vec<ReadyHit<'to>> {
+    buffer.clear();
+    buffer.into_iter().map_while(|_| None).collect()
 }
 
 /// Answers that leave together at most, and the turns a connection gets before others have theirs.
@@ -197,14 +197,14 @@ mod tests {
         ];
         for (parts, all, count) in table {
             for written in 0..=all.len() {
-                for places in 1..=5 {
-                    let mut room = vec![IoSlice::new(&[]); places];
-                    let slices = pieces(parts.iter().copied(), buffer, written, &mut room);
+                for slots in 1..=5 {
+                    let mut slices = vec![IoSlice::new(&[]); slots];
+                    let slices = pieces(parts.iter().copied(), buffer, written, &mut slices);
                     let text: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
                     let left = all.get(written..).unwrap_or_default();
                     assert!(left.as_bytes().starts_with(&text), "{all} from {written}");
                     assert_eq!(text.is_empty(), left.is_empty(), "{all} from {written}");
-                    if places >= count {
+                    if slots >= count {
                         assert_eq!(text.len(), left.len(), "{all} from {written}");
                     }
                 }

@@ -8,18 +8,18 @@ use tokio::io::AsyncWriteExt;
 use super::io::ClientConnection;
 
 impl ClientConnection {
-    /// Ends a connection on which nothing is under way.
+    /// Endpoints a connection on which nothing is under way.
     pub(super) fn part(mut self) {
         self.stream.say_farewell();
     }
 
-    /// Ends the connection at once, by a reset: an answer that broke off must not look complete to a client that knows its
+    /// Endpoints the connection at once, by a reset: an answer that broke off must not look complete to a client that knows its
     /// end by the connection's, and who is gone needs no farewell.
     pub(super) fn reset(self) {
         self.stream.reset_at_end();
     }
 
-    /// Ends the connection of a client that has asked for it and so sends nothing more (RFC 9112 section 9.6): at once where
+    /// Endpoints the connection of a client that has asked for it and so sends nothing more (RFC 9112 section 9.6): at once where
     /// nothing is unread, as [`Self::leave`] otherwise. Saves a half-close, a read and a wait.
     pub(super) async fn close_as_asked(self) {
         let mut nobody = Context::from_waker(Waker::noop());
@@ -29,7 +29,7 @@ impl ClientConnection {
         }
     }
 
-    /// Ends the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
+    /// Endpoints the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
     /// unread bytes makes the kernel send a reset that can overtake the answer.
     pub(super) async fn leave(mut self) {
         let deadline = self.timer.deadline(LINGER);

@@ -29,7 +29,7 @@ pub(super) struct Core {
     pub(super) wall: Cell<(Instant, SystemTime)>,
     pub(super) slices: RunSlices,
     /// Never borrowed over an await.
-    pub(super) room: RefCell<FastPathBuffers>,
+    pub(super) buffers: RefCell<FastPathBuffers>,
     /// Buffers of idle connections.
     pub(super) pool: Rc<BufferPool>,
     pub(super) spare: Rc<Spare>,

@@ -13,7 +13,7 @@ use galley_policy::proxied::NOBODY;
 use galley_policy::request_info::RequestInfo;
 
 use super::Core;
-use super::ends::Ends;
+use super::endpoints::Endpoints;
 use super::record::OpenRecord;
 use crate::body::body_spools::{BodySpools, SpoolFull};
 use crate::body::{RequestBody, Spool};
@@ -115,7 +115,7 @@ impl Responded {
 pub(super) struct Driver<'c> {
     pub(super) core: &'c Core,
     pub(super) sites: &'c Sites,
-    pub(super) ends: Ends,
+    pub(super) endpoints: Endpoints,
     pub(super) mailbox: &'c Mailbox,
 }
 
@@ -202,9 +202,9 @@ impl Driver<'_> {
     ) -> Result<Exchange<'h>, Box<Response>> {
         let mut admission = Admission {
             sites: self.sites,
-            client: self.ends.client,
-            local: self.ends.local.unwrap_or(NOBODY),
-            scheme: self.ends.scheme(),
+            client: self.endpoints.client,
+            local: self.endpoints.local.unwrap_or(NOBODY),
+            scheme: self.endpoints.scheme(),
             request_id: std::mem::take(&mut open.request_id),
             info: std::mem::take(info),
             mailbox: (head.version != Version::H10).then(|| self.mailbox.clone()),
@@ -219,8 +219,8 @@ impl Driver<'_> {
         request::admit(admission, head, framing).map_err(|(fault, request_id)| {
             open.request_id = request_id;
             // As a trusted proxy may say.
-            let (peer, scheme) = (self.ends.client, self.ends.scheme());
-            open.client = request::asked(self.sites, peer, scheme, head, framing)
+            let (peer, scheme) = (self.endpoints.client, self.endpoints.scheme());
+            open.client = request::origin(self.sites, peer, scheme, head, framing)
                 .client
                 .ip();
             Box::new(Response::fault(&fault, &open.request_id))

@@ -24,7 +24,7 @@ use http::header;
 use super::Core;
 use super::batch::{HitBatch, MOST_RESPONSES, ReadyHit, copy_behind};
 use super::buffers::FastPathBuffers;
-use super::ends::Ends;
+use super::endpoints::Endpoints;
 use super::exchange::{Parsed, ParsedRequest};
 use super::io::{ClientConnection, HttpDate};
 use super::record::{self, RecordEnd};
@@ -32,15 +32,15 @@ use super::request_words::RequestWords;
 use super::write::AfterResponse;
 use crate::request::{self, Hit, Resumed, Site, Sites};
 
-/// What a connection keeps for its next hit.
+/// The state of a connection between hits.
 #[derive(Default)]
 pub(super) struct FastPath {
     host: KnownHost,
-    /// Hits in a row without a pause.
+    /// Hits since the last yield.
     turns: usize,
 }
 
-/// The host that the connection asked for last, so that the next request need not look it up.
+/// The last host of the connection, so that the next request needs no lookup.
 #[derive(Default)]
 pub(super) struct KnownHost {
     raw: Vec<u8>,
@@ -49,7 +49,7 @@ pub(super) struct KnownHost {
 }
 
 impl KnownHost {
-    /// The host as it was sent, in its canonical form, and its site.
+    /// The canonical form of a host, and its site.
     fn find(&mut self, raw: &[u8], sites: &Sites) -> Option<(&str, &Arc<Site>)> {
         if self.site.is_none() || self.raw != raw {
             self.site = None;
@@ -63,20 +63,20 @@ impl KnownHost {
 
 /// What the fast path did with the beginning of the buffer.
 pub(super) enum FastPathOutcome {
-    /// Requests were answered.
+    /// Responses were sent.
     Sent(AfterResponse),
     /// A request was taken from the buffer that is no hit. Those before it were answered.
     Parsed(ParsedRequest),
     Nothing,
 }
 
-/// Answers the requests at the beginning of the buffer, as far as they are plain hits.
+/// Responds to the requests at the beginning of the buffer, as far as they are plain hits.
 pub(super) async fn try_hit(
     core: &Rc<Core>,
     sites: &Sites,
-    ends: Ends,
+    endpoints: Endpoints,
     wire: &mut ClientConnection,
-    lane: &mut FastPath,
+    state: &mut FastPath,
 ) -> FastPathOutcome {
     if core.stopping.get() || !core.limits.fast_path || !begins_plainly(&wire.input) {
         return FastPathOutcome::Nothing;
@@ -84,21 +84,21 @@ pub(super) async fn try_hit(
     let began = core.slices.begin();
     let (input, mut sender) = wire.parts();
     let may_copy = sender.is_plain();
-    let mut batch = HitBatch::within(std::mem::take(&mut core.room.borrow_mut().batch));
+    let mut batch = HitBatch::within(std::mem::take(&mut core.buffers.borrow_mut().batch));
     let output: &mut Vec<u8> = sender.output;
     output.clear();
     let context = RequestContext {
         core,
         sites,
-        ends,
+        endpoints,
         now: core.services.clock.tick_at(began),
         date: sender.date.get(),
         may_copy,
     };
     let mut missed = None;
-    let read = context.gather(input, output, &mut lane.host, &mut batch, &mut missed);
+    let read = context.gather(input, output, &mut state.host, &mut batch, &mut missed);
     let Some(last) = batch.responses().last() else {
-        core.room.borrow_mut().batch = batch.into_room();
+        core.buffers.borrow_mut().batch = batch.into_buffer();
         wire.used(read);
         return missed.map_or(FastPathOutcome::Nothing, FastPathOutcome::Parsed);
     };
@@ -106,11 +106,11 @@ pub(super) async fn try_hit(
     let mut written = 0;
     let sent = sender.send_batch(&batch, &mut written).await;
     write_records(core, &batch, began, written);
-    lane.turns += batch.responses().len();
-    core.room.borrow_mut().batch = batch.into_room();
+    state.turns += batch.responses().len();
+    core.buffers.borrow_mut().batch = batch.into_buffer();
     wire.output.clear();
     wire.used(read);
-    if lane.is_due() {
+    if state.is_due() {
         tokio::task::yield_now().await;
     }
     match (sent, connection, missed) {
@@ -124,7 +124,7 @@ pub(super) async fn try_hit(
 fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usize) {
     let ended = core.slices.end();
     let time = core.wall(ended);
-    let id = &mut core.room.borrow_mut().id;
+    let id = &mut core.buffers.borrow_mut().id;
     for (ready, body_bytes, vanished) in batch.ends(written) {
         core.write_request_id(id);
         let about = record::About {
@@ -147,8 +147,8 @@ fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usi
 }
 
 impl FastPath {
-    /// Whether others have their turn now: a client that sends one request behind the other does not starve its core's other
-    /// connections.
+    /// Whether to yield now: a client that pipelines without end must not starve the other connections of its
+    /// thread.
     fn is_due(&mut self) -> bool {
         let is_due = self.turns >= MOST_RESPONSES;
         if is_due {
@@ -158,13 +158,13 @@ impl FastPath {
     }
 }
 
-/// Where and when requests came.
+/// The context of the requests in one buffer.
 struct RequestContext<'p> {
     core: &'p Core,
     sites: &'p Sites,
-    ends: Ends,
+    endpoints: Endpoints,
     now: Tick,
-    /// For the responses that have none.
+    /// For responses without a date.
     date: HttpDate,
     /// Over TLS bodies are copied once more anyway.
     may_copy: bool,
@@ -173,7 +173,7 @@ struct RequestContext<'p> {
 impl RequestContext<'_> {
     /// Finds the hits and writes their heads; the first request that is none ends it, and is put into `missed` if it was parsed.
     /// Gives the bytes of all these requests.
-    /// Everything here is done when it returns: nothing is held over an await but what is in the batch.
+    /// Only the batch is held over an await.
     fn gather<'b>(
         &self,
         input: &'b [u8],
@@ -182,15 +182,15 @@ impl RequestContext<'_> {
         batch: &mut HitBatch<'b>,
         missed: &mut Option<ParsedRequest>,
     ) -> usize {
-        let mut room = self.core.room.borrow_mut();
+        let mut buffers = self.core.buffers.borrow_mut();
         let mut read = 0;
-        while batch.has_room() {
+        while batch.has_capacity() {
             let rest = input.get(read..).unwrap_or_default();
-            // Most often it is at its end.
+            // Usually the buffer ends here.
             if !begins_plainly(rest) {
                 break;
             }
-            let Some((found, length)) = self.find(rest, &mut room, host, output) else {
+            let Some((found, length)) = self.find(rest, &mut buffers, host, output) else {
                 break;
             };
             read += length;
@@ -215,35 +215,38 @@ impl RequestContext<'_> {
     fn find<'b>(
         &self,
         input: &'b [u8],
-        room: &mut FastPathBuffers,
+        buffers: &mut FastPathBuffers,
         host: &mut KnownHost,
         output: &mut Vec<u8>,
     ) -> Option<(Found<'b>, usize)> {
         let core = self.core;
         let mut lines = head::HeadBuffer::new();
         let (request, length) = read_plain(core, input, &mut lines)?;
-        let own = ConnectionInfo {
-            peer: self.ends.client,
-            scheme: self.ends.scheme(),
+        let connection = ConnectionInfo {
+            peer: self.endpoints.client,
+            scheme: self.endpoints.scheme(),
             host: request.host.as_bytes(),
         };
-        let asked = self.sites.proxies().asked(&own, &request.head.fields());
-        let looked = find(
+        let origin = self
+            .sites
+            .proxies()
+            .origin(&connection, &request.head.fields());
+        let lookup = find(
             core,
             self.sites,
             &request.head,
-            &asked,
+            &origin,
             self.now,
-            room,
+            buffers,
             host,
         )?;
-        let (hit, site) = match looked {
-            Looked::Hit(hit, site) => (hit, site),
-            Looked::Missed(resumed) => {
+        let (hit, site) = match lookup {
+            HitLookup::Hit(hit, site) => (hit, site),
+            HitLookup::Missed(resumed) => {
                 let parsed = ParsedRequest {
                     head: OwnedHead::copy_of(&request.head),
                     parsed: Box::new(Parsed {
-                        info: std::mem::take(&mut room.info),
+                        info: std::mem::take(&mut buffers.info),
                         resumed,
                     }),
                     keep_alive: request.connection != ConnectionField::Close,
@@ -251,7 +254,7 @@ impl RequestContext<'_> {
                 return Some((Found::Missed(parsed), length));
             }
         };
-        let info = &room.info;
+        let info = &buffers.info;
         let changes = site.heads.of(info.rule());
         let scheme = info.scheme();
         write_head(
@@ -265,8 +268,8 @@ impl RequestContext<'_> {
         let is_copied = self.may_copy && copy_behind(output, hit.body());
         let ready = ReadyHit {
             hit,
-            log_fields: request.said,
-            client: asked.client.ip(),
+            log_fields: request.log_fields,
+            client: origin.client.ip(),
             end: output.len(),
             is_copied,
             connection: request.connection,
@@ -284,9 +287,9 @@ enum Found<'b> {
 }
 
 /// A request that may be a hit.
-struct Plain<'b, 'r> {
+struct PlainRequest<'b, 'r> {
     head: Head<'b, 'r>,
-    said: RequestWords<'b>,
+    log_fields: RequestWords<'b>,
     host: &'b str,
     connection: ConnectionField,
 }
@@ -296,7 +299,7 @@ fn read_plain<'b, 'r>(
     core: &Core,
     input: &'b [u8],
     lines: &'r mut head::HeadBuffer<'b>,
-) -> Option<(Plain<'b, 'r>, usize)> {
+) -> Option<(PlainRequest<'b, 'r>, usize)> {
     if !begins_plainly(input) {
         return None;
     }
@@ -317,11 +320,11 @@ fn read_plain<'b, 'r>(
         (true, Version::H10) => ConnectionField::KeepAlive10,
         (true, Version::H11 | Version::H2) => ConnectionField::KeepAlive,
     };
-    let said = RequestWords::of(&head);
+    let log_fields = RequestWords::of(&head);
     Some((
-        Plain {
+        PlainRequest {
             head,
-            said,
+            log_fields,
             host,
             connection,
         },
@@ -329,51 +332,51 @@ fn read_plain<'b, 'r>(
     ))
 }
 
-/// What is there for a request without a body.
-pub(super) enum Looked<'l> {
+/// The lookup of a request without a body.
+pub(super) enum HitLookup<'l> {
     /// A hit, and its site.
     Hit(Hit, &'l Arc<Site>),
     /// No hit; its [`galley_policy::request_info::RequestInfo`] is in the buffers.
     Missed(Resumed),
 }
 
-/// Looks up a request without a body; `None` where no site takes it, or not as it is.
+/// Looks up a request without a body; `None` if it has no site, or is not plain.
 pub(super) fn find<'l>(
     core: &Core,
     sites: &Sites,
     head: &Head<'_, '_>,
-    asked: &RequestOrigin<'_>,
+    origin: &RequestOrigin<'_>,
     now: Tick,
-    room: &mut FastPathBuffers,
+    buffers: &mut FastPathBuffers,
     known: &'l mut KnownHost,
-) -> Option<Looked<'l>> {
-    let (host, site) = known.find(asked.host, sites)?;
+) -> Option<HitLookup<'l>> {
+    let (host, site) = known.find(origin.host, sites)?;
     let line = RequestLineInfo {
         method: head.method,
         target: head.target,
-        scheme: asked.scheme,
+        scheme: origin.scheme,
         host,
         has_body: false,
         upgrade: false,
     };
-    let FastPathBuffers { info, keys, .. } = room;
+    let FastPathBuffers { info, keys, .. } = buffers;
     let lines = head.lines();
     let rules = &site.core.rules;
-    info.parse_at(&line, asked.port, lines, rules).ok()?;
-    let client = asked.client.ip();
-    let looked = request::hit(&core.services, site, info, client, now, keys);
-    Some(match looked {
-        Ok(hit) => Looked::Hit(hit, site),
-        Err(earlier) => Looked::Missed(Resumed {
+    info.parse_at(&line, origin.port, lines, rules).ok()?;
+    let client = origin.client.ip();
+    let lookup = request::hit(&core.services, site, info, client, now, keys);
+    Some(match lookup {
+        Ok(hit) => HitLookup::Hit(hit, site),
+        Err(earlier) => HitLookup::Missed(Resumed {
             site: Arc::clone(site),
-            client: asked.client,
+            client: origin.client,
             key: std::mem::take(&mut keys.page),
             earlier,
         }),
     })
 }
 
-/// Spares everything else the reading of its head.
+/// A cheap check before the head is parsed.
 fn begins_plainly(input: &[u8]) -> bool {
     input.starts_with(b"GET /") || input.starts_with(b"HEAD /")
 }
@@ -387,7 +390,7 @@ fn write_head(
     connection: ConnectionField,
 ) {
     let mut age = itoa::Buffer::new();
-    let own = match hit.age() {
+    let age_lines = match hit.age() {
         Some(seconds) => [AGE, age.format(seconds).as_bytes(), BEHIND_AGE],
         None => [b"", b"", OF_FILE],
     };
@@ -398,7 +401,7 @@ fn write_head(
         .left(hit.lines(), hit.mask())
         .chain(is_immutable.then_some(IMMUTABLE))
         .chain([changes.lines(scheme)])
-        .chain(own)
+        .chain(age_lines)
         .chain(undated.into_iter().flatten());
     response_writer::write_stored(
         output,
@@ -409,20 +412,20 @@ fn write_head(
     );
 }
 
-/// What a fresh hit says of itself (RFC 9211).
+/// `Cache-Status` of a fresh hit (RFC 9211).
 pub(super) const CACHE_STATUS: &str = "galley; hit";
 
-/// How long a file holds whose address changes with its content, as a line.
+/// The line for a file whose URL changes with its content.
 const IMMUTABLE: &[u8] = b"cache-control: public, max-age=31536000, immutable\r\n";
 
-/// What a file says of itself.
+/// `Cache-Status` of a file.
 pub(super) const CACHE_STATUS_FILE: &str = "galley; detail=file";
 
-/// What a page says of itself, as lines: in front of its age, and behind it.
+/// The lines of a page before and after its age.
 const AGE: &[u8] = b"age: ";
 const BEHIND_AGE: &[u8] = b"\r\ncache-status: galley; hit\r\n";
 
-/// What a file says of itself, as a line.
+/// The line of a file.
 const OF_FILE: &[u8] = b"cache-status: galley; detail=file\r\n";
 
 #[cfg(test)]
@@ -431,7 +434,7 @@ mod tests {
     use galley_policy::outcome::Outcome;
 
     #[test]
-    fn a_hit_says_what_the_long_way_says() {
+    fn the_lines_of_a_hit_are_those_of_the_slow_path() {
         let mut text = Vec::new();
         Outcome::Hit.write_cache_status(None, &mut text);
         assert_eq!(text, CACHE_STATUS.as_bytes());

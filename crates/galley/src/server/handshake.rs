@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Core;
-use super::ends::Ends;
+use super::endpoints::Endpoints;
 use super::http1;
 use super::http2;
 use super::socket::Socket;
@@ -27,7 +27,7 @@ pub(super) async fn connection(
     socket: Socket,
     acceptor: Acceptor,
     sites: Arc<Sites>,
-    mut ends: Ends,
+    mut endpoints: Endpoints,
 ) {
     // Nothing else is listened to for handshakes.
     let Socket::Tcp(stream) = socket else { return };
@@ -36,7 +36,7 @@ pub(super) async fn connection(
         return;
     }
     // Boxed: the room for a handshake is not kept for the life of the connection.
-    let handshake = Box::pin(shake(&core, stream, &acceptor, &timer, ends)).await;
+    let handshake = Box::pin(shake(&core, stream, &acceptor, &timer, endpoints)).await;
     let Some(stream) = handshake else { return };
     drop(timer);
     let session = stream.get_ref().1;
@@ -50,11 +50,13 @@ pub(super) async fn connection(
     let is_h2 = protocol == Some(H2);
     let socket = Socket::Tls(Box::new(stream));
     if is_h2 {
-        ends.local.get_or_insert_with(|| socket.local_address());
+        endpoints
+            .local
+            .get_or_insert_with(|| socket.local_address());
         // Boxed, so that a connection of HTTP/1 does not hold the room for it.
-        Box::pin(http2::connection(core, socket, sites, ends)).await;
+        Box::pin(http2::connection(core, socket, sites, endpoints)).await;
     } else {
-        http1::connection(core, socket, sites, ends).await;
+        http1::connection(core, socket, sites, endpoints).await;
     }
 }
 
@@ -69,11 +71,11 @@ async fn shake(
     stream: TcpStream,
     acceptor: &Acceptor,
     timer: &Timer,
-    ends: Ends,
+    endpoints: Endpoints,
 ) -> Option<TlsStream<TcpStream>> {
     let acceptor = TlsAcceptor::from(Arc::clone(&acceptor.config));
     let limit = core.limits.head_timeout;
-    let client = ends.client.ip();
+    let client = endpoints.client.ip();
     match timer.within(limit, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);

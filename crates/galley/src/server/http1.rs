@@ -17,7 +17,7 @@ use galley_policy::outcome::RefusedWhy;
 use galley_policy::request_info::RequestInfo;
 
 use super::Core;
-use super::ends::Ends;
+use super::endpoints::Endpoints;
 use super::exchange::{
     BodyError, ClientGone, Driver, Known, ParsedRequest, Protocol, Responded, no_request, no_room,
 };
@@ -39,7 +39,12 @@ use crate::upstream::interim::{Interim, Mailbox};
 use crate::upstream::switch::{AwaitedSwitch, Tunnel};
 
 /// Serves a connection to its end.
-pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>, mut ends: Ends) {
+pub(super) async fn connection(
+    core: Rc<Core>,
+    stream: Socket,
+    sites: Arc<Sites>,
+    mut endpoints: Endpoints,
+) {
     let mut wire = ClientConnection::new(
         stream,
         core.timers.register(),
@@ -48,21 +53,22 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         core.limits.leaving,
     );
     let mut info = RequestInfo::default();
-    let mut lane = FastPath::default();
+    let mut fast_path_state = FastPath::default();
     let mailbox = Mailbox::default();
     // Over TLS the handshake has said what is spoken (RFC 9113 section 3.3).
-    let mut may_be_h2 = core.limits.h2c && !ends.is_tls;
+    let mut may_be_h2 = core.limits.h2c && !endpoints.is_tls;
     loop {
         if wire.input.is_empty() && first_byte(&core, &mut wire).await.is_err() {
             return wire.part();
         }
         if std::mem::take(&mut may_be_h2) && http2::is_greeted(&core, &mut wire).await {
-            ends.local.get_or_insert_with(|| wire.local_address());
+            endpoints.local.get_or_insert_with(|| wire.local_address());
             let (stream, begun) = wire.into_parts();
-            let connection = http2::resumed(core, stream, &begun, sites, ends);
+            let connection = http2::resumed(core, stream, &begun, sites, endpoints);
             return Box::pin(connection).await;
         }
-        let answered = fast_path::try_hit(&core, &sites, ends, &mut wire, &mut lane).await;
+        let answered =
+            fast_path::try_hit(&core, &sites, endpoints, &mut wire, &mut fast_path_state).await;
         let parsed = match answered {
             FastPathOutcome::Sent(AfterResponse::Request) => continue,
             // A hit closes only where the client has asked for it.
@@ -78,19 +84,19 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
             Err(NoHead::Nothing) => return wire.part(),
             Err(NoHead::Refused(408)) => {
                 core.counters.closed(Closed::TooSlow);
-                refuse(&core, &mut wire, ends, 408).await;
+                refuse(&core, &mut wire, endpoints, 408).await;
                 return wire.reset();
             }
             Err(NoHead::Refused(status)) => {
-                refuse(&core, &mut wire, ends, status).await;
+                refuse(&core, &mut wire, endpoints, status).await;
                 return wire.leave().await;
             }
         };
-        ends.local.get_or_insert_with(|| wire.local_address());
+        endpoints.local.get_or_insert_with(|| wire.local_address());
         let turn = RequestTurn {
             core: &core,
             sites: &sites,
-            ends,
+            endpoints,
             mailbox: &mailbox,
         };
         // Boxed, so that an idle connection does not hold the room that an exchange needs. Written in place: `Box::pin` copies
@@ -168,8 +174,8 @@ fn read_head(
     input: &[u8],
     limits: &head::HeadLimits,
 ) -> Result<Option<(OwnedHead, usize)>, NoHead> {
-    let mut room = HeadBuffer::new();
-    match head::resume(scanner, input, limits, &mut room) {
+    let mut buffer = HeadBuffer::new();
+    match head::resume(scanner, input, limits, &mut buffer) {
         Ok(ParsedHead::Whole { head, length }) => Ok(Some((OwnedHead::copy_of(&head), length))),
         Ok(ParsedHead::Partial) => Ok(None),
         Err(refusal) => Err(NoHead::Refused(refusal.status())),
@@ -185,7 +191,7 @@ enum Arrived {
 struct RequestTurn<'c> {
     core: &'c Rc<Core>,
     sites: &'c Sites,
-    ends: Ends,
+    endpoints: Endpoints,
     mailbox: &'c Mailbox,
 }
 
@@ -204,14 +210,14 @@ impl RequestTurn<'_> {
                 (request.head, Some((request.keep_alive, known)))
             }
         };
-        let mut room = HeadBuffer::new();
-        let head = owned.head(&mut room);
+        let mut buffer = HeadBuffer::new();
+        let head = owned.head(&mut buffer);
         let framing = match parsed {
             Some(_) => None,
             None => match framing::frame(&head) {
                 Ok(framing) => Some(framing),
                 Err(refusal) => {
-                    refuse(self.core, wire, self.ends, refusal.status()).await;
+                    refuse(self.core, wire, self.endpoints, refusal.status()).await;
                     return AfterResponse::Close;
                 }
             },
@@ -223,7 +229,7 @@ impl RequestTurn<'_> {
             (None, None) => return AfterResponse::Drop,
         };
         wire.is_last_request = !keep_alive && !has_body;
-        let mut open = open(self.core, self.ends, Some(&head));
+        let mut open = open(self.core, self.endpoints, Some(&head));
         let peer = ClientSupport {
             version: head.version,
             keep_alive: keep_alive && !self.core.stopping.get(),
@@ -231,7 +237,7 @@ impl RequestTurn<'_> {
         let driver = Driver {
             core: self.core,
             sites: self.sites,
-            ends: self.ends,
+            endpoints: self.endpoints,
             mailbox: self.mailbox,
         };
         let mut protocol = Http1 { wire };
@@ -280,8 +286,8 @@ impl RequestTurn<'_> {
         answer: &Response,
         tunnel: Tunnel,
     ) -> AfterResponse {
-        let told = write::switching(wire, answer, &tunnel.protocol).await;
-        let body_bytes = match told {
+        let sent = write::switching(wire, answer, &tunnel.protocol).await;
+        let body_bytes = match sent {
             Ok(()) => tunnel::carry(self.core, wire, tunnel).await,
             Err(_) => 0,
         };
@@ -290,7 +296,7 @@ impl RequestTurn<'_> {
             outcome: answer.outcome,
             body_bytes,
             upstream_time: answer.upstream_time,
-            vanished: told.is_err(),
+            vanished: sent.is_err(),
         };
         open.close(self.core, &end);
         AfterResponse::Close
@@ -304,7 +310,7 @@ impl RequestTurn<'_> {
         peer: ClientSupport,
     ) -> AfterResponse {
         // Also a refusal: a body behind the head would be taken for the next answer (RFC 9110 §9.3.2).
-        if open.log_fields.is_some_and(|said| said.method == "HEAD") {
+        if open.log_fields.is_some_and(|words| words.method == "HEAD") {
             answer.body = answer.body.unsent();
         }
         // Told to end meanwhile: the client hears it with its answer.
@@ -315,10 +321,10 @@ impl RequestTurn<'_> {
     }
 }
 
-fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h, '_>>) -> OpenRecord<'h> {
+fn open<'h>(core: &Core, endpoints: Endpoints, head: Option<&Head<'h, '_>>) -> OpenRecord<'h> {
     OpenRecord {
         log_fields: head.map(RequestWords::of),
-        client: ends.client.ip(),
+        client: endpoints.client.ip(),
         request_id: core.request_id(),
         began: Instant::now(),
         log: 0,
@@ -327,8 +333,8 @@ fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h, '_>>) -> OpenRecord<
 }
 
 /// Answers what is no request, and counts it as one.
-async fn refuse(core: &Core, wire: &mut ClientConnection, ends: Ends, status: u16) {
-    let open = open(core, ends, None);
+async fn refuse(core: &Core, wire: &mut ClientConnection, endpoints: Endpoints, status: u16) {
+    let open = open(core, endpoints, None);
     let answer = no_request(status, &open.request_id);
     let (end, _) = write::send_response(wire, answer, ClientSupport::closing()).await;
     open.close(core, &end);

@@ -8,7 +8,7 @@ mod batch;
 mod buffers;
 mod close;
 mod core;
-mod ends;
+mod endpoints;
 mod exchange;
 mod fast_path;
 mod handshake;

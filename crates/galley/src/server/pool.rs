@@ -93,11 +93,11 @@ impl Spare {
     }
 }
 
-fn keep(kept: &RefCell<Vec<u8>>, mut buffer: Vec<u8>) {
+fn keep(spare: &RefCell<Vec<u8>>, mut buffer: Vec<u8>) {
     buffer.clear();
-    let mut kept = kept.borrow_mut();
-    if buffer.capacity() > kept.capacity() && buffer.capacity() <= LARGEST_SPARE {
-        *kept = buffer;
+    let mut spare = spare.borrow_mut();
+    if buffer.capacity() > spare.capacity() && buffer.capacity() <= LARGEST_SPARE {
+        *spare = buffer;
     }
 }
 
@@ -124,8 +124,8 @@ mod tests {
         spare.give(b"old".repeat(100));
         spare.give(b"small".to_vec());
         spare.give(Vec::with_capacity(LARGEST_SPARE + 1));
-        let kept = spare.take();
-        assert!(kept.is_empty() && (300..LARGEST_SPARE).contains(&kept.capacity()));
+        let taken = spare.take();
+        assert!(taken.is_empty() && (300..LARGEST_SPARE).contains(&taken.capacity()));
         assert_eq!(spare.take().capacity(), 0);
     }
 

@@ -33,13 +33,13 @@ pub(super) async fn read_client(
     }
     let timer = core.timers.register();
     let reading = timer.within(core.limits.head_timeout, read(socket));
-    let Ok(Some(said)) = reading.await else {
+    let Ok(Some(header)) = reading.await else {
         if core.strangers.admit() {
             tracing::warn!(peer = %client.ip(), "a trusted proxy sent no header of the PROXY protocol");
         }
         return None;
     };
-    Some(match said {
+    Some(match header {
         ProxySource::Itself => (client, local),
         ProxySource::Client {
             source,
@@ -52,7 +52,7 @@ async fn read(socket: &mut Socket) -> Option<ProxySource> {
     let mut got = BytesMut::with_capacity(USUAL);
     loop {
         match proxy::read(&got).ok()? {
-            ProxyHeaderStep::Whole(said) => return Some(said),
+            ProxyHeaderStep::Whole(header) => return Some(header),
             ProxyHeaderStep::More(more) => {
                 let mut wanted = (&mut *socket).take(more as u64);
                 if wanted.read_buf(&mut got).await.ok()? == 0 {

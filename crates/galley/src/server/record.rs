@@ -74,14 +74,14 @@ pub(super) struct About<'a> {
 /// Writes the record of a request and counts it. `said`: nothing where its head could not be read.
 pub(super) fn write(
     core: &Core,
-    said: Option<&RequestWords<'_>>,
+    request: Option<&RequestWords<'_>>,
     about: &About<'_>,
     end: &RecordEnd,
 ) {
     let record = AccessRecord {
         time: about.time,
         client: about.client,
-        words: words(said),
+        words: words(request),
         status: end.status,
         body_bytes: end.body_bytes,
         outcome: end.outcome,

@@ -23,7 +23,7 @@ impl<'h> RequestWords<'h> {
         line: &h2::PseudoFields<'h>,
         fields: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> Self {
-        let mut said = Self {
+        let mut words = Self {
             method: line.method,
             target: line.target.as_bytes(),
             version: Version::H2,
@@ -31,13 +31,13 @@ impl<'h> RequestWords<'h> {
             referer: None,
             user_agent: None,
         };
-        said.note(fields);
-        said
+        words.note(fields);
+        words
     }
 
     /// Takes from a head what its record needs.
     pub(super) fn of(head: &Head<'h, '_>) -> Self {
-        let mut said = Self {
+        let mut words = Self {
             method: head.method,
             target: head.target,
             version: head.version,
@@ -45,8 +45,8 @@ impl<'h> RequestWords<'h> {
             referer: None,
             user_agent: None,
         };
-        said.note(head.lines());
-        said
+        words.note(head.lines());
+        words
     }
 
     fn note(&mut self, fields: impl Iterator<Item = (&'h [u8], &'h [u8])>) {
@@ -63,17 +63,17 @@ impl<'h> RequestWords<'h> {
 }
 
 /// The words of a record; dashes where the head could not be read.
-pub(super) fn words<'h>(said: Option<&RequestWords<'h>>) -> Words<'h> {
+pub(super) fn words<'h>(request: Option<&RequestWords<'h>>) -> Words<'h> {
     Words {
-        method: said.map_or("-", |said| said.method),
-        target: said.map_or(b"-", |said| said.target),
-        version: match said.map(|said| said.version) {
+        method: request.map_or("-", |request| request.method),
+        target: request.map_or(b"-", |request| request.target),
+        version: match request.map(|request| request.version) {
             Some(Version::H10) => "HTTP/1.0",
             Some(Version::H11) | None => "HTTP/1.1",
             Some(Version::H2) => "HTTP/2.0",
         },
-        host: said.and_then(|said| said.host).unwrap_or(b"-"),
-        referer: said.and_then(|said| said.referer),
-        user_agent: said.and_then(|said| said.user_agent),
+        host: request.and_then(|request| request.host).unwrap_or(b"-"),
+        referer: request.and_then(|request| request.referer),
+        user_agent: request.and_then(|request| request.user_agent),
     }
 }

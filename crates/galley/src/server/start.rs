@@ -29,22 +29,22 @@ use crate::telemetry::errors::Seldom;
 /// Errors: the runtime, its timer or the thread cannot be made.
 pub fn start(spec: CoreSpec) -> io::Result<JoinHandle<()>> {
     // The runtime cannot leave its thread, and its failure is the caller's.
-    let (tell, told) = sync_channel(1);
+    let (result_sender, result) = sync_channel(1);
     let thread = std::thread::Builder::new()
         .name(format!("front-{}", spec.index))
         .spawn(move || match runtime() {
             Ok((runtime, beat, moments)) => {
-                let _ = tell.send(Ok(()));
+                let _ = result_sender.send(Ok(()));
                 sys::raise_priority(TURN);
                 sandbox::enter(spec.sandbox.as_ref());
                 runtime.block_on(run(spec, beat, moments));
             }
             Err(error) => {
-                let _ = tell.send(Err(error));
+                let _ = result_sender.send(Err(error));
             }
         })?;
     // A thread that tells nothing has panicked, which whoever joins it hears.
-    told.recv().unwrap_or(Ok(()))?;
+    result.recv().unwrap_or(Ok(()))?;
     Ok(thread)
 }
 
@@ -78,7 +78,7 @@ async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
         date: Rc::new(Cell::new(http_date(clock.wall()))),
         wall: Cell::new((Instant::now(), clock.wall())),
         slices: moments,
-        room: RefCell::default(),
+        buffers: RefCell::default(),
         pool: Rc::default(),
         spare: Rc::default(),
         logs: RefCell::new(spec.logs),
@@ -119,7 +119,7 @@ async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
     core.flush_logs();
 }
 
-/// Ends the connections: idle ones and tunnels at once, all others after their response.
+/// Endpoints the connections: idle ones and tunnels at once, all others after their response.
 async fn stop(core: &Core) {
     if core.connections.get() == 0 {
         return;

@@ -86,12 +86,12 @@ impl Timers {
         self.now.get()
     }
 
-    /// Ends the wait of every connection that has no request under way.
+    /// Endpoints the wait of every connection that has no request under way.
     pub fn end_idle(&self) {
         self.wake(|state| matches!(state.waits.get(), WaitKind::Request | WaitKind::Streams));
     }
 
-    /// Ends the waits of connections that others need the room of: at most `most` that have no request under way, those first
+    /// Endpoints the waits of connections that others need the room of: at most `most` that have no request under way, those first
     /// that have waited longest; where there are none, of those that have not sent all of a head. How many. Who has just come
     /// stays for [`GRACE_MS`]: the request may be on its way.
     pub fn give_way(&self, most: usize) -> usize {
@@ -118,9 +118,9 @@ impl Timers {
         }
         drop(all);
         let count = found.len();
-        let mut places: Vec<usize> = found.into_iter().map(|(_, place)| place).collect();
-        places.sort_unstable();
-        self.wake(|state| places.binary_search(&state.index.get()).is_ok());
+        let mut indexes: Vec<usize> = found.into_iter().map(|(_, index)| index).collect();
+        indexes.sort_unstable();
+        self.wake(|state| indexes.binary_search(&state.index.get()).is_ok());
         count
     }
 
@@ -181,7 +181,7 @@ impl Timer {
         self.state.deadline.set(self.deadline(limit).0);
     }
 
-    /// Ends it.
+    /// Endpoints it.
     pub fn end_idle(&self) {
         self.state.waits.set(WaitKind::Other);
         self.state.deadline.set(NEVER);
@@ -267,10 +267,10 @@ impl TimerState {
 impl Drop for Timer {
     fn drop(&mut self) {
         let mut all = self.timers.all.borrow_mut();
-        let place = self.state.index.get();
-        all.swap_remove(place);
-        if let Some(moved) = all.get(place) {
-            moved.index.set(place);
+        let index = self.state.index.get();
+        all.swap_remove(index);
+        if let Some(moved) = all.get(index) {
+            moved.index.set(index);
         }
     }
 }

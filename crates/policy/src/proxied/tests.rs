@@ -14,14 +14,14 @@ fn proxies(field: ForwardingField) -> Proxies {
     }
 }
 
-fn asked<'a>(proxies: &Proxies, peer: &str, fields: &[(&'a str, &'a str)]) -> RequestOrigin<'a> {
+fn origin<'a>(proxies: &Proxies, peer: &str, fields: &[(&'a str, &'a str)]) -> RequestOrigin<'a> {
     let own = ConnectionInfo {
         peer: peer.parse().unwrap(),
         scheme: Scheme::Http,
         host: HOST,
     };
     let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-    proxies.asked(&own, &fields)
+    proxies.origin(&own, &fields)
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn the_first_address_that_is_not_trusted_asks() {
             .iter()
             .map(|line| ("X-Forwarded-For", *line))
             .collect();
-        let found = asked(&proxies, "10.0.0.1:9", &fields).client;
+        let found = origin(&proxies, "10.0.0.1:9", &fields).client;
         assert_eq!(found, client.parse().unwrap(), "{lines:?}");
     }
 }
@@ -81,7 +81,7 @@ fn strangers_are_whoever_connects() {
         ForwardingField::XRealIp,
     ] {
         for peer in ["192.0.2.99:5", "[2001:db8::9]:5", "0.0.0.0:0"] {
-            let found = asked(&proxies(field), peer, &fields);
+            let found = origin(&proxies(field), peer, &fields);
             let own = RequestOrigin {
                 client: peer.parse().unwrap(),
                 scheme: Scheme::Http,
@@ -95,7 +95,7 @@ fn strangers_are_whoever_connects() {
         unix: true,
         ..Proxies::default()
     };
-    let client = asked(&trusting, "0.0.0.0:0", &fields).client;
+    let client = origin(&trusting, "0.0.0.0:0", &fields).client;
     assert_eq!(client, "192.0.2.7:0".parse().unwrap());
     assert!(!trusting.trusts("127.0.0.1:1".parse().unwrap()));
 }
@@ -112,14 +112,14 @@ fn one_field_is_believed() {
         (ForwardingField::Forwarded, "192.0.2.2:0"),
         (ForwardingField::XRealIp, "192.0.2.3:0"),
     ] {
-        let found = asked(&proxies(field), "10.0.0.1:9", &fields).client;
+        let found = origin(&proxies(field), "10.0.0.1:9", &fields).client;
         assert_eq!(found, client.parse().unwrap());
     }
     let two = [("x-real-ip", "192.0.2.3"), ("x-real-ip", "192.0.2.4")];
-    let found = asked(&proxies(ForwardingField::XRealIp), "10.0.0.1:9", &two).client;
+    let found = origin(&proxies(ForwardingField::XRealIp), "10.0.0.1:9", &two).client;
     assert_eq!(found, "192.0.2.4:0".parse().unwrap());
     let odd = [("x-real-ip", "nobody")];
-    let found = asked(&proxies(ForwardingField::XRealIp), "10.0.0.1:9", &odd).client;
+    let found = origin(&proxies(ForwardingField::XRealIp), "10.0.0.1:9", &odd).client;
     assert_eq!(found, NOBODY);
 }
 
@@ -188,7 +188,7 @@ fn forwarded_is_read_with_all_its_forms() {
             None,
         ),
     ] {
-        let found = asked(&proxies, "10.0.0.1:9", &[("Forwarded", line)]);
+        let found = origin(&proxies, "10.0.0.1:9", &[("Forwarded", line)]);
         assert_eq!(found.client, client.parse().unwrap(), "{line}");
         assert_eq!(found.scheme.as_str(), scheme, "{line}");
         let own = std::str::from_utf8(HOST).unwrap();
@@ -260,7 +260,7 @@ fn scheme_host_and_port_are_those_of_the_client() {
             ("https", "own.test", Port::Named),
         ),
     ] {
-        let found = asked(&proxies, "10.0.0.1:9", &fields);
+        let found = origin(&proxies, "10.0.0.1:9", &fields);
         let host_text = std::str::from_utf8(found.host).unwrap();
         assert_eq!(
             (found.scheme.as_str(), host_text, found.port),
@@ -275,12 +275,12 @@ fn a_list_without_end_is_read_from_its_end() {
     let proxies = proxies(ForwardingField::XForwardedFor);
     let mut long = "10.0.0.2, ".repeat(5_000);
     long.push_str("192.0.2.7");
-    let found = asked(&proxies, "10.0.0.1:9", &[("x-forwarded-for", &long)]);
+    let found = origin(&proxies, "10.0.0.1:9", &[("x-forwarded-for", &long)]);
     assert_eq!(found.client, "192.0.2.7:0".parse().unwrap());
     let lines = vec![("x-forwarded-for", "8.8.8.8"); 500];
     let mut lines = lines;
     lines.push(("x-forwarded-for", "192.0.2.7"));
-    let found = asked(&proxies, "10.0.0.1:9", &lines);
+    let found = origin(&proxies, "10.0.0.1:9", &lines);
     assert_eq!(found.client, "192.0.2.7:0".parse().unwrap());
 }
 
@@ -303,7 +303,7 @@ proptest! {
                 vec![(name, sent.as_str()), (name, more.as_str()), (name, text.as_str())],
                 vec![(name, more.as_str()), (name, joined.as_str())],
             ] {
-                let found = asked(&proxies(field), "10.0.0.1:9", &fields);
+                let found = origin(&proxies(field), "10.0.0.1:9", &fields);
                 prop_assert_eq!(found.client.ip(), IpAddr::V4(address));
                 prop_assert_eq!(found.scheme, Scheme::Http);
             }
@@ -317,7 +317,7 @@ proptest! {
         let fields = fields.chain([("forwarded", odd.as_bytes())]);
         let own = ConnectionInfo { peer: "10.0.0.1:1".parse().unwrap(), scheme: Scheme::Https, host: HOST };
         for field in [ForwardingField::XForwardedFor, ForwardingField::Forwarded, ForwardingField::XRealIp] {
-            let found = proxies(field).asked(&own, &fields.clone());
+            let found = proxies(field).origin(&own, &fields.clone());
             prop_assert!(!matches!(found.port, Port::Told(Some(0))));
         }
     }

@@ -94,11 +94,11 @@ impl FetchWorker {
         if record.len() > LONGEST_QUERY || Variance::of(fields).is_none() {
             return;
         }
-        let asked = EquivalentQuery {
+        let query = EquivalentQuery {
             info: &page.info,
             key: page.key.bytes(),
         };
-        let record_key = asked.record_key();
+        let record_key = query.record_key();
         let mut known = self
             .memory
             .peek(&record_key)

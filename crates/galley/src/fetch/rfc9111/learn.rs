@@ -150,8 +150,8 @@ pub(in crate::fetch) fn publish_purges(
     });
     let acknowledgement = publish(&job.site, purges);
     let after = site_purges.current();
-    let own = u64::try_from(purges.len()).unwrap_or(u64::MAX);
-    let calm = (is_calm && after == before.saturating_add(own)).then_some(after);
+    let own_purges = u64::try_from(purges.len()).unwrap_or(u64::MAX);
+    let calm = (is_calm && after == before.saturating_add(own_purges)).then_some(after);
     (calm, acknowledgement)
 }
 

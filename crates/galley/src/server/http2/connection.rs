@@ -20,7 +20,7 @@ use super::deadlines::{self, ConnectionDeadlines, ConnectionTimeout};
 use super::ending::{Http2End, ended, finish, reason, why};
 use super::exchange::{self, StreamRequest};
 use super::greeting::greet;
-use super::hit::{self, Found, HeadContext, HitBuffers, SentHit};
+use super::hit::{self, HeadContext, HitBuffers, SentHit, StreamLookup};
 use super::ledger::Flood;
 use super::limits;
 use super::parsed::ParsedStreams;
@@ -28,7 +28,7 @@ use super::quota::{self, Quota};
 use super::wire::{FramedSocket, Half};
 use crate::request::Sites;
 use crate::server::Core;
-use crate::server::ends::Ends;
+use crate::server::endpoints::Endpoints;
 use crate::server::timer::{Deadline, Timer};
 use crate::telemetry::http2::Http2EndReason;
 
@@ -37,9 +37,9 @@ pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + AsFd + Unp
     core: Rc<Core>,
     stream: S,
     sites: Arc<Sites>,
-    ends: Ends,
+    endpoints: Endpoints,
 ) {
-    resumed(core, stream, &BytesMut::new(), sites, ends).await;
+    resumed(core, stream, &BytesMut::new(), sites, endpoints).await;
 }
 
 /// The same where some bytes have been read already.
@@ -48,7 +48,7 @@ pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>
     stream: S,
     begun: &BytesMut,
     sites: Arc<Sites>,
-    ends: Ends,
+    endpoints: Endpoints,
 ) {
     let most = limits::header_list(core.limits.head_bytes);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -74,13 +74,13 @@ pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>
                 going: false,
                 core: &core,
                 sites,
-                ends,
+                endpoints,
             };
             connection.run().await
         }
         Err(end) => end,
     };
-    finish(&core, &wire, &timer, ends, end).await;
+    finish(&core, &wire, &timer, endpoints, end).await;
 }
 
 /// A connection whose greetings were exchanged.
@@ -110,7 +110,7 @@ struct Http2Connection<'c, S> {
     going: bool,
     core: &'c Rc<Core>,
     sites: Arc<Sites>,
-    ends: Ends,
+    endpoints: Endpoints,
 }
 
 impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
@@ -159,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
                 None if is_due => {}
-                // Others need its room, or it has asked nothing for long.
+                // Others need its room, or it has request nothing for long.
                 None | Some(ConnectionTimeout::Idle) if !self.going => self.go(),
                 None | Some(ConnectionTimeout::Taken) => {}
                 Some(ConnectionTimeout::Idle | ConnectionTimeout::Going) => {
@@ -219,9 +219,9 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
             if self.has_library_work() {
                 match self.accept(cx) {
                     Accepted::End(end) => return Poll::Ready(end),
-                    Accepted::Some(asked) => {
-                        answered += asked.len();
-                        self.begin(asked);
+                    Accepted::Some(requests) => {
+                        answered += requests.len();
+                        self.begin(requests);
                         if answered < MOST_ANSWERED {
                             // The library has not looked yet at what it was just given.
                             continue;
@@ -261,7 +261,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
         wire.ledger.flood()
     }
 
-    /// Ends the connection, and says why. Whether that arrives is the client's affair.
+    /// Endpoints the connection, and says why. Whether that arrives is the client's affair.
     fn abort(&mut self, cx: &mut Context<'_>, reason: Reason, end: Http2End) -> Poll<Http2End> {
         self.h2.abrupt_shutdown(reason);
         let _ = self.h2.poll_closed(cx);
@@ -298,22 +298,22 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                         let context = HeadContext {
                             core: self.core,
                             sites: &self.sites,
-                            ends: self.ends,
+                            endpoints: self.endpoints,
                             began,
                             window: wire.window(),
                         };
                         hit::find(&context, &mut self.hit_buffers, &block, &mut encoded)
                     } else {
-                        Found::Nothing
+                        StreamLookup::Nothing
                     };
                     match found {
-                        Found::Hit(found) if wire.take_window(found.body_bytes()) => {
+                        StreamLookup::Hit(found) if wire.take_window(found.body_bytes()) => {
                             bytes += found.body_bytes();
                             let read = std::mem::replace(&mut block, self.core.spare.take_block());
                             self.sent.push(found.on(&opening, read, began));
                             continue;
                         }
-                        Found::Parsed(request, urgency) if self.parsed.has_capacity() => {
+                        StreamLookup::Parsed(request, urgency) if self.parsed.has_capacity() => {
                             wire.pass_stub(&opening);
                             self.parsed.push(opening.stream, request, urgency);
                         }
@@ -324,7 +324,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                 }
             }
         };
-        // What was asked together is answered in the order of its urgency, and else in its own.
+        // What was request together is answered in the order of its urgency, and else in its own.
         if !self.sent.is_sorted_by_key(SentHit::urgency) {
             self.sent.sort_by_key(SentHit::urgency);
         }
@@ -362,14 +362,14 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
 
     /// The requests that have come, and all frames that there are into the buffer.
     fn accept(&mut self, cx: &mut Context<'_>) -> Accepted {
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         let mut began = None;
         loop {
             match self.h2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     let (parts, body) = request.into_parts();
                     let (head, parsed) = self.parsed.take(parts, &respond);
-                    asked.push(StreamRequest {
+                    requests.push(StreamRequest {
                         head,
                         parsed,
                         body,
@@ -377,29 +377,29 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                         began: *began.get_or_insert_with(Instant::now),
                     });
                     self.accepted += 1;
-                    // Each time it is asked, the library goes round all that it does. It is asked after the answers.
+                    // Each time it is request, the library goes round all that it does. It is request after the answers.
                     if self.accepted == self.passed {
-                        return Accepted::Some(asked);
+                        return Accepted::Some(requests);
                     }
                 }
                 Poll::Ready(Some(Err(error))) => return Accepted::End(why(&error)),
                 Poll::Ready(None) => return Accepted::End(Http2End::Done),
-                Poll::Pending if asked.is_empty() => return Accepted::None,
-                Poll::Pending => return Accepted::Some(asked),
+                Poll::Pending if requests.is_empty() => return Accepted::None,
+                Poll::Pending => return Accepted::Some(requests),
             }
         }
     }
 
-    fn begin(&mut self, mut asked: Vec<StreamRequest>) {
-        asked.sort_by_key(|asked| asked.head.urgency());
-        for mut asked in asked {
-            let Some(held) = self.quota.admit(asked.head.field_bytes()) else {
+    fn begin(&mut self, mut requests: Vec<StreamRequest>) {
+        requests.sort_by_key(|request| request.head.urgency());
+        for mut request in requests {
+            let Some(held) = self.quota.admit(request.head.field_bytes()) else {
                 // To be sent again later (RFC 9113 section 8.7); it has no record, like those that the library refuses.
-                asked.respond.send_reset(Reason::REFUSED_STREAM);
+                request.respond.send_reset(Reason::REFUSED_STREAM);
                 continue;
             };
             let (core, sites) = (Rc::clone(self.core), Arc::clone(&self.sites));
-            let task = exchange::run(core, sites, self.ends, asked, held);
+            let task = exchange::run(core, sites, self.endpoints, request, held);
             debug_assert!(size_of_val(&task) as u64 <= quota::RESPONSE_BYTES);
             self.streams.spawn_local(task);
         }

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::server::timer::Timers;
 
-    fn patience() -> ConnectionDeadlines {
+    fn deadlines() -> ConnectionDeadlines {
         ConnectionDeadlines {
             idle_timeout: Duration::from_secs(60),
             head_timeout: Duration::from_secs(10),
@@ -208,18 +208,18 @@ mod tests {
     #[test]
     fn each_state_has_its_limit() {
         let idle = sight();
-        assert_eq!(after(&mut patience(), &idle, 59), None);
+        assert_eq!(after(&mut deadlines(), &idle, 59), None);
         assert_eq!(
-            after(&mut patience(), &idle, 60),
+            after(&mut deadlines(), &idle, 60),
             Some(ConnectionTimeout::Idle)
         );
         let head = ConnectionActivity {
             is_mid_head: true,
             ..sight()
         };
-        assert_eq!(after(&mut patience(), &head, 9), None);
+        assert_eq!(after(&mut deadlines(), &head, 9), None);
         assert_eq!(
-            after(&mut patience(), &head, 10),
+            after(&mut deadlines(), &head, 10),
             Some(ConnectionTimeout::Head)
         );
         let stuck = ConnectionActivity {
@@ -227,7 +227,7 @@ mod tests {
             ..sight()
         };
         assert_eq!(
-            after(&mut patience(), &stuck, 30),
+            after(&mut deadlines(), &stuck, 30),
             Some(ConnectionTimeout::Taking)
         );
         let busy = ConnectionActivity {
@@ -235,14 +235,14 @@ mod tests {
             has_tasks: true,
             ..sight()
         };
-        assert_eq!(after(&mut patience(), &busy, 100_000), None);
+        assert_eq!(after(&mut deadlines(), &busy, 100_000), None);
         let starving = ConnectionActivity {
             is_waiting: true,
             ..busy
         };
-        assert_eq!(after(&mut patience(), &starving, 29), None);
+        assert_eq!(after(&mut deadlines(), &starving, 29), None);
         assert_eq!(
-            after(&mut patience(), &starving, 30),
+            after(&mut deadlines(), &starving, 30),
             Some(ConnectionTimeout::Taking)
         );
         let going = ConnectionActivity {
@@ -250,7 +250,7 @@ mod tests {
             ..sight()
         };
         assert_eq!(
-            after(&mut patience(), &going, 1),
+            after(&mut deadlines(), &going, 1),
             Some(ConnectionTimeout::Going)
         );
     }
@@ -259,7 +259,7 @@ mod tests {
     fn a_request_that_is_answered_at_once_is_progress() {
         let timers = Rc::new(Timers::default());
         let timer = timers.register();
-        let mut patience = patience();
+        let mut deadlines = deadlines();
         let mut sight = ConnectionActivity {
             // Of the next one a part is always there.
             is_mid_head: true,
@@ -268,15 +268,15 @@ mod tests {
         for second in 0..100 {
             timers.sweep(Tick(second * 1000));
             sight.requests = second;
-            patience.look(&timer, &sight, || 0);
-            assert_eq!(patience.late(&timer, || 0), None);
+            deadlines.look(&timer, &sight, || 0);
+            assert_eq!(deadlines.late(&timer, || 0), None);
         }
         sight.going = true;
-        patience.look(&timer, &sight, || 0);
+        deadlines.look(&timer, &sight, || 0);
         timers.sweep(Tick(101_000));
         sight.requests += 1;
-        patience.look(&timer, &sight, || 0);
-        assert_eq!(patience.late(&timer, || 0), Some(ConnectionTimeout::Going));
+        deadlines.look(&timer, &sight, || 0);
+        assert_eq!(deadlines.late(&timer, || 0), Some(ConnectionTimeout::Going));
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
         for (bytes_per_s, limit_s) in [(100, None), (99, Some(30)), (1, Some(30))] {
             let timers = Rc::new(Timers::default());
             let timer = timers.register();
-            let mut patience = patience();
+            let mut deadlines = deadlines();
             let sight = ConnectionActivity {
                 has_streams: true,
                 has_tasks: true,
@@ -294,8 +294,8 @@ mod tests {
             let ended = (0..200_u64).find(|second| {
                 timers.sweep(Tick(second * 1000));
                 let arrived = || second * bytes_per_s;
-                patience.look(&timer, &sight, arrived);
-                patience.late(&timer, arrived) == Some(ConnectionTimeout::Taking)
+                deadlines.look(&timer, &sight, arrived);
+                deadlines.late(&timer, arrived) == Some(ConnectionTimeout::Taking)
             });
             assert_eq!(ended, limit_s, "{bytes_per_s} bytes a second");
         }

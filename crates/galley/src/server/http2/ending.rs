@@ -1,4 +1,4 @@
-//! How a connection ends, and what is said of it.
+//! How a connection endpoints, and what is said of it.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::deadlines;
 use super::wire::FramedSocket;
 use crate::server::Core;
-use crate::server::ends::Ends;
+use crate::server::endpoints::Endpoints;
 use crate::server::timer::Timer;
 use crate::telemetry::http2::Http2EndReason;
 
@@ -31,7 +31,7 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     core: &Core,
     wire: &Rc<RefCell<FramedSocket<S>>>,
     timer: &Timer,
-    ends: Ends,
+    endpoints: Endpoints,
     end: Http2End,
 ) {
     let tally = wire.borrow().ledger.counts;
@@ -39,9 +39,9 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         Http2End::Ours(ended, note) => {
             let (streams, resets) = (tally.streams, tally.resets_by_client);
             let made = tally.resets_by_galley;
-            tracing::debug!(client = %ends.client, streams, resets, made, note, "an HTTP/2 connection was ended");
+            tracing::debug!(client = %endpoints.client, streams, resets, made, note, "an HTTP/2 connection was ended");
             if ended == Http2EndReason::Flood && core.services.http2_floods.admit() {
-                tracing::warn!(client = %ends.client, streams, resets, made, note, "an HTTP/2 connection was ended");
+                tracing::warn!(client = %endpoints.client, streams, resets, made, note, "an HTTP/2 connection was ended");
             }
             Some(ended)
         }

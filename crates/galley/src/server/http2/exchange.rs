@@ -29,7 +29,7 @@ use crate::body::body_spools::SpoolFull;
 use crate::fault::Fault;
 use crate::request::{Response, Sites};
 use crate::server::Core;
-use crate::server::ends::Ends;
+use crate::server::endpoints::Endpoints;
 use crate::server::exchange::{
     BodyError, ClientGone, Driver, Known, Parsed, Protocol, no_request, no_room,
 };
@@ -100,7 +100,7 @@ pub(super) struct StreamRequest {
 pub(super) async fn run(
     core: Rc<Core>,
     sites: Arc<Sites>,
-    ends: Ends,
+    endpoints: Endpoints,
     request: StreamRequest,
     mut held: StreamReservation,
 ) {
@@ -113,7 +113,7 @@ pub(super) async fn run(
     } = request;
     let open = OpenRecord {
         log_fields: Some(head.words()),
-        client: ends.client.ip(),
+        client: endpoints.client.ip(),
         request_id: core.request_id(),
         began,
         log: 0,
@@ -123,7 +123,7 @@ pub(super) async fn run(
     let stream = StreamContext {
         core: &core,
         sites: &sites,
-        ends,
+        endpoints,
         protocol: Http2 {
             timer: &timer,
             body: &mut body,
@@ -160,7 +160,7 @@ fn boxed<F: Future>(request: F) -> Pin<Box<F>> {
 struct StreamContext<'c> {
     core: &'c Core,
     sites: &'c Sites,
-    ends: Ends,
+    endpoints: Endpoints,
     protocol: Http2<'c>,
 }
 
@@ -177,7 +177,7 @@ impl StreamContext<'_> {
         let driver = Driver {
             core: self.core,
             sites: self.sites,
-            ends: self.ends,
+            endpoints: self.endpoints,
             mailbox: &mailbox,
         };
         let mut info = RequestInfo::default();
@@ -186,9 +186,9 @@ impl StreamContext<'_> {
             (StreamHead::Read(parts), _) => {
                 let mut crumbs = Vec::new();
                 request_head::join_crumbs(&parts.headers, &mut crumbs);
-                let mut room = Http2HeadBuffer::new();
+                let mut buffer = Http2HeadBuffer::new();
                 let (most, is_end) = (self.core.limits.head_bytes, protocol.body.is_end_stream());
-                let read = request_head::head(parts, &crumbs, most, &mut room, is_end);
+                let read = request_head::head(parts, &crumbs, most, &mut buffer, is_end);
                 let (head, framing) = match read {
                     Ok(read) => read,
                     Err(refusal) => {
@@ -202,8 +202,8 @@ impl StreamContext<'_> {
                     .await
             }
             (StreamHead::Parsed { head, .. }, Some(parsed)) => {
-                let mut room = HeadBuffer::new();
-                let head = head.head(&mut room);
+                let mut buffer = HeadBuffer::new();
+                let head = head.head(&mut buffer);
                 let known = Known::Parsed(parsed);
                 driver
                     .respond(protocol, &head, known, &mut open, &mut info)

@@ -2,7 +2,7 @@
 //!
 //! Which request is a hit is decided where HTTP/1's lane decides it. Its head is written from the stored lines, its body is
 //! copied behind it, and its stream is closed before the library could have heard of it (see [`galley_http::frame_interceptor`]). A request
-//! that is anything but plain goes to the library. For a client without room for the whole body, and a body that would keep
+//! that is anything but plain goes to the library. For a client without buffers for the whole body, and a body that would keep
 //! others waiting, the library gives the stream, and the slow path goes on with what was parsed and found.
 
 use std::net::IpAddr;
@@ -25,9 +25,9 @@ use http::header;
 use super::request_head::{self, Pseudo};
 use crate::request::{Hit, Resumed, Sites};
 use crate::server::Core;
-use crate::server::ends::Ends;
+use crate::server::endpoints::Endpoints;
 use crate::server::exchange::{Parsed, ParsedRequest};
-use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, KnownHost, Looked};
+use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, HitLookup, KnownHost};
 use crate::server::io::HttpDate;
 use crate::server::record::{self, RecordEnd};
 use crate::server::request_words::RequestWords;
@@ -59,12 +59,12 @@ pub(super) struct SentHit {
     began: Instant,
 }
 
-/// What a head is to the fast path.
-pub(super) enum Found {
+/// The lookup of a stream on the fast path.
+pub(super) enum StreamLookup {
     Hit(StreamHit),
     /// A request without a body, with its urgency, that is no hit or whose response is too large to be sent at once.
     Parsed(ParsedRequest, u8),
-    /// It is for the library to read.
+    /// It is left to the library.
     Nothing,
 }
 
@@ -72,32 +72,32 @@ pub(super) enum Found {
 pub(super) struct HeadContext<'c> {
     pub(super) core: &'c Core,
     pub(super) sites: &'c Sites,
-    pub(super) ends: Ends,
+    pub(super) endpoints: Endpoints,
     pub(super) began: Instant,
-    /// Bytes of a body that the client has room for.
+    /// Bytes of a body that the client has buffers for.
     pub(super) window: usize,
 }
 
-/// Looks whether a head is a plain hit, and writes the header block of its answer behind `encoded`.
+/// Looks up a head, and appends the header block of the response to `encoded` if it is a plain hit.
 pub(super) fn find(
     context: &HeadContext<'_>,
     hit_buffers: &mut HitBuffers,
     block: &Block,
     encoded: &mut Vec<u8>,
-) -> Found {
-    look(context, hit_buffers, block, encoded).unwrap_or(Found::Nothing)
+) -> StreamLookup {
+    try_find(context, hit_buffers, block, encoded).unwrap_or(StreamLookup::Nothing)
 }
 
-fn look(
+fn try_find(
     context: &HeadContext<'_>,
     hit_buffers: &mut HitBuffers,
     block: &Block,
     encoded: &mut Vec<u8>,
-) -> Option<Found> {
+) -> Option<StreamLookup> {
     let &HeadContext {
         core,
         sites,
-        ends,
+        endpoints,
         began,
         window,
     } = context;
@@ -113,34 +113,34 @@ fn look(
         head_bytes: core.limits.head_bytes,
         ..head::HeadLimits::default()
     };
-    let mut room = Http2HeadBuffer::new();
-    let head = h2::head(&line, fields, &limits, &mut room).ok()?;
+    let mut head_buffer = Http2HeadBuffer::new();
+    let head = h2::head(&line, fields, &limits, &mut head_buffer).ok()?;
     let framing = framing::frame_h2(&head, true).ok()?;
     let (BodyKind::None, Host::Field(host)) = (framing.body, framing.host) else {
         return None;
     };
     let now = core.services.clock.tick_at(began);
-    let mut room = core.room.borrow_mut();
-    let own = ConnectionInfo {
-        peer: ends.client,
-        scheme: ends.scheme(),
+    let mut buffers = core.buffers.borrow_mut();
+    let connection = ConnectionInfo {
+        peer: endpoints.client,
+        scheme: endpoints.scheme(),
         host: host.as_bytes(),
     };
-    let by = sites.proxies().asked(&own, &head.fields());
+    let origin = sites.proxies().origin(&connection, &head.fields());
     let urgency = request_head::urgency_of(block);
-    let looked = fast_path::find(core, sites, &head, &by, now, &mut room, known)?;
-    let resumed = match looked {
-        Looked::Hit(hit, site) => {
-            let changes = site.heads.of(room.info.rule());
+    let lookup = fast_path::find(core, sites, &head, &origin, now, &mut buffers, known)?;
+    let resumed = match lookup {
+        HitLookup::Hit(hit, site) => {
+            let changes = site.heads.of(buffers.info.rule());
             let begin = encoded.len();
-            let scheme = room.info.scheme();
+            let scheme = buffers.info.scheme();
             write_block(encoded, &hit, changes, scheme, core.date.get());
             let is_small = encoded.len() - begin <= MOST_FRAME;
             if is_small && hit.body().len() <= window.min(MOST_BODY) {
-                return Some(Found::Hit(StreamHit {
+                return Some(StreamLookup::Hit(StreamHit {
                     hit,
                     encoded: begin..encoded.len(),
-                    client: by.client.ip(),
+                    client: origin.client.ip(),
                     log: site.log,
                     site: site.row,
                     urgency,
@@ -149,22 +149,22 @@ fn look(
             encoded.truncate(begin);
             Resumed {
                 site: Arc::clone(site),
-                client: by.client,
-                key: std::mem::take(&mut room.keys.page),
+                client: origin.client,
+                key: std::mem::take(&mut buffers.keys.page),
                 earlier: hit.into_earlier(),
             }
         }
-        Looked::Missed(resumed) => resumed,
+        HitLookup::Missed(resumed) => resumed,
     };
     let request = ParsedRequest {
         head: OwnedHead::copy_of(&head),
         parsed: Box::new(Parsed {
-            info: std::mem::take(&mut room.info),
+            info: std::mem::take(&mut buffers.info),
             resumed,
         }),
         keep_alive: true,
     };
-    Some(Found::Parsed(request, urgency))
+    Some(StreamLookup::Parsed(request, urgency))
 }
 
 /// The same fields as by HTTP/1, but for those of framing.
@@ -227,7 +227,7 @@ impl SentHit {
         self.found.urgency
     }
 
-    /// Writes its record, and gives its room back.
+    /// Writes its record, and gives its buffers back.
     pub(super) fn close(self, core: &Core, vanished: bool) {
         let ended = Instant::now();
         let StreamHit {
@@ -239,7 +239,7 @@ impl SentHit {
         } = self.found;
         let (status, outcome): (StatusCode, Outcome) = (hit.status(), hit.outcome());
         {
-            let id = &mut core.room.borrow_mut().id;
+            let id = &mut core.buffers.borrow_mut().id;
             core.write_request_id(id);
             let about = record::About {
                 client,
@@ -256,12 +256,12 @@ impl SentHit {
                 upstream_time: None,
                 vanished,
             };
-            let said = Pseudo::of(&self.block)
+            let log_fields = Pseudo::of(&self.block)
                 .and_then(|pseudo| {
                     Some((pseudo.plain_line()?, request_head::fields_of(&self.block)))
                 })
                 .map(|(line, fields)| RequestWords::of_h2(&line, fields));
-            record::write(core, said.as_ref(), &about, &end);
+            record::write(core, log_fields.as_ref(), &about, &end);
         }
         core.spare.give_block(self.block);
     }

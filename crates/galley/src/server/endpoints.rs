@@ -6,7 +6,7 @@ use galley_policy::request_info::Scheme;
 
 /// The two ends of a connection.
 #[derive(Clone, Copy)]
-pub(super) struct Ends {
+pub(super) struct Endpoints {
     pub(super) client: SocketAddr,
     /// The address at which the client reached us. `None`: the socket is asked when a request needs it, which hits do not.
     pub(super) local: Option<SocketAddr>,
@@ -14,7 +14,7 @@ pub(super) struct Ends {
     pub(super) is_tls: bool,
 }
 
-impl Ends {
+impl Endpoints {
     /// The scheme of what is asked for here.
     pub(super) fn scheme(self) -> Scheme {
         if self.is_tls {
