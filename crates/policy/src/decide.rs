@@ -152,11 +152,7 @@ pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse
             _ => Decision::Pass(why),
         };
     }
-    if let Some(stored) = stored
-        && stored.validity == Validity::Outdated
-        && stored.life.fresh > stored.age
-        && !info.has_authorization()
-    {
+    if stored.is_some_and(|stored| stored.may_be_patched(info)) {
         return Decision::Patch;
     }
     let was_purged = stored.is_some_and(StoredResponse::was_purged);
@@ -244,14 +240,27 @@ impl StoredResponse<'_> {
         }
     }
 
+    /// Whether it is sent once its purged fragments are replaced. The rest of it is as old as before, so the directives of the
+    /// request apply to its age.
+    fn may_be_patched(&self, info: &RequestInfo) -> bool {
+        self.validity == Validity::Outdated
+            && self.life.fresh > self.age
+            && !info.has_authorization()
+            && !self.is_unwanted(&info.directives())
+    }
+
+    /// Whether the request demands a newer response (RFC 9111 section 5.2.1).
+    fn is_unwanted(&self, wishes: &Directives) -> bool {
+        let left = self.life.fresh.saturating_sub(self.age);
+        wishes.no_cache
+            || wishes.max_age.is_some_and(|oldest| self.age > oldest)
+            || wishes.min_fresh.is_some_and(|wanted| left < wanted)
+    }
+
     /// `wishes` are empty with the WordPress preset.
     fn use_for(&self, wishes: &Directives) -> Decision {
         let life = self.life;
-        let left = life.fresh.saturating_sub(self.age);
-        let is_unwanted = wishes.no_cache
-            || wishes.max_age.is_some_and(|oldest| self.age > oldest)
-            || wishes.min_fresh.is_some_and(|wanted| left < wanted);
-        if is_unwanted {
+        if self.is_unwanted(wishes) {
             return self.fetch();
         }
         let is_soft_purged = self.validity != Validity::Valid;
@@ -316,6 +325,60 @@ mod tests {
         }
     }
 
+    fn get(fields: &[(&str, &[u8])], policy: &Policy) -> RequestInfo {
+        let line = RequestLineInfo {
+            method: "GET",
+            target: b"/a",
+            scheme: Scheme::Http,
+            host: "example.com",
+            has_body: false,
+            upgrade: false,
+        };
+        let mut info = RequestInfo::default();
+        info.parse(&line, fields.iter().copied(), policy).unwrap();
+        info
+    }
+
+    #[test]
+    fn a_page_is_patched_unless_the_request_demands_a_newer_one() {
+        let life = Lifetime {
+            fresh: Duration::from_secs(60),
+            ..Lifetime::default()
+        };
+        let decided = |policy: &Policy, fields: &[(&str, &[u8])], age| {
+            let stored = StoredResponse {
+                is_hit_for_pass: false,
+                age: Duration::from_secs(age),
+                life: &life,
+                validity: Validity::Outdated,
+                fields: &HeaderMap::new(),
+                ends_soon: false,
+                private: PrivateParts::None,
+            };
+            decide(&get(fields, policy), policy, Some(&stored))
+        };
+        let fetch = Decision::Fetch {
+            why: MissWhy::Purged,
+            stale_on_error: false,
+        };
+        let newer: &[(&str, &[u8])] = &[
+            ("cache-control", b"no-cache"),
+            ("cache-control", b"max-age=0"),
+            ("cache-control", b"max-age=29"),
+            ("cache-control", b"min-fresh=31"),
+        ];
+        for field in newer {
+            let (wordpress, none) = (Policy::wordpress(), Policy::rfc9111());
+            assert_eq!(decided(&none, &[*field], 30), fetch, "{field:?}");
+            assert_eq!(decided(&wordpress, &[*field], 30), Decision::Patch);
+        }
+        for policy in [Policy::wordpress(), Policy::rfc9111()] {
+            let enough = ("cache-control", b"max-age=30".as_slice());
+            assert_eq!(decided(&policy, &[enough], 30), Decision::Patch);
+            assert_eq!(decided(&policy, &[], 60), fetch);
+        }
+    }
+
     #[test]
     fn a_miss_after_a_purge_says_so() {
         let purged = |validity, is_hit_for_pass| {
@@ -328,17 +391,7 @@ mod tests {
                 ends_soon: false,
                 private: PrivateParts::None,
             };
-            let line = RequestLineInfo {
-                method: "GET",
-                target: b"/a",
-                scheme: Scheme::Http,
-                host: "example.com",
-                has_body: false,
-                upgrade: false,
-            };
-            let mut info = RequestInfo::default();
-            let no_fields = std::iter::empty::<(&str, &[u8])>();
-            info.parse(&line, no_fields, &Policy::wordpress()).unwrap();
+            let info = get(&[], &Policy::wordpress());
             match decide(&info, &Policy::wordpress(), Some(&stored)) {
                 Decision::Fetch { why, .. } => why,
                 other => panic!("{other:?}"),
