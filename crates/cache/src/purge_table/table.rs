@@ -28,6 +28,32 @@ pub enum Touched {
 }
 
 /// The purges of one site.
+///
+/// Nobody outside this crate can publish in it: that would go past the log. [`Unlogged`] is the table of a site without a log.
+///
+/// ```
+/// # use galley_cache::purge_table::Unlogged;
+/// # use galley_policy::purge::{Purge, Scope, Strength};
+/// # let purge = Purge { scope: Scope::Site, strength: Strength::Hard };
+/// let table = Unlogged::new();
+/// table.publish(&purge);
+/// ```
+///
+/// ```compile_fail
+/// # use galley_cache::purge_table::PurgeTable;
+/// # use galley_policy::purge::{Purge, Scope, Strength};
+/// # let purge = Purge { scope: Scope::Site, strength: Strength::Hard };
+/// let table = PurgeTable::new();
+/// table.publish(&purge);
+/// ```
+///
+/// ```compile_fail
+/// # use galley_cache::purge_table::PurgeTable;
+/// # use galley_policy::purge::{Purge, Scope, Strength};
+/// # let purge = Purge { scope: Scope::Site, strength: Strength::Hard };
+/// let table = PurgeTable::new();
+/// table.publish_with(&purge, |number| number);
+/// ```
 #[derive(Debug)]
 pub struct PurgeTable {
     /// Number of the newest purge; stored with release, last of all, by [`PurgeTable::publish_with`] inside the critical section.

@@ -14,6 +14,38 @@ use super::relay::{PurgeRelay, RelayGuard};
 use crate::clock::Clock;
 
 /// Publishes a site's purges and proves its entries. Its table is read only here, so that no purge goes past the log.
+///
+/// ```
+/// # use galley_policy::purge::{Purge, Scope, Strength};
+/// # let purge = Purge { scope: Scope::Site, strength: Strength::Hard };
+/// use galley::durable::{PurgeSource, SitePurges};
+///
+/// fn purge_all(purges: &SitePurges, purge: &Purge) {
+///     let _receipt = purges.publish(purge, PurgeSource::Request);
+/// }
+/// ```
+///
+/// Its table cannot be used to publish, whether it is that of a log or not:
+///
+/// ```compile_fail
+/// # use galley_policy::purge::{Purge, Scope, Strength};
+/// # let purge = Purge { scope: Scope::Site, strength: Strength::Hard };
+/// use galley::durable::{PurgeSource, SitePurges};
+///
+/// fn purge_all(purges: &SitePurges, purge: &Purge) {
+///     purges.table().publish(purge);
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use galley_policy::purge::{Purge, Scope, Strength};
+/// # let purge = Purge { scope: Scope::Site, strength: Strength::Hard };
+/// use galley::durable::{PurgeSource, SitePurges};
+///
+/// fn purge_all(purges: &SitePurges, purge: &Purge) {
+///     purges.table().publish_with(purge, |number| number);
+/// }
+/// ```
 pub struct SitePurges {
     /// The site in the log.
     site: String,
