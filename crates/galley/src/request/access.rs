@@ -3,7 +3,6 @@
 //! [`enter`] is asked with the head alone, before a body is taken in and before the cache, a file or PHP is asked; the front
 //! calls it early, and [`super::handle`] calls it for whoever has not. [`look_into`] sees to what only the body tells. [`is_open`]
 //! is what a hit of the fast path asks, and says no wherever there is more to do than to look at an address.
-//! Who may give purge orders is let through: plugins send them without a password, and they go no further.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,16 +10,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_policy::access::{
-    self, BodyCheck, Bucket, By, Demands, RateLimit, is_visitors_form, passwords, xmlrpc,
+    self, BodyCheck, Bucket, By, RateLimit, is_visitors_form, passwords, xmlrpc,
 };
 use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::request_info::RequestInfo;
 use galley_policy::spellings::FormScanner;
 use http::header::{self, HeaderMap, HeaderValue};
 
+use super::before_lookup::check_head;
 use super::exchange::Exchange;
 use super::progress::AccessState;
-use super::purge;
 use super::redirect;
 use super::response::{Response, ResponseBody};
 use super::site::{Services, Site};
@@ -39,33 +38,19 @@ pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(
     if exchange.access != AccessState::Unchecked {
         return Ok(());
     }
-    if !exchange.serves_method() {
-        let note = "no rule for this path names the method";
-        return Err(Fault::new(RefusedWhy::UnknownMethod, note));
-    }
     let site = Arc::clone(&exchange.site);
-    let judged = access::judge(&site.core.rules, &exchange.info, exchange.client.ip());
-    let is_at_ease = judged.as_ref().is_ok_and(Demands::are_none);
-    let demands = match judged {
-        _ if !is_at_ease && purge::is_order(exchange) => Demands::default(),
-        Ok(demands) => demands,
-        Err(barred) => {
-            let why = barred.why();
-            return Err(Fault::new(why, format!("{why:?}, by {barred:?}")));
-        }
-    };
+    let rules = &site.core.rules;
+    let has_tls = redirect::has_tls(services, &site, exchange.info.host());
+    let demands = check_head(exchange, rules, has_tls)?;
     for (bucket, limit) in demands.limits {
         take(services, exchange, bucket, limit)?;
     }
-    // No password is asked for in the clear where the next answer sends to TLS.
-    if !demands.passwords.is_empty() && !redirect::applies(services, exchange) {
-        for by in &demands.passwords {
-            prove(services, exchange, *by).await?;
-        }
+    for by in &demands.passwords {
+        prove(services, exchange, *by).await?;
     }
     exchange.access = AccessState::Granted {
         body: demands.body,
-        hides_password: !demands.passwords.is_empty() && !site.core.rules.access.forwards_password,
+        hides_password: !demands.passwords.is_empty() && !rules.access.forwards_password,
         form: demands.form,
     };
     Ok(())

@@ -6,6 +6,7 @@
 
 mod access;
 mod access_control;
+mod before_lookup;
 mod error_page;
 mod exchange;
 mod file;
@@ -30,14 +31,15 @@ mod site;
 
 pub use access::enter;
 pub use access_control::AccessControl;
+pub use before_lookup::{before_lookup, check_head};
 pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, Resumed, admit, origin, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
-pub use forward::{backend, fetch_request, is_loop, member_request, pass_request};
+pub use forward::{backend, fetch_request, member_request, pass_request};
 pub use hit::{Hit, Keys, hit};
 pub use own_call::{probe, run_cron};
 pub use progress::EarlierLookup;
-pub use purge::is_order as is_purge;
+pub use redirect::has_tls;
 pub use refreshed_pages::RefreshedPages;
 pub use respond::handle;
 pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields};

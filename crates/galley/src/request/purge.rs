@@ -13,58 +13,63 @@ use crate::body::RequestBody;
 use crate::durable::{PurgeReceipt, PurgeSource, Receipt};
 use crate::fault::Fault;
 
-/// Obeys an order of somebody who may give it, and answers when it is on the disk. `None`: an ordinary request. To others
-/// `PURGE` and `BAN` do not exist, and what comes by another method is none of ours.
-pub async fn respond(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
-    let core = &exchange.site.core;
-    let fields = || exchange.head.fields();
-    let Some(dialect) = Dialect::of(&exchange.info, fields(), &core.rules) else {
-        return Ok(None);
+/// A request that speaks a purge dialect.
+pub enum PurgeRequest {
+    /// From somebody who may purge.
+    Allowed(&'static Dialect),
+    /// From somebody who may not, with a method that means nothing else.
+    Forbidden,
+}
+
+impl PurgeRequest {
+    /// What a request is as a purge. `None`: an ordinary request, also where another method than `PURGE` and `BAN` comes from
+    /// somebody who may not purge.
+    pub fn of(exchange: &Exchange<'_>) -> Option<Self> {
+        let fields = || exchange.head.fields();
+        let dialect = Dialect::of(&exchange.info, fields(), &exchange.site.core.rules)?;
+        if dialect.is_get() && !exchange.site.purge_get {
+            return None;
+        }
+        if may_purge(exchange, dialect) {
+            return Some(Self::Allowed(dialect));
+        }
+        dialect.is_method_of_its_own().then_some(Self::Forbidden)
+    }
+
+    /// Whether a request is a purge of somebody who may purge.
+    pub fn is_allowed(exchange: &Exchange<'_>) -> bool {
+        matches!(Self::of(exchange), Some(Self::Allowed(_)))
+    }
+}
+
+/// Executes a purge, and responds when it is on the disk.
+pub async fn respond(exchange: &Exchange<'_>) -> Result<Response, Fault> {
+    let Some(PurgeRequest::Allowed(dialect)) = PurgeRequest::of(exchange) else {
+        return Err(Fault::new(RefusedWhy::Method, NOT_ALLOWED));
     };
-    if dialect.is_get() && !exchange.site.purge_get {
-        return Ok(None);
-    }
-    if !may_order(exchange, dialect) {
-        return if dialect.is_method_of_its_own() {
-            Err(Fault::new(
-                RefusedWhy::Method,
-                "PURGE without the secret, and through a proxy or from an address that `purge_allow` does not name",
-            ))
-        } else {
-            Ok(None)
-        };
-    }
     let refuse = |why: String| Fault::new(RefusedWhy::BadRequest, why);
     let body = body(&exchange.body).ok_or_else(|| refuse("the body is too long".to_owned()))?;
-    let orders = dialect
-        .purges(&exchange.info, fields(), body, &core.rules)
+    let fields = exchange.head.fields();
+    let purges = dialect
+        .purges(&exchange.info, fields, body, &exchange.site.core.rules)
         .map_err(|e| refuse(e.to_string()))?;
-    let receipt = execute(&exchange.site, dialect, &orders).await;
-    Ok(Some(reply(dialect.reply, &orders, &receipt)))
+    let receipt = execute(&exchange.site, dialect, &purges).await;
+    Ok(reply(dialect.reply, &purges, &receipt))
 }
 
-/// Whether this is an order of somebody who may give it.
-pub fn is_order(exchange: &Exchange<'_>) -> bool {
-    let fields = || exchange.head.fields();
-    let dialect = Dialect::of(&exchange.info, fields(), &exchange.site.core.rules);
-    dialect.is_some_and(|dialect| {
-        (!dialect.is_get() || exchange.site.purge_get) && may_order(exchange, dialect)
-    })
-}
-
-async fn execute(site: &Site, dialect: &Dialect, orders: &[Purge]) -> PurgeReceipt {
+async fn execute(site: &Site, dialect: &Dialect, purges: &[Purge]) -> PurgeReceipt {
     let mut newest = Receipt::default();
-    for order in orders {
-        newest = site.core.purges.publish(order, PurgeSource::Request);
-        tracing::info!(site = site.core.name, scope = %order.scope, dialect = dialect.name, "purged by request");
+    for purge in purges {
+        newest = site.core.purges.publish(purge, PurgeSource::Request);
+        tracing::info!(site = site.core.name, scope = %purge.scope, dialect = dialect.name, "purged by request");
     }
     let receipt = newest.acknowledged().await;
     receipt.log(&site.core.name);
     receipt
 }
 
-fn reply(form: DialectReply, orders: &[Purge], receipt: &PurgeReceipt) -> Response {
-    let word = match orders.first().map(|order| &order.scope) {
+fn reply(form: DialectReply, purges: &[Purge], receipt: &PurgeReceipt) -> Response {
+    let word = match purges.first().map(|purge| &purge.scope) {
         _ if form == DialectReply::Tags => "tags",
         Some(Scope::Site | Scope::Host(_)) | None => "all",
         Some(Scope::Url { .. }) => "exact",
@@ -72,7 +77,7 @@ fn reply(form: DialectReply, orders: &[Purge], receipt: &PurgeReceipt) -> Respon
         Some(Scope::Tag(_)) => "tags",
     };
     let mut fields = HeaderMap::new();
-    if let Ok(value) = HeaderValue::from_str(&format!("{word}; count={}", orders.len())) {
+    if let Ok(value) = HeaderValue::from_str(&format!("{word}; count={}", purges.len())) {
         fields.insert(PURGE_RESULT, value);
     }
     let (status, media_type, text) = match (form, receipt.warning) {
@@ -94,7 +99,7 @@ fn reply(form: DialectReply, orders: &[Purge], receipt: &PurgeReceipt) -> Respon
     )
 }
 
-/// Orders fit into what is kept in memory.
+/// Purges fit into what is received in memory.
 fn body(body: &RequestBody) -> Option<&[u8]> {
     match body {
         RequestBody::Empty => Some(b""),
@@ -103,8 +108,8 @@ fn body(body: &RequestBody) -> Option<&[u8]> {
     }
 }
 
-/// Whoever has the secret may; without it who asks from an allowed address, and for himself.
-fn may_order(exchange: &Exchange<'_>, dialect: &Dialect) -> bool {
+/// A client may purge if it sends the secret, or if its address is in `purge_allow` and no proxy forwarded the request.
+fn may_purge(exchange: &Exchange<'_>, dialect: &Dialect) -> bool {
     let fields = || exchange.head.fields();
     let has_secret = exchange.site.purge_secret.as_deref().is_some_and(|secret| {
         fields()
@@ -138,6 +143,9 @@ fn offered<'v>(name: &str, value: &'v [u8]) -> Option<&'v [u8]> {
     }
     (is("x-purge-secret") || is("fastly-key") || is("x-vc-purge-key")).then_some(value)
 }
+
+/// The note of a refused purge, for the log.
+pub const NOT_ALLOWED: &str = "a purge without the secret, and through a proxy or from an address that `purge_allow` does not contain";
 
 const BEARER: &[u8] = b"Bearer ";
 

@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 use galley_policy::outcome::{Outcome, RefusedWhy};
-use galley_policy::redirect::{self, Redirection};
+use galley_policy::redirect::Redirection;
 use http::header::{self, HeaderMap, HeaderValue};
 
-use super::exchange::Exchange;
 use super::response::{Response, ResponseBody};
 use super::site::{Services, Site};
 use crate::fault::Fault;
@@ -26,13 +25,6 @@ pub fn respond(found: &Redirection) -> Result<Response, Fault> {
         ResponseBody::Bytes(Bytes::new()),
         Outcome::Redirect,
     ))
-}
-
-/// Whether a request is redirected before anything stored is looked up.
-pub fn applies(services: &Services, exchange: &Exchange<'_>) -> bool {
-    let (info, site) = (&exchange.info, &exchange.site);
-    let has_tls = has_tls(services, site, info.host());
-    redirect::of(info, &site.core.rules, has_tls).is_some()
 }
 
 /// Whether a host can be reached over TLS: not while the first certificate of a site that gets its own is still on its way.

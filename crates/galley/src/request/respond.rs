@@ -4,12 +4,14 @@
 
 use std::sync::Arc;
 
-use galley_policy::decide::{self, Decision, PathKind};
+use galley_policy::decide::{Decision, PathKind};
 use galley_policy::outcome::{MissWhy, Outcome, PassWhy, RefusedWhy, StaleWhy};
+use galley_policy::request_info::Method;
 
 use super::access::{self, enter};
+use super::before_lookup::before_lookup;
 use super::exchange::Exchange;
-use super::forward::{backend, is_loop};
+use super::forward::backend;
 use super::lookup::{LookupResult, Purpose, lookup};
 use super::response::Response;
 use super::site::Services;
@@ -55,19 +57,13 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     if let Some(answer) = access::look_into(exchange).await? {
         return Ok(answer);
     }
-    if let Some(answer) = purge::respond(exchange).await? {
-        return Ok(answer);
-    }
     let has_tls = redirect::has_tls(services, &exchange.site, exchange.info.host());
-    let rules = &exchange.site.core.rules;
-    match decide::before_lookup(&exchange.info, rules, has_tls) {
+    match before_lookup(services, exchange, &exchange.site.core.rules, has_tls) {
         None => {}
+        Some(Decision::Purge) => return purge::respond(exchange).await,
         Some(Decision::Redirect(found)) => return redirect::respond(&found),
-        Some(Decision::Refuse(why)) => return Err(refusal(why)),
+        Some(Decision::Refuse(why)) => return Err(refusal(why, exchange.info.method())),
         Some(_) => return Ok(Response::methods()),
-    }
-    if is_loop(services, exchange) {
-        return Err(refusal(RefusedWhy::Loop));
     }
     if exchange.key.is_empty() {
         exchange.write_key();
@@ -89,7 +85,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
             why,
             stale_on_error,
         } => (*why, *stale_on_error),
-        Decision::Refuse(why) => return Err(refusal(*why)),
+        Decision::Refuse(why) => return Err(refusal(*why, exchange.info.method())),
         Decision::Patch => (MissWhy::Purged, false),
         _ => (MissWhy::Uri, false),
     };
@@ -141,9 +137,10 @@ async fn from_cache(
 }
 
 /// A decision to refuse, with its note for the log.
-fn refusal(why: RefusedWhy) -> Fault {
+fn refusal(why: RefusedWhy, method: Method) -> Fault {
     let note = match why {
-        RefusedWhy::Loop => "the upstream has sent this request back to us",
+        RefusedWhy::Loop => "Galley has forwarded this request before: the upstream sent it back",
+        RefusedWhy::Method if matches!(method, Method::Purge | Method::Ban) => purge::NOT_ALLOWED,
         RefusedWhy::Method => "TRACE or CONNECT",
         RefusedWhy::NotFound => "no such file",
         RefusedWhy::OnlyIfCached => "only-if-cached, and not in the cache",

@@ -2,7 +2,6 @@
 //! one that is not.
 
 use galley_policy::access::{self, Barred, BodyCheck, Bucket, By, Demands};
-use galley_policy::outcome::RefusedWhy;
 use serde_json::{Value, json};
 
 use super::words::Advice;
@@ -11,15 +10,6 @@ use crate::request::Exchange;
 fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
     let client = exchange.client.ip();
     access::judge(&exchange.site.core.rules, &exchange.info, client)
-}
-
-/// Why a request goes no further, as far as its head tells it. Passwords are not compared, and tokens not taken.
-pub(super) fn refusal(exchange: &Exchange<'_>) -> Option<RefusedWhy> {
-    match judged(exchange) {
-        Err(barred) => Some(barred.why()),
-        Ok(demands) => (!demands.passwords.is_empty() && !exchange.info.has_authorization())
-            .then_some(RefusedWhy::Password),
-    }
 }
 
 /// By what a request is barred, and what to do; `None` where it is not.

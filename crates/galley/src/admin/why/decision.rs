@@ -2,42 +2,34 @@
 //!
 //! The decision itself comes from [`galley_policy::decide`], with the look-up that answers clients.
 
-use galley_policy::decide::{self, Decision};
+use galley_policy::decide::Decision;
 use galley_policy::outcome::{ASSEMBLED, PATCHED, PassWhy, RefusedWhy, StaleWhy};
-use galley_policy::request_info::Method;
 
+use super::Explanation;
 use super::below::PathExplanation;
-use super::{Explanation, access};
 use crate::fault;
-use crate::request::{TRUSTED, backend, is_loop, is_purge};
+use crate::request::{TRUSTED, backend, before_lookup, check_head, has_tls};
 
-/// What would happen to a request that has been looked up.
+/// What would happen to a request that has been looked up. Passwords are not compared, and no rate limit is counted.
 pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
     let exchange = &explanation.exchange;
-    let (info, rules) = (&exchange.info, &exchange.site.core.rules);
-    if is_purge(exchange) {
-        return Decision::Purge;
+    let services = &explanation.state.services;
+    let (info, rules) = (&exchange.info, explanation.rules());
+    let has_tls = has_tls(services, &exchange.site, info.host());
+    match check_head(exchange, &rules, has_tls) {
+        Err(fault) => return Decision::Refuse(fault.why),
+        Ok(demands) if !demands.passwords.is_empty() && !info.has_authorization() => {
+            return Decision::Refuse(RefusedWhy::Password);
+        }
+        Ok(_) => {}
     }
-    if !exchange.serves_method() {
-        return Decision::Refuse(RefusedWhy::UnknownMethod);
-    }
-    if let Some(why) = access::refusal(exchange) {
-        return Decision::Refuse(why);
-    }
-    if matches!(info.method(), Method::Purge | Method::Ban) {
-        return Decision::Refuse(RefusedWhy::Method);
-    }
-    if let Some(decision) = decide::before_lookup(info, &explanation.rules(), true) {
+    if let Some(decision) = before_lookup(services, exchange, &rules, has_tls) {
         return decision;
     }
-    if is_loop(&explanation.state.services, exchange) {
-        return Decision::Refuse(RefusedWhy::Loop);
-    }
-    explanation.found.decide(info, rules).below_root(
-        info,
-        explanation.below.kind(),
-        backend(exchange),
-    )
+    explanation
+        .found
+        .decide(info, &exchange.site.core.rules)
+        .below_root(info, explanation.below.kind(), backend(exchange))
 }
 
 /// The words of log and header.

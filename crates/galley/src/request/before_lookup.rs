@@ -1,0 +1,64 @@
+//! What settles a request before anything stored is looked up. Requests and `galley why` use the same two functions, so that
+//! the order of the stages is written once.
+//!
+//! There are two, because the body of a request is received between them: [`check_head`] decides with the head alone whether the
+//! request is let in, [`before_lookup`] what it is if it asks for no page.
+
+use galley_policy::access::{self, Demands};
+use galley_policy::decide::{self, Decision};
+use galley_policy::outcome::RefusedWhy;
+use galley_policy::redirect;
+use galley_policy::site::Policy;
+
+use super::exchange::Exchange;
+use super::forward::is_loop;
+use super::purge::PurgeRequest;
+use super::site::Services;
+use crate::fault::Fault;
+
+/// Whether a request is let in, and what has to be checked first: rate limits, passwords, its body.
+///
+/// `rules` are those of its site; `has_tls`: whether its host can be reached over TLS.
+pub fn check_head<'r>(
+    exchange: &Exchange<'_>,
+    rules: &'r Policy,
+    has_tls: bool,
+) -> Result<Demands<'r>, Fault> {
+    if !exchange.serves_method() {
+        let note = "no rule for this path names the method";
+        return Err(Fault::new(RefusedWhy::UnknownMethod, note));
+    }
+    let judged = access::judge(rules, &exchange.info, exchange.client.ip());
+    let is_open = judged.as_ref().is_ok_and(Demands::are_none);
+    // Plugins send purges without a password, and these go no further.
+    if !is_open && PurgeRequest::is_allowed(exchange) {
+        return Ok(Demands::default());
+    }
+    let mut demands = judged.map_err(|barred| {
+        let why = barred.why();
+        Fault::new(why, format!("{why:?}, by {barred:?}"))
+    })?;
+    // No password is requested over plain HTTP if the response redirects to TLS.
+    if !demands.passwords.is_empty() && redirect::of(&exchange.info, rules, has_tls).is_some() {
+        demands.passwords.clear();
+    }
+    Ok(demands)
+}
+
+/// What a request that was let in is, where that is settled without a lookup: a purge, a redirect, or refused.
+///
+/// `rules` and `has_tls` as for [`check_head`].
+pub fn before_lookup(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    rules: &Policy,
+    has_tls: bool,
+) -> Option<Decision> {
+    match PurgeRequest::of(exchange) {
+        Some(PurgeRequest::Allowed(_)) => return Some(Decision::Purge),
+        Some(PurgeRequest::Forbidden) => return Some(Decision::Refuse(RefusedWhy::Method)),
+        None => {}
+    }
+    decide::before_lookup(&exchange.info, rules, has_tls)
+        .or_else(|| is_loop(services, exchange).then_some(Decision::Refuse(RefusedWhy::Loop)))
+}
