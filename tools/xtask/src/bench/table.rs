@@ -147,8 +147,10 @@ fn value(row: &Row, figure: Figure) -> String {
 pub(super) fn readme(plan: &Plan, report: &Report) -> String {
     let mut out = String::from(
         "Server CPU time per request, all processes counted, in microseconds; in brackets the multiple of the *floor*, a bare\n\
-         epoll loop that sends the same bytes and does nothing else. Where the first column does not say\n\
-         otherwise, each request has a different head, as browsers send them.\n\n| |",
+         epoll loop that sends the same bytes and does nothing else. The second column says which request heads a row sends:\n\
+         *different*: each request has its own tracking parameters, cookies, `Referer` and `User-Agent`, as visitors' browsers\n\
+         send them; *different, one address*: the same without tracking parameters, for caches that store a page for each query;\n\
+         *one, repeated*: the same head again and again, as load tests send it.\n\n| | heads |",
     );
     let columns: Vec<_> = plan
         .readme
@@ -160,12 +162,17 @@ pub(super) fn readme(plan: &Plan, report: &Report) -> String {
         let title = contender.title.split(':').next().unwrap_or_default();
         let _ = write!(out, " {title} |");
     }
-    let _ = write!(out, "\n|---|{}", "---:|".repeat(columns.len()));
+    let _ = write!(out, "\n|---|---|{}", "---:|".repeat(columns.len()));
     for name in &plan.readme.rows {
         let Some(section) = report.section(name) else {
             continue;
         };
-        let _ = write!(out, "\n| {} |", section.title);
+        let heads = match section.heads {
+            Heads::Different => "different",
+            Heads::OneAddress => "different, one address",
+            Heads::One => "one, repeated",
+        };
+        let _ = write!(out, "\n| {} | {heads} |", section.title);
         let floor = section.value("floor");
         for contender in &columns {
             let text = match (section.value(&contender.name), floor) {
@@ -290,14 +297,25 @@ mod tests {
     }
 
     #[test]
-    fn the_readmes_block_has_ratios_and_charts() {
+    fn the_readmes_block_has_heads_ratios_and_charts() {
         let plan = Plan::shipped();
         let values: [(&str, &[f64]); 2] = [("galley", &[11.0]), ("floor", &[10.0])];
+        for (scenario, start) in [
+            ("post-gzip", "| A stored WordPress page, gzip | different |"),
+            (
+                "post-gzip-one-head",
+                "| The same page, one request repeated | one, repeated |",
+            ),
+            (
+                "connect",
+                "| A new connection for each request | different, one address |",
+            ),
+        ] {
+            let text = readme(&plan, &with(&plan, scenario, &values));
+            let row = format!("{start} 10.0 | 11.0 (1.10x) | - | - | - |");
+            assert!(text.contains(&row), "{text}");
+        }
         let text = readme(&plan, &with(&plan, "post-gzip", &values));
-        assert!(
-            text.contains("| A stored WordPress page, gzip | 10.0 | 11.0 (1.10x) | - | - | - |"),
-            "{text}"
-        );
         assert!(
             text.contains("](docs/images/bench-post-gzip.svg)"),
             "{text}"
