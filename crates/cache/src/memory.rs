@@ -56,6 +56,8 @@ pub struct MemoryUsage {
     pub limit: u64,
     /// Entries that had to leave for others since the start.
     pub evictions: u64,
+    /// Entries that [`Memory::sweep`] removed since the start.
+    pub swept: u64,
 }
 
 /// What a store may hold.
@@ -76,6 +78,7 @@ pub struct Memory {
     budget: MemoryBudget,
     max_object: u64,
     evictions: AtomicU64,
+    swept: AtomicU64,
 }
 
 impl Memory {
@@ -116,6 +119,7 @@ impl Memory {
             budget,
             max_object,
             evictions: AtomicU64::new(0),
+            swept: AtomicU64::new(0),
         }
     }
 
@@ -185,6 +189,7 @@ impl Memory {
             reserved: self.budget.used(),
             limit: self.budget.limit(),
             evictions: self.evictions.load(Ordering::Relaxed),
+            swept: self.swept.load(Ordering::Relaxed),
         }
     }
 
@@ -211,6 +216,7 @@ impl Memory {
     pub fn sweep(&self, mut is_purged: impl FnMut(&Entry) -> bool) {
         for entry in self.entries() {
             if is_purged(&entry) {
+                self.swept.fetch_add(1, Ordering::Relaxed);
                 self.remove_if_same(&entry);
             }
         }

@@ -29,6 +29,7 @@ pub(super) fn value(state: &AdminState) -> Option<Value> {
         "written": counted.written,
         "refused": counted.refused,
         "waiting": counted.waiting,
+        "swept": counted.swept,
         "purges_kept": is_kept(durable),
         "purges_lost_reason": lost_reason(durable),
     }))

@@ -48,6 +48,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
             let (in_flight, waiting) = load(&state.fetch_threads);
             body["memory"] = json!({
                 "entries": usage.entries, "bytes": usage.bytes, "limit": usage.limit, "evictions": usage.evictions,
+                "swept": usage.swept,
             });
             body["small_files"] = json!(state.services.small_files.as_ref().map(|files| {
                 let files = files.counted();
@@ -69,7 +70,8 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
             body["spools"] = spools(&state.services.spools);
             let urls = state.listeners.iter().map(|listener| &listener.url);
             body["listeners"] = json!(urls.collect::<Vec<_>>());
-            body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting });
+            let in_progress: usize = state.fetch_threads.iter().map(Handle::in_progress).sum();
+            body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting, "fetches_in_progress": in_progress });
             body["last_reload"] = state.lasting.last_reload.value();
             body["sandbox"] = json!(state.services.sandbox.word());
             body["privileged"] = json!(state.services.privileged.word());

@@ -47,6 +47,7 @@ struct DiskCacheCounters {
     late: AtomicU64,
     written: AtomicU64,
     refused: AtomicU64,
+    swept: AtomicU64,
     /// Pages that found the queue full: they are in memory, and owed to the disk.
     owed: AtomicU64,
 }
@@ -64,6 +65,8 @@ pub struct DiskCacheTotals {
     pub refused: u64,
     /// Pages waiting to be written.
     pub waiting: u64,
+    /// Purged and outlived pages removed.
+    pub swept: u64,
 }
 
 impl DiskCache {
@@ -111,7 +114,11 @@ impl DiskCache {
 
     /// Looks at some of what is on the disk and removes what `is_purged` names. Blocks.
     pub fn sweep_step(&self, is_purged: impl FnMut(&HeaderView) -> bool) -> Swept {
-        self.disk.sweep_step(self.now(), is_purged)
+        let swept = self.disk.sweep_step(self.now(), is_purged);
+        self.counts
+            .swept
+            .fetch_add(swept.removed, Ordering::Relaxed);
+        swept
     }
 
     /// Has pages written that are in memory and not on the disk: those that found the queue full, and those that came while
@@ -163,6 +170,7 @@ impl DiskCache {
             written: load(&self.counts.written),
             refused: load(&self.counts.refused),
             waiting: u64::try_from(self.queue.len()).unwrap_or(u64::MAX),
+            swept: load(&self.counts.swept),
         }
     }
 
@@ -206,8 +214,8 @@ pub struct SiteDiskCache {
 }
 
 impl SiteDiskCache {
-    /// The page of a key, proved, and in memory if its body fits there. `None` also when the disk takes too long: the
-    /// page is then generated as if it were not there.
+    /// The page of a key, in memory if its body fits there; a purged one is removed from the disk, and only tells why the page is
+    /// generated. `None` also when the disk takes too long: the page is then generated as if it were not there.
     pub async fn find(&self, key: &[u8], table: &PurgeTable) -> Option<Arc<Entry>> {
         let shelf = &self.disk;
         if !shelf.disk.may_hold(self.site, key) || shelf.rests() {
@@ -242,7 +250,7 @@ impl SiteDiskCache {
         let entry = found.await.ok().flatten()?;
         if table.prove_waiting(&entry) == Validity::Purged {
             shelf.queue.forget(self.site, key, entry.born);
-            return None;
+            return Some(entry);
         }
         shelf.counts.found.fetch_add(1, Ordering::Relaxed);
         // No room for it: it answers all the same, this once.

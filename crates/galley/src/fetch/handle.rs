@@ -11,6 +11,7 @@ use galley_policy::site::VaryPolicy;
 use galley_policy::time::Tick;
 use tokio::sync::{mpsc, oneshot};
 
+use super::activity::{Activity, Work};
 use super::cron_runs::CronTrouble;
 use super::jobs::{CronJob, Fetched, PageJob, PassJob, When};
 use super::registry::FetchRegistry;
@@ -36,10 +37,17 @@ pub(super) enum FetchCommand {
     Cron(Box<CronJob>, oneshot::Sender<Result<(), CronTrouble>>),
 }
 
+/// A command on its way to a fetch thread.
+pub(super) struct QueuedCommand {
+    pub(super) command: FetchCommand,
+    pub(super) work: Work,
+}
+
 /// Sends jobs to one fetch thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    pub(super) commands: mpsc::Sender<FetchCommand>,
+    pub(super) commands: mpsc::Sender<QueuedCommand>,
+    pub(super) activity: Arc<Activity>,
     pub(super) upstream_stats: Arc<[Arc<UpstreamStats>]>,
     pub(super) registry: Arc<FetchRegistry>,
 }
@@ -60,36 +68,43 @@ impl Handle {
         is_rejected
     }
 
+    /// Fetches, forwarded requests and background work of its thread that are in progress or queued. 0: nothing that the thread does
+    /// will change the cache, until the next request, purge or timer.
+    pub fn in_progress(&self) -> usize {
+        self.activity.count()
+    }
+
+    fn queue(&self, command: FetchCommand) -> Result<(), FillError> {
+        let work = self.activity.job();
+        self.commands
+            .try_send(QueuedCommand { command, work })
+            .map_err(|_| FillError::Overload)
+    }
+
     /// Sends the job for a page and returns how to read it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill goes on without this reader.
     async fn send(&self, job: PageJob, since: Option<Tick>) -> Result<Fetched, FillError> {
         let (reply, response) = oneshot::channel();
-        self.commands
-            .try_send(FetchCommand::Page(Box::new(job), since, reply))
-            .map_err(|_| FillError::Overload)?;
+        self.queue(FetchCommand::Page(Box::new(job), since, reply))?;
         response.await.map_err(|_| FillError::Aborted)?
     }
 
     /// Sends a request through, whole.
     pub async fn pass(&self, job: PassJob) -> Result<FillReader, FillError> {
         let (reply, response) = oneshot::channel();
-        self.commands
-            .try_send(FetchCommand::Pass(Box::new(job), reply))
-            .map_err(|_| FillError::Overload)?;
+        self.queue(FetchCommand::Pass(Box::new(job), reply))?;
         response.await.map_err(|_| FillError::Aborted)
     }
 
     /// Asks for a page to be generated anew in the background; nothing happens when it is under way or nobody has room.
     pub fn refresh(&self, job: PageJob, when: When) {
-        let _ = self
-            .commands
-            .try_send(FetchCommand::Refresh(Box::new(job), when));
+        let _ = self.queue(FetchCommand::Refresh(Box::new(job), when));
     }
 
     /// Has the purged fragments of a stored page replaced. Nothing: the page has to be fetched. Cancel-safe.
     pub async fn patch(&self, page: PageJob, held: Arc<Entry>) -> Option<Arc<Entry>> {
         let (reply, response) = oneshot::channel();
         let command = FetchCommand::Patch(Box::new(page), held, reply);
-        self.commands.try_send(command).ok()?;
+        self.queue(command).ok()?;
         response.await.ok()?
     }
 
@@ -130,9 +145,8 @@ impl Handle {
     /// Has the scheduler run and returns when that has ended. Dropping it gives the run up.
     pub async fn cron(&self, job: CronJob) -> Result<(), CronTrouble> {
         let (reply, response) = oneshot::channel();
-        self.commands
-            .try_send(FetchCommand::Cron(Box::new(job), reply))
-            .map_err(|_| CronTrouble::Upstream(FillError::Overload))?;
+        self.queue(FetchCommand::Cron(Box::new(job), reply))
+            .map_err(CronTrouble::Upstream)?;
         let gone = CronTrouble::Upstream(FillError::Aborted);
         response.await.unwrap_or(Err(gone))
     }

@@ -202,7 +202,12 @@ impl FetchWorker {
             fields: &incoming.fields,
         };
         self.store_hit_for_pass(job, in_progress, &uncacheable);
-        tokio::task::spawn_local(see_off(incoming, Arc::clone(&job.site), purges.to_vec()));
+        let work = self.activity.background();
+        let rest = see_off(incoming, Arc::clone(&job.site), purges.to_vec());
+        tokio::task::spawn_local(async move {
+            let _work = work;
+            rest.await;
+        });
         Err(FillError::Unstorable(why))
     }
 

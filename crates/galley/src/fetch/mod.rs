@@ -8,6 +8,7 @@
 //! purges they cause are published even when the client has disconnected.
 
 pub mod acknowledged;
+mod activity;
 mod compress;
 pub mod counters;
 pub mod cron;

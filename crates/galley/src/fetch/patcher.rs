@@ -75,6 +75,7 @@ impl FetchWorker {
         loop {
             look.tick().await;
             if let Some(turn) = self.next_purged() {
+                let _work = self.activity.background();
                 let is_done = self.patch_site(&turn.site).await;
                 self.end_turn(&turn, is_done);
             }

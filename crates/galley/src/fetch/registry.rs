@@ -120,6 +120,7 @@ mod tests {
         let stats = stats();
         let handle = Handle {
             commands,
+            activity: Arc::default(),
             upstream_stats: [Arc::clone(&stats)].into(),
             registry: Arc::new(FetchRegistry::new()),
         };

@@ -176,7 +176,9 @@ impl FetchWorker {
                 vacant.insert(versions);
                 let page = page.in_background();
                 let worker = Rc::clone(self);
+                let work = self.activity.background();
                 tokio::task::spawn_local(async move {
+                    let _work = work;
                     sleep(GATHERING).await;
                     let versions = worker.new_fragments.borrow_mut().remove(&key);
                     worker.render_new(page, versions.unwrap_or_default()).await;

@@ -1,6 +1,6 @@
 //! Starts a fetch thread, hands out what it is asked for, and ends it after the exchanges under way.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use galley_cache::fill::FillError;
 use galley_cache::memory::Memory;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-use super::handle::{FetchCommand, Handle};
+use super::activity::Activity;
+use super::handle::{FetchCommand, Handle, QueuedCommand};
 use super::registry::FetchRegistry;
 use super::worker::FetchWorker;
 use crate::body::body_spools::BodySpools;
@@ -37,8 +38,10 @@ pub fn start(
         .map(|spec| Arc::new(UpstreamStats::new(spec)))
         .collect();
     let registry = Arc::new(FetchRegistry::new());
+    let activity = Arc::new(Activity::default());
     let handle = Handle {
         commands,
+        activity: Arc::clone(&activity),
         upstream_stats: Arc::clone(&stats),
         registry: Arc::clone(&registry),
     };
@@ -64,6 +67,7 @@ pub fn start(
                 memory,
                 spools,
                 clock,
+                activity,
                 registry,
                 in_progress: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
@@ -83,20 +87,19 @@ pub fn start(
     Ok((handle, thread))
 }
 
-async fn work(worker: Rc<FetchWorker>, mut incoming: mpsc::Receiver<FetchCommand>) {
+async fn work(worker: Rc<FetchWorker>, mut incoming: mpsc::Receiver<QueuedCommand>) {
     tokio::task::spawn_local(pulse());
     tokio::task::spawn_local(Rc::clone(&worker).patch_in_background());
-    let exchanges = Rc::new(Exchanges::default());
+    let activity = Arc::clone(&worker.activity);
     let invalidations = Rc::clone(&worker.invalidations);
-    while let Some(job) = incoming.recv().await {
-        let counted = Exchanges::count(&exchanges);
-        let exchange = Rc::clone(&worker).take(job);
+    while let Some(QueuedCommand { command, work }) = incoming.recv().await {
+        let exchange = Rc::clone(&worker).take(command);
         tokio::task::spawn_local(async move {
-            let _counted = counted;
+            let _work = work;
             exchange.await;
         });
     }
-    exchanges.all_ended().await;
+    activity.jobs_ended().await;
     invalidations.flush().await;
 }
 
@@ -107,40 +110,6 @@ async fn pulse() {
     pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         pulse.tick().await;
-    }
-}
-
-/// How many jobs are in progress.
-#[derive(Default)]
-struct Exchanges {
-    count: Cell<usize>,
-    ended: Notify,
-}
-
-/// One of them.
-struct CountedRequest(Rc<Exchanges>);
-
-impl Exchanges {
-    fn count(all: &Rc<Self>) -> CountedRequest {
-        all.count.set(all.count.get() + 1);
-        CountedRequest(Rc::clone(all))
-    }
-
-    async fn all_ended(&self) {
-        while self.count.get() > 0 {
-            self.ended.notified().await;
-        }
-    }
-}
-
-impl Drop for CountedRequest {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tracing::error!("an exchange with the upstream ended in a panic");
-        }
-        self.0.count.set(self.0.count.get().saturating_sub(1));
-        // Kept for who does not wait yet.
-        self.0.ended.notify_one();
     }
 }
 

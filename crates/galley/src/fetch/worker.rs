@@ -9,6 +9,7 @@ use galley_cache::key::Key;
 use galley_cache::memory::Memory;
 use galley_policy::time::Tick;
 
+use super::activity::Activity;
 use super::in_progress::InProgressFetch;
 use super::invalidation::Invalidations;
 use super::jobs::{NewFragments, PatchedSite, Renderings};
@@ -23,6 +24,8 @@ pub(super) struct FetchWorker {
     pub(super) memory: Arc<Memory>,
     pub(super) spools: Arc<BodySpools>,
     pub(super) clock: Clock,
+    /// What is in progress.
+    pub(super) activity: Arc<Activity>,
     /// What others may know of `fetches`.
     pub(super) registry: Arc<FetchRegistry>,
     /// Fetches in progress, by RFC 9111 also under the keys of variants.

@@ -5,6 +5,9 @@
 
 mod batch;
 mod exact;
+#[expect(dead_code, reason = "shared with the end-to-end tests")]
+#[path = "../e2e/http2/ask.rs"]
+mod http2_client;
 mod listeners;
 mod listing;
 mod numbers;

@@ -13,6 +13,8 @@ use serde_json::Value;
 
 pub const SERVER: &str = "server-token-0123456789";
 pub const A: &str = "site-a-token-0123456789";
+/// The host of the HTTP/2 client where a request names none.
+pub const HOST: &str = "a.test";
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The running server. It ends first.

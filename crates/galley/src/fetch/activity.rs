@@ -1,0 +1,106 @@
+//! What one fetch thread is doing: counted by itself and by the threads that send it jobs, read by any.
+//!
+//! A job counts from before it is sent until its response is stored, so a client that has its response cannot read a count without
+//! it while anything is left to do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Activity {
+    jobs: AtomicUsize,
+    /// Work that no job waits for.
+    background: AtomicUsize,
+    no_jobs: Notify,
+}
+
+/// One job or piece of background work, until it is dropped.
+pub(super) struct Work {
+    activity: Arc<Activity>,
+    kind: WorkKind,
+}
+
+#[derive(Clone, Copy)]
+enum WorkKind {
+    Job,
+    Background,
+}
+
+impl Activity {
+    /// Counts a job.
+    pub(super) fn job(self: &Arc<Self>) -> Work {
+        self.begin(WorkKind::Job)
+    }
+
+    /// Counts work that may be given up when the thread ends.
+    pub(super) fn background(self: &Arc<Self>) -> Work {
+        self.begin(WorkKind::Background)
+    }
+
+    /// Jobs and background work in progress.
+    pub(super) fn count(&self) -> usize {
+        self.jobs.load(Ordering::Acquire) + self.background.load(Ordering::Acquire)
+    }
+
+    /// Waits until no job is in progress.
+    pub(super) async fn jobs_ended(&self) {
+        while self.jobs.load(Ordering::Acquire) > 0 {
+            self.no_jobs.notified().await;
+        }
+    }
+
+    fn begin(self: &Arc<Self>, kind: WorkKind) -> Work {
+        self.of(kind).fetch_add(1, Ordering::Relaxed);
+        Work {
+            activity: Arc::clone(self),
+            kind,
+        }
+    }
+
+    fn of(&self, kind: WorkKind) -> &AtomicUsize {
+        match kind {
+            WorkKind::Job => &self.jobs,
+            WorkKind::Background => &self.background,
+        }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("an exchange with the upstream ended in a panic");
+        }
+        self.activity.of(self.kind).fetch_sub(1, Ordering::Release);
+        // Stored for a waiter that comes later.
+        self.activity.no_jobs.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_all_jobs_is_waited_for_and_background_work_is_not() {
+        let activity = Arc::new(Activity::default());
+        let (job, other) = (activity.job(), activity.job());
+        let _background = activity.background();
+        assert_eq!(activity.count(), 3);
+        drop(other);
+        assert_eq!(activity.count(), 2);
+        let (ended, ()) = tokio::join!(
+            async {
+                activity.jobs_ended().await;
+                activity.count()
+            },
+            async {
+                tokio::task::yield_now().await;
+                drop(job);
+            }
+        );
+        assert_eq!(ended, 1);
+    }
+}

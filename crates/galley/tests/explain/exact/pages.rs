@@ -1,0 +1,221 @@
+//! The upstream: what it responds with is written in the path.
+//!
+//! `/x-m600-s60-g300-t3/` is a page with `max-age=600, stale-while-revalidate=60`, `Age: 300` and the tag `t3`. The letter in front
+//! selects the rules of the site ([`super::sites`]). The same pages come over HTTP and over FastCGI.
+
+use std::fmt::Write as _;
+
+use galley_testkit::Trouble;
+use galley_testkit::origin::{Origin, Responder};
+
+use super::dice::Dice;
+
+/// What a page may be: lifetimes and ages with more than a minute between any two ends of a window, so that a run passes none of them.
+const WORDS: &[&str] = &[
+    "m600",
+    "m600",
+    "m600",
+    "m600-s600",
+    "m600-i600",
+    "m600-s600-i1200",
+    "m0-s600",
+    "m0-i600",
+    "m0",
+    "m600-g300",
+    "m600-s600-g900",
+    "m600-i600-g900",
+    "m600-s300-i900-g1200",
+    "m600-g900",
+    "m600-f",
+    "m600-f",
+    "m600-g300-f",
+    "m600-s600-g900-f",
+    "m600-e",
+    "m600-g900-e",
+    "m600-i600-g900-e",
+    "m600-v",
+    "m600-s600-g900-v",
+    "m600-q",
+    "m600-a",
+    "m600-u",
+    "m600-i600-g900-u",
+    "m600-n",
+    "m600-p",
+    "m600-c",
+    "m600-k",
+    "m600-w",
+    "m600-h",
+    "m600-d",
+    "m600-r",
+    "m600-o",
+    "m600-y",
+    "m600-b",
+    "z",
+];
+
+/// The path of a generated page: one of few, so that requests meet what others have stored.
+pub fn path(dice: &mut Dice) -> String {
+    let rule = dice.one_of(&["x", "x", "x", "x", "y", "z"]);
+    format!("/{rule}-{}-t{}/", dice.one_of(WORDS), dice.below(3))
+}
+
+/// A response.
+struct Page {
+    status: u16,
+    fields: Vec<(&'static str, String)>,
+    body: String,
+}
+
+/// What the upstream sees of a request.
+struct Wanted<'a> {
+    path: &'a str,
+    /// Definitions of the fragments that are wanted in place of the page.
+    fragments: Option<&'a str>,
+    if_none_match: Option<&'a str>,
+    range: Option<&'a str>,
+}
+
+impl Page {
+    fn of(wanted: &Wanted<'_>) -> Self {
+        if let Some(definitions) = wanted.fragments {
+            return Self::of_fragments(definitions);
+        }
+        let mut page = Self {
+            status: 200,
+            fields: vec![("Content-Type", "text/html".to_owned())],
+            body: format!("<html>{}</html>", wanted.path),
+        };
+        let mut control = Vec::new();
+        for word in wanted.path.trim_matches('/').split('-').skip(1) {
+            let (letter, number) = word.split_at(1);
+            page.add(letter, number, &mut control);
+        }
+        if !control.is_empty() {
+            page.push("Cache-Control", &control.join(", "));
+        }
+        page.conditional(wanted)
+    }
+
+    /// Adds what a letter means.
+    fn add(&mut self, letter: &str, number: &str, control: &mut Vec<String>) {
+        match letter {
+            "m" => control.push(format!("max-age={number}")),
+            "s" => control.push(format!("stale-while-revalidate={number}")),
+            "i" => control.push(format!("stale-if-error={number}")),
+            "u" => control.push("must-revalidate".to_owned()),
+            "a" => control.push("public".to_owned()),
+            "n" => control.push("no-store".to_owned()),
+            "p" => control.push("private".to_owned()),
+            "c" => control.push("no-cache".to_owned()),
+            "g" => self.push("Age", number),
+            "t" => self.push("Cache-Tag", &format!("t{number}")),
+            "k" => self.push("Set-Cookie", "PHPSESSID=topsecret; path=/"),
+            "v" => self.push("Vary", "Accept-Language"),
+            "w" => self.push("Vary", "*"),
+            "q" => self.push("No-Vary-Search", "params=(\"a\")"),
+            "e" => self.push("ETag", "\"e\""),
+            "h" => self.push("Expires", "Wed, 11 Jan 1984 05:00:00 GMT"),
+            "f" => self.insert_fragments(),
+            "b" => self.body.truncate("<html>".len()),
+            "d" => self.status = 404,
+            "o" => self.status = 500,
+            "y" => self.status = 418,
+            "r" => {
+                self.status = 302;
+                self.push("Location", "/x-m600-t0/");
+            }
+            // A page that says nothing of its lifetime.
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, name: &'static str, value: &str) {
+        self.fields.push((name, value.to_owned()));
+    }
+
+    fn insert_fragments(&mut self) {
+        for (number, part) in PARTS.iter().enumerate() {
+            let (start, length) = (self.body.len(), part.len());
+            self.body.push_str(part);
+            let field = format!("widget/{number} {start} {length} - d{number} f{number}");
+            self.push("Galley-Fragment", &field);
+        }
+    }
+
+    fn of_fragments(definitions: &str) -> Self {
+        let mut page = Self {
+            status: 200,
+            fields: vec![("Content-Type", "text/plain".to_owned())],
+            body: String::new(),
+        };
+        page.push("Cache-Control", "max-age=600");
+        for (number, definition) in definitions.split(',').enumerate() {
+            let which: usize = definition.trim_start_matches('d').parse().unwrap_or(0);
+            let part = PARTS[which % PARTS.len()];
+            let (start, length) = (page.body.len(), part.len());
+            page.body.push_str(part);
+            let field = format!("widget/{which} {start} {length} - {number} f{which}");
+            page.push("Galley-Fragment", &field);
+        }
+        page
+    }
+
+    fn conditional(mut self, wanted: &Wanted<'_>) -> Self {
+        let has_etag = self.fields.iter().any(|(name, _)| *name == "ETag");
+        if has_etag
+            && wanted
+                .if_none_match
+                .is_some_and(|tags| tags.contains("\"e\""))
+        {
+            self.status = 304;
+        } else if has_etag && wanted.range == Some("bytes=0-3") {
+            let length = self.body.len();
+            self.status = 206;
+            self.push("Content-Range", &format!("bytes 0-3/{length}"));
+            self.body.truncate(4);
+        }
+        self
+    }
+}
+
+/// Starts the upstream that speaks HTTP.
+pub fn http() -> Result<Origin, Trouble> {
+    Origin::start_forgetting(|seen, wire| {
+        let page = Page::of(&Wanted {
+            path: seen.path(),
+            fragments: seen.field("galley-fragment"),
+            if_none_match: seen.field("if-none-match"),
+            range: seen.field("range"),
+        });
+        let fields: Vec<(&str, &str)> = page
+            .fields
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        let _ = wire.answer(page.status, &fields, page.body.as_bytes());
+    })
+}
+
+/// Starts the one that speaks FastCGI.
+pub fn fastcgi() -> Result<Responder, Trouble> {
+    Responder::start(|asked, application| {
+        let param = |name: &str| Some(asked.param(name)).filter(|value| !value.is_empty());
+        let uri = asked.param("REQUEST_URI");
+        let page = Page::of(&Wanted {
+            path: uri.split('?').next().unwrap_or_default(),
+            fragments: param("HTTP_GALLEY_FRAGMENT"),
+            if_none_match: param("HTTP_IF_NONE_MATCH"),
+            range: param("HTTP_RANGE"),
+        });
+        let mut head = format!("Status: {}\r\n", page.status);
+        for (name, value) in &page.fields {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        let is_bodiless = page.status == 304 || asked.param("REQUEST_METHOD") == "HEAD";
+        let body = if is_bodiless { "" } else { &page.body };
+        let _ = application.answer(&head, body.as_bytes());
+    })
+}
+
+/// What the fragments of all pages show.
+const PARTS: &[&str] = &["<ul><li>recent</li></ul>", "<nav>menu</nav>"];
