@@ -2,7 +2,7 @@
 /**
  * What people see of Galley: the admin bar, the settings page, Site Health, notices, the command line.
  *
- * Nothing in here is needed to serve a page or to purge one; nothing in here asks the server while a page is composed.
+ * Nothing in here is needed to serve a page or to purge one.
  *
  * @package Galley
  */

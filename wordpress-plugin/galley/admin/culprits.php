@@ -31,6 +31,9 @@ const PURGERS = array(
 	'powered-cache'                 => 'Powered Cache',
 );
 
+/** Of these, plugins that do more than page caching. They count only while their page cache is active. */
+const CACHE_SUITES = array( 'w3-total-cache', 'wp-rocket', 'litespeed-cache', 'wp-fastest-cache', 'breeze', 'hummingbird-performance', 'powered-cache' );
+
 /** How much of the plugins is searched for the one that sets a cookie. */
 const MOST_FILES      = 4000;
 const MOST_FILE_BYTES = 400000;
@@ -48,7 +51,7 @@ function defeats(): array {
 		/* translators: %s: name of a plugin */
 		$found[ 'cache-' . sanitize_key( $cache ) ] = sprintf( __( 'A second page cache is active: %s (advanced-cache.php). Galley cannot purge its copies. Turn off its page cache.', 'galley' ), $cache );
 	}
-	foreach ( second_purgers( active_plugins() ) as $folder => $name ) {
+	foreach ( second_purgers( active_plugins(), $cache ) as $folder => $name ) {
 		/* translators: %s: name of a plugin */
 		$found[ 'purger-' . sanitize_key( $folder ) ] = sprintf( __( 'A second plugin purges pages: %s. It also purges pages that have not changed. Deactivate it, or turn off its purging.', 'galley' ), $name );
 	}
@@ -72,12 +75,20 @@ function active_plugins(): array {
 /**
  * Those of the active plugins that purge, too. Pure.
  *
- * @param string[] $active From `active_plugins()`.
+ * @param string[]    $active From `active_plugins()`.
+ * @param string|null $cache  From `second_cache()`.
  * @return array<string, string> Folder and name.
  */
-function second_purgers( array $active ): array {
+function second_purgers( array $active, ?string $cache ): array {
 	$folders = array_map( 'dirname', $active );
-	return array_intersect_key( PURGERS, array_flip( $folders ) );
+	$found   = array_intersect_key( PURGERS, array_flip( $folders ) );
+	return array_filter(
+		$found,
+		static function ( string $name, string $folder ) use ( $cache ): bool {
+			return $name === $cache || ! in_array( $folder, CACHE_SUITES, true );
+		},
+		ARRAY_FILTER_USE_BOTH
+	);
 }
 
 /**

@@ -117,17 +117,23 @@ function state( string $colour, string $label, string $why ): array {
 }
 
 /**
- * The PHP servers of a site that failed several times, so that Galley leaves them alone for a moment. Pure.
+ * The PHP servers of a site where no server answers: those that failed several times or do not pass their health checks. While another
+ * server of the same upstream answers, visitors notice nothing. Pure.
  *
  * @return string[]
  */
 function paused_servers( array $site ): array {
 	$paused = array();
 	foreach ( (array) ( $site['upstreams'] ?? array() ) as $upstream ) {
-		foreach ( (array) ( $upstream['servers'] ?? array() ) as $server ) {
-			if ( 'paused' === ( $server['state'] ?? '' ) ) {
-				$paused[] = (string) ( $server['address'] ?? '' );
+		$servers = array_filter( (array) ( $upstream['servers'] ?? array() ), 'is_array' );
+		$failing = array_filter(
+			$servers,
+			static function ( array $server ): bool {
+				return in_array( $server['state'] ?? '', array( 'paused', 'down' ), true );
 			}
+		);
+		if ( count( $failing ) === count( $servers ) ) {
+			$paused = array_merge( $paused, array_map( 'strval', array_column( $failing, 'address' ) ) );
 		}
 	}
 	return $paused;

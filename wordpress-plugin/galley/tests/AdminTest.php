@@ -96,7 +96,10 @@ final class AdminTest extends TestCase {
 		$this->assertSame( 'some-cache', Galley\name_of_drop_in( "<?php include '/x/wp-content/plugins/some-cache/y.php';" ) );
 		$this->assertSame( 'My Cache', Galley\name_of_drop_in( "<?php\n/*\n * Plugin Name: My Cache */" ) );
 		$this->assertSame( 'advanced-cache.php', Galley\name_of_drop_in( '' ) );
-		$this->assertSame( array( 'nginx-helper' => 'Nginx Helper' ), Galley\second_purgers( array( 'galley/galley.php', 'nginx-helper/nginx-helper.php', 'hello.php' ) ) );
+		$this->assertSame( array( 'nginx-helper' => 'Nginx Helper' ), Galley\second_purgers( array( 'galley/galley.php', 'nginx-helper/nginx-helper.php', 'hello.php' ), null ) );
+		// Minification and lazy loading do no harm; its page cache would.
+		$this->assertSame( array(), Galley\second_purgers( array( 'wp-rocket/wp-rocket.php' ), null ) );
+		$this->assertSame( array( 'wp-rocket' => 'WP Rocket' ), Galley\second_purgers( array( 'wp-rocket/wp-rocket.php' ), 'WP Rocket' ) );
 	}
 
 	public function test_a_call_is_found_in_code_and_not_in_comments() {

@@ -16,8 +16,12 @@ final class PageTest extends TestCase {
 
 	public function test_the_state_is_the_worst_of_what_there_is() {
 		$paused = array( array( 'servers' => array( array( 'state' => 'paused', 'address' => 'php.sock' ) ) ) );
+		$down   = array( array( 'servers' => array( array( 'state' => 'down', 'address' => 'a:9000' ) ) ) );
+		$partly = array( array( 'servers' => array( array( 'state' => 'down', 'address' => 'a:9000' ), array( 'state' => 'up', 'address' => 'b:9000' ) ) ) );
 		$cases  = array(
 			array( 'green', 'Everything works', $this->facts() ),
+			array( 'green', 'Everything works', $this->facts( array(), array( 'upstreams' => $partly ) ) ),
+			array( 'red', 'PHP does not answer', $this->facts( array(), array( 'upstreams' => $down ) ) ),
 			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 0, 'hit_ratio' => null ) ) ),
 			array( 'green', 'Everything works', $this->facts( array(), array( 'requests' => 10, 'hit_ratio' => 0.1 ) ) ),
 			array( 'amber', 'Few pages come from the cache', $this->facts( array(), array( 'hit_ratio' => 0.3 ) ) ),
