@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, BufReader};
 
-use galley_testkit::Scratch;
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::origin::Origin;
+use galley_testkit::{Scratch, wait_for};
 use serde_json::{Value, json};
 
-use crate::stage::{Dashboard, MARKUP, Session, Stage, parsed};
+use crate::stage::{Dashboard, MARKUP, PATIENCE, Session, Stage, parsed};
 
 /// The first sample of a page that listens.
 fn sample(dashboard: &Dashboard, session: &Session) -> Value {
@@ -87,7 +87,12 @@ fn reasons_have_counts_sentences_and_pages() {
     let login = Request::get("/").host("a.test");
     let login = login.cookie("wordpress_logged_in_x=1");
     login.send(stage.galley.addr()).unwrap();
-    let answer = dashboard.json(&session, "/api/not-cached?site=a.test");
+    // A request is counted a moment after its response has been sent.
+    let not_cached = || dashboard.json(&session, "/api/not-cached?site=a.test");
+    wait_for("four requests", PATIENCE, || {
+        not_cached()["sites"][0]["requests"] == 4
+    });
+    let answer = not_cached();
     let reasons = answer["sites"][0]["reasons"].as_array().unwrap();
     let of = |word: &str| reasons.iter().find(|reason| reason["word"] == word);
     for word in ["remembered", "cookie", "no-store"] {
