@@ -28,7 +28,7 @@ pub enum PutRefused {
     #[error("the memory limit is reached")]
     Full,
     /// The place holds an entry that was born later, or (with [`Memory::put_if_same`]) another than expected.
-    #[error("the place holds a newer entry")]
+    #[error("a newer entry is already stored")]
     Superseded,
 }
 

@@ -28,7 +28,7 @@ pub enum EngineError {
     #[error("{0}")]
     Sentinels(String),
     /// It sent something else than the protocol has.
-    #[error("its reply cannot be understood: {0}")]
+    #[error("its reply is invalid: {0}")]
     Reply(&'static str),
 }
 

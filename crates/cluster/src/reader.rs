@@ -118,7 +118,7 @@ impl Reader {
             return Ok(());
         }
         self.gap(if is_there {
-            "another engine took over while the node was away"
+            "another engine became the primary while the node was disconnected"
         } else {
             "the stream does not have the last entry any more"
         });

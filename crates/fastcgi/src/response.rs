@@ -15,10 +15,10 @@ pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCgiResponse {
     /// No empty line within [`MAX_HEAD_BYTES`].
-    #[error("the head of the CGI answer is longer than {MAX_HEAD_BYTES} bytes")]
+    #[error("the head of the CGI response is longer than {MAX_HEAD_BYTES} bytes")]
     HeadTooLarge,
     /// The output ended before the head did.
-    #[error("the CGI answer ended within its head")]
+    #[error("the CGI response ended within its head")]
     Unfinished,
 }
 

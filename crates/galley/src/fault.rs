@@ -109,17 +109,14 @@ impl From<FillError> for Fault {
                 RefusedWhy::BadUpstream,
                 "the upstream's answer cannot be read",
             ),
-            FillError::Overload => (
-                RefusedWhy::Overload,
-                "too many requests wait for the upstream",
-            ),
+            FillError::Overload => (RefusedWhy::Overload, "the queue of the upstream is full"),
             FillError::Aborted => (
                 RefusedWhy::Internal,
-                "the exchange with the upstream was given up",
+                "the request to the upstream was aborted",
             ),
             FillError::Unstorable(_) | FillError::Purged => (
                 RefusedWhy::Internal,
-                "the page could not be composed for this request",
+                "the page could not be generated for this request",
             ),
         };
         Self::new(why, note)
@@ -155,25 +152,25 @@ pub fn status(why: RefusedWhy) -> u16 {
 /// The sentence on the page that a client sees.
 pub fn public_text(status: u16) -> &'static str {
     match status {
-        400 => "The request could not be understood.",
-        401 => "This address is open to those with a name and a password.",
-        403 => "This address is not open to visitors.",
-        404 => "There is nothing at this address.",
-        405 => "This method is not possible here.",
+        400 => "The request is not valid.",
+        401 => "This page requires a user name and a password.",
+        403 => "You do not have access to this page.",
+        404 => "This page does not exist.",
+        405 => "This request method is not allowed here.",
         408 => "The request took too long to arrive.",
-        413 => "The request is larger than this site accepts.",
+        413 => "The request is larger than this site allows.",
         414 => "The address is too long.",
         417 => "The expectation cannot be met.",
         421 => "This server does not serve that host.",
         429 => "Too many requests came from your address. Please try again in a moment.",
         431 => "The request's header fields are too large.",
-        501 => "The request asks for something that is not supported.",
+        501 => "The server does not support this request.",
         502 => "The site could not answer. Please try again in a moment.",
         503 => "The site is very busy. Please try again in a moment.",
-        504 => "The site took too long to answer. Please try again in a moment.",
-        508 => "The request goes round in circles.",
+        504 => "The site took too long to respond. Please try again in a moment.",
+        508 => "The request is in a loop.",
         505 => "This version of HTTP is not supported.",
-        _ => "The request could not be answered.",
+        _ => "The request failed.",
     }
 }
 

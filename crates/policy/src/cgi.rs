@@ -211,12 +211,12 @@ pub enum BadCgiHead {
 impl fmt::Display for BadCgiHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Line => "malformed line in CGI answer head",
-            Self::Field => "malformed field in CGI answer head",
-            Self::Status => "invalid status in CGI answer head",
-            Self::Length => "two content lengths in CGI answer head",
-            Self::TooMany => "too many fields in CGI answer head",
-            Self::Trailing => "bytes after CGI answer head",
+            Self::Line => "malformed line in the head of the CGI response",
+            Self::Field => "malformed field in the head of the CGI response",
+            Self::Status => "invalid status in the head of the CGI response",
+            Self::Length => "two content lengths in the head of the CGI response",
+            Self::TooMany => "too many fields in the head of the CGI response",
+            Self::Trailing => "bytes after the head of the CGI response",
         })
     }
 }

@@ -31,9 +31,9 @@ impl OrderRefusal {
     /// The sentence for it.
     pub fn text(self) -> &'static str {
         match self {
-            Self::NotAnOrder => "it is no order",
+            Self::NotAnOrder => "it is not a command",
             Self::NoSuchPool => "there is no such pool",
-            Self::NoSuchPlace => "the pool has no such place",
+            Self::NoSuchPlace => "the pool has no such slot",
             Self::Taken => "a process of the pool runs there",
             Self::NotItsProcess => "the process is not the pool's",
             Self::Empty => "nothing of the pool runs",

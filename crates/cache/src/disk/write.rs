@@ -29,7 +29,7 @@ pub enum NotStored {
     #[error("the limit of the disk cache is reached")]
     NoRoom,
     /// The place holds an entry that was born later.
-    #[error("the place holds a newer entry")]
+    #[error("a newer entry is already stored")]
     Superseded,
     /// What is on the disk is still being counted.
     #[error("the disk cache is still being counted")]

@@ -49,19 +49,19 @@ pub enum FillError {
     #[error("the upstream took too long")]
     Timeout,
     /// It closed before the end of its response.
-    #[error("the upstream closed too early")]
+    #[error("the upstream closed the connection before the response was complete")]
     Closed,
     /// It sent what is not a response.
     #[error("the upstream sent a malformed response")]
     Malformed,
     /// The queue in front of it is full or took too long.
-    #[error("the upstream has too much to do")]
+    #[error("the queue of the upstream is full")]
     Overload,
     /// The exchange was given up here.
-    #[error("the exchange was given up")]
+    #[error("the request to the upstream was aborted")]
     Aborted,
     /// A purge came while it was generated; ask again.
-    #[error("purged while it was composed")]
+    #[error("purged during the fetch")]
     Purged,
     /// It may not be shared; each reader has to ask on its own, whole.
     #[error("the response may not be shared")]

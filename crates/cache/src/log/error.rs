@@ -12,6 +12,6 @@ pub enum OpenError {
     #[error("the directory cannot be used: {0}")]
     Directory(io::Error),
     /// No thread, or no random numbers.
-    #[error("the system gives no thread or no random numbers: {0}")]
+    #[error("cannot start a thread or get random numbers: {0}")]
     System(io::Error),
 }

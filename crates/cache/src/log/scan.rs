@@ -41,7 +41,7 @@ pub(super) enum LogError {
     Length(usize),
     #[error("the record at byte {0} is damaged")]
     Check(usize),
-    #[error("the record at byte {0} says what no record says")]
+    #[error("the record at byte {0} has an unknown type")]
     Record(usize),
     #[error("the number at byte {0} does not rise")]
     NotRising(usize),

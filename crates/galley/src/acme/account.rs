@@ -130,7 +130,7 @@ impl Office {
         let list: Vec<&str> = contact.as_deref().into_iter().collect();
         if let Err(error) = account.update_contacts(&list).await {
             let trouble = OrderError::from(error);
-            tracing::warn!("`acme.email` could not be told to the directory: {trouble}");
+            tracing::warn!("cannot send `acme.email` to the directory: {trouble}");
             return;
         }
         let place = self.store.account();
@@ -172,7 +172,7 @@ impl Office {
         })?;
         tracing::info!(
             directory = self.settings.directory,
-            "made an account with the directory, whose terms of service count as accepted"
+            "registered an account with the directory and accepted its terms of service"
         );
         Ok(account)
     }
@@ -216,7 +216,7 @@ fn read(place: &std::path::Path, directory: &str) -> Result<Option<StoredAccount
     };
     let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
     if value["account"]["directory"] != directory {
-        return Err("it is an account of another directory".to_owned());
+        return Err("it belongs to another directory".to_owned());
     }
     serde_json::from_value(value)
         .map(Some)

@@ -38,7 +38,7 @@ impl IssuedCertificate {
             .map_err(|e| OrderError::new(format!("no chain of certificates: {e}")))?;
         let first = chain
             .first()
-            .ok_or_else(|| OrderError::new("no certificate behind the private key"))?
+            .ok_or_else(|| OrderError::new("no certificate after the private key"))?
             .clone();
         let found = CertificateChain::new(chain, &key)
             .map_err(|trouble| OrderError::new(format!("a certificate {trouble}")))?;

@@ -51,7 +51,7 @@ impl TxtRecord {
         };
         runtime.spawn(async move {
             if let Err(why) = change.run("remove").await {
-                tracing::warn!("the DNS record {} stays: {why}", change.name);
+                tracing::warn!("cannot remove the DNS record {}: {why}", change.name);
             }
         });
     }
@@ -66,7 +66,7 @@ impl Drop for TxtRecord {
 impl RecordChange {
     async fn run(&self, verb: &str) -> Result<(), String> {
         let program = self.program.display();
-        let failed = |error: std::io::Error| format!("`{program}` cannot be run: {error}");
+        let failed = |error: std::io::Error| format!("cannot run `{program}`: {error}");
         // A file takes any amount of output and needs no reader; what a process in the background still writes does not matter.
         let mut said = tempfile::tempfile().map_err(failed)?;
         let stderr = said.try_clone().map_err(failed)?;

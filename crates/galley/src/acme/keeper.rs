@@ -223,7 +223,7 @@ impl CertificateKeeper {
         };
         tracing::warn!(
             site,
-            "no certificate was issued: {trouble}; tried again in {seconds} s, {now}"
+            "no certificate was issued: {trouble}; next attempt in {seconds} s; {now}"
         );
     }
 
@@ -233,7 +233,7 @@ impl CertificateKeeper {
         let names = held.covered(&self.parts.certificate.wanted.names);
         let put = self.parts.handshakes.put(&names, Arc::clone(&held.key));
         if let Err(trouble) = put {
-            tracing::error!("a certificate cannot be shown, {trouble}");
+            tracing::error!("cannot load a certificate, {trouble}");
         }
         let not_after = held.validity.to;
         self.parts

@@ -71,8 +71,8 @@ impl From<Error> for OrderError {
     fn from(error: Error) -> Self {
         match error {
             Error::Api(problem) => Self::of_problem(None, &problem),
-            Error::Timeout(_) => Self::new("the directory did not come to an end with it in time"),
-            Error::Json(_) => Self::new("the directory's answer is not what RFC 8555 wants"),
+            Error::Timeout(_) => Self::new("the directory did not finish in time"),
+            Error::Json(_) => Self::new("the directory's response does not follow RFC 8555"),
             other => Self::new(other),
         }
     }

@@ -24,7 +24,7 @@ fn spools(state: &AdminState, text: &mut Text) {
             "memory_limit_bytes",
             MetricKind::Gauge,
             spooled.memory_limit,
-            "bytes that these may have",
+            "limit of these bytes",
         ),
         (
             "disk_bytes",
@@ -36,19 +36,19 @@ fn spools(state: &AdminState, text: &mut Text) {
             "disk_limit_bytes",
             MetricKind::Gauge,
             spooled.disk_limit,
-            "bytes that these may have",
+            "limit of these bytes",
         ),
         (
             "requests_total",
             MetricKind::Counter,
             spooled.requests,
-            "request bodies that went to a file",
+            "request bodies written to a file",
         ),
         (
             "responses_total",
             MetricKind::Counter,
             spooled.answers,
-            "answers that went to a file because their client was slower than PHP",
+            "responses written to a file because their client was slower than PHP",
         ),
         (
             "rejected_total",
@@ -60,7 +60,7 @@ fn spools(state: &AdminState, text: &mut Text) {
             "blocked_total",
             MetricKind::Counter,
             spooled.held_up,
-            "answers that held PHP until their client had taken them, because there was no room",
+            "responses that occupied PHP until their client had received them, because the spool was full",
         ),
     ];
     add("spool", families, text);
@@ -119,15 +119,11 @@ fn compression(state: &AdminState, text: &mut Text) {
             counted.bytes,
             "plain bytes that were compressed, once for each coding",
         ),
-        (
-            "bytes_out_total",
-            counted.made,
-            "bytes that they were compressed to",
-        ),
+        ("bytes_out_total", counted.made, "compressed bytes"),
         (
             "postponed_total",
             counted.put_off,
-            "pages that found the queue of the compressors full",
+            "pages not compressed because the queue was full",
         ),
     ];
     let families = counters.map(|(name, value, help)| (name, MetricKind::Counter, value, help));

@@ -103,7 +103,7 @@ fn prefix(text: &str) -> Result<Vec<u8>, JsonReply> {
 fn ended() -> JsonReply {
     refuse(
         StatusCode::GONE,
-        "this listing has ended or gone on: begin again without `after`",
+        "this listing has ended or continued: start again without `after`",
     )
 }
 

@@ -51,7 +51,7 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
         (
             "galley_cluster_members",
             number(present.count()),
-            "other nodes whose keys the engine has",
+            "other nodes registered at the engine",
         ),
         (
             "galley_cluster_purges_unsent",

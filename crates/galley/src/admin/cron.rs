@@ -42,7 +42,7 @@ pub(super) async fn announce(
     let [target] = targets.as_slice() else {
         return refuse(
             StatusCode::BAD_REQUEST,
-            "this token reaches several sites: give `site`",
+            "this token is for several sites: give `site`",
         );
     };
     let left = appointments::within_bounds(due_ms);

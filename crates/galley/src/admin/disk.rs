@@ -105,13 +105,13 @@ fn gauges(shelf: &DiskCache, text: &mut Text) {
         (
             "disk_bytes",
             usage.bytes,
-            "bytes that they take, in blocks of 4096",
+            "bytes used on disk, in blocks of 4096",
         ),
-        ("disk_limit_bytes", usage.limit, "bytes that they may take"),
+        ("disk_limit_bytes", usage.limit, "limit of bytes on disk"),
         (
             "disk_index_bytes",
             usage.index_bytes,
-            "bytes of memory that their index takes",
+            "bytes of memory used by the index",
         ),
         (
             "disk_waiting",
@@ -142,7 +142,7 @@ fn counters(usage: DiskUsage, counted: DiskCacheTotals, text: &mut Text) {
         (
             "disk_rejected_total",
             counted.refused,
-            "pages that were not written: no room, or the disk fails",
+            "pages not written because the disk was full or failing",
         ),
         (
             "disk_evictions_total",
@@ -150,11 +150,7 @@ fn counters(usage: DiskUsage, counted: DiskCacheTotals, text: &mut Text) {
             "pages removed for others or because nobody asked for them",
         ),
         ("disk_damaged_total", usage.damaged, "damaged files removed"),
-        (
-            "disk_failures_total",
-            usage.failures,
-            "reads that the system failed",
-        ),
+        ("disk_failures_total", usage.failures, "failed reads"),
     ];
     for (name, value, help) in rows {
         let name = format!("galley_{name}");

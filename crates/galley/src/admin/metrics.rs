@@ -185,7 +185,7 @@ fn totals(state: &AdminState, text: &mut Text) {
         (
             "log_lines_dropped_total",
             dropped,
-            "access lines that could not be written",
+            "access log lines dropped",
         ),
     ];
     for (name, value, help) in counters {
@@ -420,19 +420,19 @@ fn cron(rows: &[SiteCounters], text: &mut Text) {
             "galley_cron_runs_total",
             MetricKind::Counter,
             |runs| runs.runs,
-            "runs of scheduled tasks that went well",
+            "successful runs of scheduled tasks",
         ),
         (
             "galley_cron_failures_total",
             MetricKind::Counter,
             |runs| runs.failures,
-            "runs of scheduled tasks that failed",
+            "failed runs of scheduled tasks",
         ),
         (
             "galley_cron_last_run_timestamp_seconds",
             MetricKind::Gauge,
             last_began,
-            "when the latest run of scheduled tasks began, in seconds since 1970; 0: none has",
+            "start of the latest run of scheduled tasks, in seconds since 1970; 0: none",
         ),
     ];
     for (name, kind, of, help) in families {

@@ -119,7 +119,7 @@ pub(super) fn targets(
         } else {
             StatusCode::FORBIDDEN
         };
-        return Err(refuse(status, "this token does not reach that site"));
+        return Err(refuse(status, "this token is not valid for that site"));
     }
     Ok(open
         .into_iter()

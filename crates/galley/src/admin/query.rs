@@ -19,7 +19,10 @@ impl QueryParams {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (name, value) = (decoded(name), decoded(value));
             if !known.contains(&name.as_str()) {
-                let message = format!("no parameter `{name}`: there are `{}`", known.join("`, `"));
+                let message = format!(
+                    "unknown parameter `{name}`; the parameters are `{}`",
+                    known.join("`, `")
+                );
                 return Err(refuse(StatusCode::BAD_REQUEST, &message));
             }
             if found.insert(name.clone(), value).is_some() {

@@ -39,7 +39,7 @@ pub(super) async fn reload(
         TokenReach::Site(_) => {
             return refuse(
                 StatusCode::FORBIDDEN,
-                "a reload takes the server's token: this one reaches a single site",
+                "a reload needs the server's token; this token is for a single site",
             );
         }
         TokenReach::None => return unknown(),

@@ -102,5 +102,8 @@ pub(super) fn unknown() -> JsonReply {
 
 /// A site's token, and another's site.
 pub(super) fn foreign() -> JsonReply {
-    refuse(StatusCode::FORBIDDEN, "this token does not reach that site")
+    refuse(
+        StatusCode::FORBIDDEN,
+        "this token is not valid for that site",
+    )
 }

@@ -61,7 +61,7 @@ impl AdminThread {
         if let Some(socket) = &self.socket
             && let Err(error) = set_openness(socket, openness(&spec))
         {
-            tracing::error!(%error, "the mode of the admin socket cannot be changed");
+            tracing::error!(%error, "cannot change the mode of the admin socket");
         }
         let lasting = Arc::clone(&shared.now().lasting);
         shared.replace(state(spec, lasting));
@@ -271,7 +271,7 @@ async fn serve(
         () = ends => Ok(()),
     };
     if let Err(error) = result {
-        tracing::error!(%error, "the admin interface ended");
+        tracing::error!(%error, "the admin interface has stopped");
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn certificates(rows: &[SiteCounters], text: &mut Text) {
     text.family(
         name,
         MetricKind::Gauge,
-        "when the site's certificate ends, in seconds since 1970",
+        "expiry of the site's certificate, in seconds since 1970",
     );
     for row in rows {
         if let Some(ends) = row.certificate_ends {

@@ -29,7 +29,7 @@ pub(super) async fn upgrade(Extract(state): Extract<Arc<AdminState>>, asker: Ask
         TokenReach::Site(_) => {
             return refuse(
                 StatusCode::FORBIDDEN,
-                "an upgrade takes the server's token: this one reaches a single site",
+                "an upgrade needs the server's token; this token is for a single site",
             );
         }
         TokenReach::None => return unknown(),

@@ -106,7 +106,10 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
     let head = match wire::parse(&bytes, &limits, &mut room) {
         Ok(ParsedHead::Whole { head, .. }) => head,
         Ok(ParsedHead::Partial) => {
-            return Err(refuse(StatusCode::BAD_REQUEST, "that is not one request"));
+            return Err(refuse(
+                StatusCode::BAD_REQUEST,
+                "not a single complete request",
+            ));
         }
         Err(refusal) => return Ok(malformed(refusal)),
     };

@@ -62,12 +62,12 @@ async fn watch(folder: CanaryFolder, sites: Weak<Vec<Arc<Site>>>, index: usize) 
             Ok(CanaryEvent::Removed) => {}
             Ok(CanaryEvent::Gone) => folder.find_again().await,
             Err(error) => {
-                tracing::error!(path = %folder.path.display(), %error, "the purge folder cannot be watched any more");
+                tracing::error!(path = %folder.path.display(), %error, "cannot watch the purge folder any longer");
                 return;
             }
         }
         if let Err(error) = folder.put_back() {
-            tracing::warn!(path = %folder.path.display(), %error, "cannot write to the purge folder: its emptying will not be noticed");
+            tracing::warn!(path = %folder.path.display(), %error, "cannot write to the purge folder: Galley will not notice when it is emptied");
         }
         was_removed = true;
     }
@@ -167,7 +167,7 @@ impl CanaryFolder {
     /// Until the folder can be made and watched again.
     async fn find_again(&self) {
         while let Err(error) = self.watch() {
-            tracing::warn!(path = %self.path.display(), %error, "the purge folder is gone");
+            tracing::warn!(path = %self.path.display(), %error, "the purge folder does not exist any longer");
             tokio::time::sleep(PAUSE).await;
         }
     }

@@ -76,11 +76,11 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
     }
     match sandbox.probe() {
         Ok(held) => {
-            tracing::info!(held = held.word(), "the sandbox was asked for");
+            tracing::info!(held = held.word(), "sandbox enabled");
             (Some(sandbox), held)
         }
         Err(error) => {
-            tracing::warn!(%error, "the sandbox cannot be had, so nothing confines the threads; `sandbox = \"off\"` says that this is meant");
+            tracing::warn!(%error, "cannot enable the sandbox, so the threads are not confined; set `sandbox = \"off\"` if this is intended");
             (None, SandboxLevel::Not)
         }
     }

@@ -127,7 +127,7 @@ impl Control {
             ControlEvent::Signal(SignalEvent::Upgrade) => return self.upgrade(None, signals).await,
             ControlEvent::Signal(SignalEvent::Reload) => None,
             ControlEvent::ConfigChanged => {
-                tracing::info!("reload: a file of the configuration has changed");
+                tracing::info!("reload: a configuration file has changed");
                 None
             }
             ControlEvent::Request(ControlRequest::Upgrade(reply)) => {
@@ -443,7 +443,7 @@ fn tell(result: &ReloadResult) {
             }
             if !report.restart.is_empty() {
                 let restart = report.restart.join(", ");
-                tracing::warn!("reload: these need a restart: {restart}");
+                tracing::warn!("reload: these changes need a restart: {restart}");
             }
         }
         Err(ReloadError::Invalid(why) | ReloadError::Failed(why)) => {
@@ -464,7 +464,7 @@ async fn close(upkeep: Upkeep, durable: Durable, php_ends: impl Future<Output = 
     php_ends.await;
     let in_time = tokio::time::timeout(DISK_PATIENCE * 2, closing).await;
     if in_time.is_err() {
-        tracing::warn!("ended while the disk cache was busy; the next start counts it");
+        tracing::warn!("stopped while the disk cache was busy; the next start scans it");
     }
 }
 

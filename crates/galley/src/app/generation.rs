@@ -233,7 +233,7 @@ impl Threads {
             }
         };
         if tokio::time::timeout(LONGEST_ACCEPT, ends).await.is_err() {
-            tracing::warn!("a front thread of the configuration before is slow to retire");
+            tracing::warn!("a front thread of the previous configuration has not ended yet");
         }
     }
 
@@ -268,7 +268,7 @@ impl Threads {
         tokio::select! {
             () = all => {}
             () = over => {
-                tracing::warn!("ended with exchanges still under way: `drain_timeout` was over");
+                tracing::warn!("stopped with requests in progress: `drain_timeout` has expired");
             }
         }
         drop(phase);

@@ -304,7 +304,7 @@ impl OpenListener {
     /// Where it is reached. The configuration lets no path speak TLS; what systemd hands over is seen only here.
     fn url(&self, socket: &Listening) -> io::Result<String> {
         if self.speaks_tls && matches!(socket, Listening::Unix(_)) {
-            let why = "TLS is spoken over addresses only; name this socket in `listen`";
+            let why = "TLS needs an address; name this socket in `listen`";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         socket.url(if self.speaks_tls { "https" } else { "http" })

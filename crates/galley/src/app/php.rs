@@ -146,7 +146,7 @@ pub(super) async fn start(
             tracing::info!(
                 pid = privileged.id(),
                 pools = pools.len(),
-                "another process keeps root, to start PHP of other users"
+                "another process keeps root privileges, to start PHP as other users"
             );
             let (line, ending) = privileged.open()?;
             (pools, Some(line), Some(ending))

@@ -129,7 +129,7 @@ impl Handover {
             }) => descriptors.into_iter().next().map(File::from),
             Ok(_) => return Err(out_of_turn()),
             Err(error) if is_end(&error) => {
-                tracing::warn!("the process before has ended early: its pages are lost");
+                tracing::warn!("the previous process has ended early: its pages are lost");
                 before.wait_for_end().await;
                 None
             }
@@ -189,7 +189,7 @@ impl Handover {
         relay.end();
         drop(ours);
         self.pools.iter().for_each(Ownership::take);
-        tracing::info!("the process before has ended");
+        tracing::info!("the previous process has ended");
     }
 }
 
@@ -233,6 +233,6 @@ fn is_end(error: &io::Error) -> bool {
 fn out_of_turn() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "the process before said something out of turn",
+        "the previous process sent an unexpected message",
     )
 }

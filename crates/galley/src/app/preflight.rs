@@ -124,10 +124,10 @@ fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
         match cause.kind() {
             io::ErrorKind::AddrInUse if running.holds(listen) => found.notes.push(note(
                 "where the running Galley of this configuration listens",
-                "nothing is to be done: the next start takes it over",
+                "nothing to do: the next start takes it over",
             )),
             io::ErrorKind::PermissionDenied if !privileges::is_root() => found.notes.push(note(
-                "where this user may not listen, so it was not tried",
+                "where this user may not listen, so it was not tested",
                 "run `galley check` as the user that starts Galley",
             )),
             _ => found.refused.push(finding),
@@ -233,7 +233,7 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
                 .push(MachineFinding::of_path(at, &disk.path, why, help));
         } else {
             let why =
-                format!("which cannot be written, so nothing would survive a restart: {cause}");
+                format!("which cannot be written, so no page would survive a restart: {cause}");
             found
                 .notes
                 .push(MachineFinding::of_path(at, &disk.path, why, own));

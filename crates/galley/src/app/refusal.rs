@@ -31,7 +31,7 @@ pub enum ServerStartError {
         cause: io::Error,
     },
     /// PHP cannot be run as other users.
-    #[error("cannot keep root for PHP of other users than `server.user`: {cause}")]
+    #[error("cannot keep root privileges for PHP as other users than `server.user`: {cause}")]
     Privileged {
         /// What the system said.
         cause: io::Error,
@@ -182,7 +182,7 @@ impl ServerStartError {
             Self::Privileged { cause } => (
                 OptionPath::Server("user"),
                 config.server.user.clone().unwrap_or_default(),
-                format!("and PHP of other users cannot be started beside it: {cause}"),
+                format!("and PHP cannot be started as other users: {cause}"),
                 "let `php_user` of all sites be that user, or start Galley as root",
             ),
             Self::Certificate { site, trouble } => (
@@ -194,7 +194,7 @@ impl ServerStartError {
             Self::UpstreamTls { site, cause } => (
                 OptionPath::Site(number(config, site), "upstream_tls"),
                 site.clone(),
-                format!("whose upstream cannot be spoken with over TLS: {cause}"),
+                format!("whose upstream cannot be used over TLS: {cause}"),
                 "name a file with the certificate of the authority, in PEM form",
             ),
             Self::Acme(cause) => {
@@ -218,7 +218,7 @@ impl ServerStartError {
 
     /// About an option that names a file or a folder.
     fn of_path(&self, config: &Config) -> Option<MachineFinding> {
-        const READ: &str = "let the user that Galley runs as read it";
+        const READ: &str = "give Galley's user read access";
         const WRITE: &str = "let the user that Galley runs as write there, or name another";
         let unwritable = |cause: &io::Error| format!("which cannot be written: {cause}");
         let (at, path, why, help) = match self {
@@ -241,7 +241,7 @@ impl ServerStartError {
                 OptionPath::Site(number(config, site), "root"),
                 path,
                 format!("which cannot be opened: {cause}"),
-                "let the user that Galley runs as read the folder, and walk through those above it",
+                "give Galley's user read access to the folder, and execute access to the folders above it",
             ),
             Self::Disk { path, cause } => (
                 OptionPath::Cache("disk"),
@@ -252,7 +252,7 @@ impl ServerStartError {
             Self::PurgeFolder { site, path, cause } => (
                 OptionPath::Site(number(config, site), "purge_directory"),
                 path,
-                format!("which cannot be made or watched: {cause}"),
+                format!("which cannot be created or watched: {cause}"),
                 WRITE,
             ),
             Self::Listen { .. }

@@ -54,8 +54,8 @@ impl Program {
         let path = self
             .path
             .as_deref()
-            .ok_or("it is not known where the program is")?;
-        let failed = |error: io::Error| format!("`{}` cannot be started: {error}", path.display());
+            .ok_or("the path of the program is unknown")?;
+        let failed = |error: io::Error| format!("cannot start `{}`: {error}", path.display());
         let (ours, theirs) = packets::pair().map_err(failed)?;
         let mut command = Command::new(path);
         let pid = std::process::id().to_string();
@@ -82,7 +82,7 @@ impl StartingProcess {
     /// The next message within `patience`.
     pub(super) async fn receive(&mut self, patience: Duration) -> Result<UpgradeMessage, String> {
         let Ok(received) = timeout(patience, self.channel.receive()).await else {
-            return Err(format!("the new process said nothing for {patience:?}"));
+            return Err(format!("the new process sent nothing for {patience:?}"));
         };
         match received {
             Ok(Received {
@@ -94,10 +94,10 @@ impl StartingProcess {
                 let status = timeout(END_PATIENCE, self.child.wait()).await;
                 Err(match status {
                     Ok(Ok(status)) => format!("the new process ended ({status})"),
-                    _ => "the new process does not answer".to_owned(),
+                    _ => "the new process does not respond".to_owned(),
                 })
             }
-            Err(error) => Err(format!("the new process cannot be understood: {error}")),
+            Err(error) => Err(format!("the new process sent an invalid message: {error}")),
         }
     }
 
@@ -111,8 +111,8 @@ impl StartingProcess {
         match sent {
             Ok(Ok(())) => Ok(()),
             // What it has said before says more.
-            Ok(Err(error)) => Err(format!("the new process cannot be reached: {error}")),
-            Err(_) => Err("the new process takes nothing".to_owned()),
+            Ok(Err(error)) => Err(format!("cannot reach the new process: {error}")),
+            Err(_) => Err("the new process accepts no message".to_owned()),
         }
     }
 

@@ -129,7 +129,9 @@ pub(super) fn look_after(watch: CertificateWatch, clock: Clock) -> Option<Lookin
             });
             match looked.await {
                 Ok(back) => watch = back,
-                Err(_) => return tracing::error!("certificates are not looked after any more"),
+                Err(_) => {
+                    return tracing::error!("the thread that checks certificates has stopped");
+                }
             }
         }
     });

@@ -36,7 +36,7 @@ impl Control {
         signals: &mut Signals,
     ) -> ControlFlow<RunEnd> {
         let began = Instant::now();
-        tracing::info!("upgrade: another process is started");
+        tracing::info!("upgrade: starting another process");
         let (result, end) = match self.hand_over(signals).await {
             Ok(successor) => {
                 let report = Self::report(&successor, began);
@@ -125,7 +125,10 @@ impl Control {
                 self.predecessor = None;
                 Ok(())
             }
-            Err(_) => Err("the process of before the last upgrade still answers".to_owned()),
+            Err(_) => Err(
+                "the process from before the last upgrade still has requests in progress"
+                    .to_owned(),
+            ),
         }
     }
 
@@ -139,8 +142,7 @@ impl Control {
             );
         }
         if self.php.keeper().word().is_some() {
-            return Err("another process keeps root for the PHP of other users, \
-                 which only a restart can begin anew"
+            return Err("another process keeps root privileges for PHP as other users; only a restart can replace it"
                 .to_owned());
         }
         Ok(())
@@ -220,10 +222,10 @@ impl Control {
         let (position, pages) = match released.await {
             Ok((position, Ok(pages))) => (position, Some(pages)),
             Ok((position, Err(error))) => {
-                tracing::warn!(%error, "the pages of the memory cannot be handed over");
+                tracing::warn!(%error, "cannot hand over the pages in memory");
                 (position, None)
             }
-            Err(_) => return Err("letting go of the disk ended in a panic".to_owned()),
+            Err(_) => return Err("closing the disk cache ended in a panic".to_owned()),
         };
         if let Some(position) = position {
             let message = UpgradeMessage::Position { position };
@@ -278,7 +280,7 @@ impl Control {
         relay.end();
         if let Err(error) = self.serve_again().await {
             // Purges and pages are in memory, which is as good as before but for a restart.
-            tracing::error!(%error, "the disk cannot be used again until a restart");
+            tracing::error!(%error, "the disk cache cannot be used until a restart");
         }
         let counters = self.retired.counters(&self.generation);
         let spec = admin_spec(
@@ -289,7 +291,7 @@ impl Control {
             &self.last_reload,
         );
         if let Err(error) = self.admin.resume(spec) {
-            tracing::error!(%error, "the admin interface cannot be had again until a restart");
+            tracing::error!(%error, "the admin interface cannot be opened until a restart");
         }
         let purges = self.lasting.states.purges();
         for RelayedPurge { record, done } in left {
@@ -369,7 +371,7 @@ fn is_valid(sites: &[Arc<Site>], page: &Entry) -> bool {
 /// The part of the memory that is handed over at most: for a moment both processes have theirs, and the file is in memory too.
 const SHARE_OF_PAGES: u64 = 2;
 
-const OUT_OF_TURN: &str = "the new process said something out of turn";
+const OUT_OF_TURN: &str = "the new process sent an unexpected message";
 
 /// The new process may have to start PHP of its own.
 const START_PATIENCE: Duration = Duration::from_secs(120);

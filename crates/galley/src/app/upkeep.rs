@@ -153,7 +153,7 @@ impl LastReport {
         if let Health::Off { reason, .. } = health
             && !self.is_off
         {
-            tracing::error!(%reason, "pages are not written to the disk; they are served, and it is tried again");
+            tracing::error!(%reason, "cannot write pages to the disk; Galley serves them from memory and tries again");
         }
         if self.is_off && !is_off {
             tracing::info!("pages are written to the disk again");
@@ -164,7 +164,7 @@ impl LastReport {
         if let Some(Durability::Lost(loss)) = durability
             && !self.is_lost
         {
-            tracing::error!(reason = %loss.reason, "purges are obeyed, and not written to the disk");
+            tracing::error!(reason = %loss.reason, "cannot write purges to the disk; they are executed");
         }
         if self.is_lost && !is_lost {
             tracing::info!("purges are written to the disk again");

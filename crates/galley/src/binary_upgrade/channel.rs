@@ -150,7 +150,7 @@ impl UpgradeChannel {
 }
 
 fn unknown() -> io::Error {
-    let why = "the other process speaks another version of the upgrade";
+    let why = "the other process uses another version of the upgrade protocol";
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 

@@ -49,7 +49,7 @@ pub async fn exchange_purges(
             }
         };
         if let Err(error) = result {
-            tracing::debug!(%error, "the other process of the upgrade cannot be reached");
+            tracing::debug!(%error, "cannot reach the other process of the upgrade");
             break;
         }
     }

@@ -36,7 +36,7 @@ pub(super) enum AdminError {
     Config(Complaints),
     #[error("the admin interface is off in `{0}`: set `[admin] listen`, or give --admin")]
     Off(PathBuf),
-    #[error("`{0}` is no admin address: say unix:/path or http://address:port")]
+    #[error("invalid admin address `{0}`: use unix:/path or http://address:port")]
     Address(String),
     #[error("the token file is `{path}`, {cause}")]
     Token { path: PathBuf, cause: FileError },
@@ -45,7 +45,7 @@ pub(super) enum AdminError {
         address: String,
         cause: std::io::Error,
     },
-    #[error("the server did not answer within {0:?}")]
+    #[error("the server did not respond within {0:?}")]
     Late(Duration),
     #[error("the server's answer cannot be read: {0}")]
     Answer(String),
@@ -239,7 +239,7 @@ impl AdminAddress {
         let bytes = body.to_bytes();
         let value: Option<Value> = serde_json::from_slice(&bytes).ok();
         if status.is_success() {
-            return value.ok_or_else(|| AdminError::Answer("it is no JSON".to_owned()));
+            return value.ok_or_else(|| AdminError::Answer("it is not JSON".to_owned()));
         }
         let error = value
             .and_then(|v| v["error"].as_str().map(str::to_owned))

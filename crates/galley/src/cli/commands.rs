@@ -43,7 +43,7 @@ fn run(options: &RunOptions) -> ExitCode {
         Ok(before) => before,
         Err(error) => {
             return fail(&format!(
-                "cannot take over from the process before: {error}"
+                "cannot take over from the previous process: {error}"
             ));
         }
     };

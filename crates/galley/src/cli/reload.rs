@@ -61,7 +61,7 @@ fn tell(report: &Value) {
     let restart: Vec<&str> = lines(report, "restart").collect();
     if !restart.is_empty() {
         talk(&format!(
-            "reload: these need a restart: {}",
+            "reload: these changes need a restart: {}",
             restart.join(", ")
         ));
     }

@@ -305,7 +305,7 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
             if slots.as_u64() < most.as_u64() {
                 let waiting = &upstream["waiting"];
                 lines.push(format!(
-                    "{name}: {slots} of {most} slots for now: more do not make it faster, or it has just recovered; {waiting} waiting"
+                    "{name}: currently {slots} of {most} slots, because more do not increase throughput, or it has just recovered; {waiting} waiting"
                 ));
             }
         }
@@ -387,7 +387,7 @@ fn disk(disk: &Value) -> Option<String> {
     };
     let purges = match disk["purges_lost_reason"].as_str() {
         None => String::new(),
-        Some(reason) => format!(", purges are not written: {reason}"),
+        Some(reason) => format!(", cannot write purges: {reason}"),
     };
     Some(format!(
         "disk      {} of {} in {} pages, {} evicted{state}{purges}",

@@ -35,7 +35,7 @@ pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
         Err(AdminError::Refused { error, .. }) => {
-            talk("upgrade: the running process goes on, because the new one does not start");
+            talk("upgrade: the running process continues, because the new one did not start");
             show::talk_lines(&error);
             ExitCode::FAILURE
         }

@@ -189,7 +189,7 @@ fn entry(value: &Value) {
     }
     section("cache");
     if entry.is_null() {
-        row("stored", "nothing under this key");
+        row("stored", "nothing is stored under this key");
     } else {
         stored(entry);
     }

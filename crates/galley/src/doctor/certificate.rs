@@ -31,10 +31,9 @@ pub fn stored_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFin
                 Severity::Wrong,
                 "the site has no certificate yet, so nobody reaches it over TLS",
             ),
-            ErrorKind::PermissionDenied => (
-                Severity::Notice,
-                "only root and the user that Galley runs as may read it",
-            ),
+            ErrorKind::PermissionDenied => {
+                (Severity::Notice, "only root and Galley's user may read it")
+            }
             _ => (Severity::Wrong, UNREADABLE),
         },
         Err(_) => (Severity::Wrong, UNREADABLE),
@@ -51,7 +50,7 @@ pub fn certificate(site: &str, files: &CertificateFiles, now: SystemTime) -> Doc
             Severity::Wrong,
             CHECK,
             format!("{site}: {}, {trouble}", path.display()),
-            "the running server keeps the certificate it has, and the next start fails",
+            "the running server keeps its certificate, and the next start fails",
             "galley check",
         ),
     }
@@ -83,7 +82,7 @@ fn judge(
         DateValidity::Good => return DoctorFinding::fine(CHECK, seen),
         DateValidity::Ending => (
             Severity::Notice,
-            "it should have been renewed by now, so whoever renews it fails",
+            "it should have been renewed by now, so the renewal fails",
             renewed.or_here("certbot renew --dry-run"),
         ),
         DateValidity::Over => (

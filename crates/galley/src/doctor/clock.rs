@@ -16,7 +16,7 @@ fn judge(machine: &ProcFs, now: i64) -> DoctorFinding {
                 "it is {}",
                 jiff::Timestamp::from_second(now).unwrap_or_default()
             ),
-            "this program is younger: stored pages count as composed in the future, certificates as not yet valid",
+            "the clock is earlier than the build of this program: stored pages appear to come from the future, and certificates are not valid yet",
             "apt install systemd-timesyncd && timedatectl set-ntp true",
         );
     }

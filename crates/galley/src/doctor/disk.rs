@@ -61,7 +61,7 @@ fn judge_room(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> Doc
         seen,
         "on a full disk the database stops, WordPress cannot store uploads and sessions, and pages are kept in memory only",
         format!(
-            "see what takes it: du -xh --max-depth=2 {} | sort -h | tail",
+            "find the largest folders: du -xh --max-depth=2 {} | sort -h | tail",
             folder.display()
         ),
     )
@@ -93,7 +93,7 @@ fn judge_speed(folder: &Path, median: Duration) -> DoctorFinding {
         CHECK,
         seen,
         "every purge waits for one such write and the database for one per change: saving a post becomes slow",
-        "see who writes: iotop -o; an SSD takes under 5 ms. On a rented machine it is the provider's disk",
+        "find the processes that write: iotop -o; an SSD takes less than 5 ms. On a virtual machine, ask the provider",
     )
 }
 

@@ -29,9 +29,9 @@ fn of_machine(machine: &ProcFs) -> DoctorFinding {
         Severity::Wrong,
         CHECK,
         seen,
-        "when no file can be opened any more, every program fails in its own way",
+        "when no file can be opened, programs fail in unpredictable ways",
         format!(
-            "sysctl -w fs.file-max={}   # and see who holds them: lsof -n | awk '{{print $1}}' | sort | uniq -c | sort -n | tail",
+            "sysctl -w fs.file-max={}   # and find the processes that hold them: lsof -n | awk '{{print $1}}' | sort | uniq -c | sort -n | tail",
             limit.saturating_mul(4)
         ),
     )
@@ -52,7 +52,7 @@ fn of_server(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFinding> {
     let (Some(limit), Some(open)) = (limit, open) else {
         return Some(DoctorFinding::unknown(
             CHECK,
-            "the server's limits may not be read: run this as root or as its user",
+            "no permission to read the server's limits: run this as root or as its user",
         ));
     };
     Some(judge_server(machine, open, limit))
@@ -79,7 +79,7 @@ fn judge_server(machine: &ProcFs, open: u64, limit: u64) -> DoctorFinding {
         level,
         CHECK,
         seen,
-        "each visitor's connection takes one descriptor, each that waits for PHP two; beyond the limit new ones are not taken",
+        "each connection uses one descriptor, or two while it waits for PHP; beyond the limit, new connections are not accepted",
         format!(
             "raise it for the service: {raise}LimitNOFILE={larger} below [Service] (systemctl edit galley), then systemctl restart galley"
         ),

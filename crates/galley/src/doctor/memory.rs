@@ -49,7 +49,7 @@ fn left(machine: &ProcFs) -> DoctorFinding {
     let (Some(total), Some(available)) = (read("MemTotal"), read("MemAvailable")) else {
         return DoctorFinding::unknown(CHECK, "the kernel does not tell");
     };
-    let seen = format!("{} of {} can be had", size(available), size(total));
+    let seen = format!("{} of {} are available", size(available), size(total));
     let level = match percent(available, total) {
         0..5 => Severity::Wrong,
         5..10 => Severity::Notice,
@@ -60,7 +60,7 @@ fn left(machine: &ProcFs) -> DoctorFinding {
         CHECK,
         seen,
         "below it the kernel drops the files it has read from memory, everything becomes slow, and then it kills a process",
-        "see who takes it: ps -eo rss,comm --sort -rss | head; lower the number of PHP's workers, or [cache] memory",
+        "find the largest processes: ps -eo rss,comm --sort -rss | head; lower the number of PHP's workers, or [cache] memory",
     )
 }
 
@@ -156,7 +156,7 @@ fn killed(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
         CHECK,
         seen,
         "each was a page, a database or a server that broke off in the middle",
-        "see which and when: journalctl -k | grep -i 'killed process'",
+        "find out which and when: journalctl -k | grep -i 'killed process'",
     )
 }
 
@@ -188,7 +188,7 @@ fn swap(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
         CHECK,
         seen,
         "what lies in swap has to be read from the disk before it can answer: a page takes seconds",
-        "see who is there: grep -H VmSwap /proc/[0-9]*/status | sort -k2 -n | tail; lower the number of PHP's workers",
+        "find the swapped processes: grep -H VmSwap /proc/[0-9]*/status | sort -k2 -n | tail; lower the number of PHP's workers",
     )
 }
 
@@ -201,7 +201,7 @@ fn pressure(machine: &ProcFs) -> Option<DoctorFinding> {
         .split_whitespace()
         .find_map(|word| word.strip_prefix("avg300="))?;
     let average: f64 = average.parse().ok()?;
-    let seen = format!("{average} % of the last five minutes something waited for memory");
+    let seen = format!("processes waited for memory in {average} % of the last five minutes");
     if average < 5.0 {
         return Some(DoctorFinding::fine(CHECK, seen));
     }
@@ -213,7 +213,7 @@ fn pressure(machine: &ProcFs) -> Option<DoctorFinding> {
         },
         CHECK,
         seen,
-        "the machine reads back again and again what it has just thrown out of memory",
+        "the machine repeatedly reads back what it has just evicted from memory",
         "lower the number of PHP's workers or [cache] memory, or give the machine more memory",
     ))
 }

@@ -25,7 +25,7 @@ fn conntrack(machine: &ProcFs) -> DoctorFinding {
         level,
         CHECK,
         seen,
-        "when the firewall's table is full, the kernel drops every new connection without a word; each takes about 300 bytes",
+        "when the firewall's table is full, the kernel silently drops new connections; each entry takes about 300 bytes",
         format!(
             "sysctl -w net.netfilter.nf_conntrack_max={larger}   # and a line in /etc/sysctl.d/"
         ),
@@ -52,7 +52,7 @@ fn ports(machine: &ProcFs) -> DoctorFinding {
         _ if range < FEW_PORTS => Severity::Notice,
         _ => return DoctorFinding::fine(CHECK, seen),
     };
-    let sockets = "reach PHP and the database over unix sockets: they take no ports";
+    let sockets = "connect to PHP and the database over unix sockets, which use no ports";
     let mut settings = Vec::new();
     if range < MANY_PORTS {
         settings.push("net.ipv4.ip_local_port_range='10240 65535'");
@@ -68,7 +68,7 @@ fn ports(machine: &ProcFs) -> DoctorFinding {
         level,
         CHECK,
         seen,
-        "each connection to an upstream or database over TCP takes a port and keeps it for a minute after its end; without a free port connecting fails",
+        "each TCP connection to an upstream or database uses a port until a minute after its end; without a free port, connecting fails",
         remedy,
     )
 }

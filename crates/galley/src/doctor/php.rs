@@ -34,7 +34,7 @@ pub struct PhpProbe {
 pub async fn ask(ask: &PhpProbe) -> Result<Value, String> {
     timeout(PATIENCE, exchange(ask))
         .await
-        .unwrap_or_else(|_| Err(format!("PHP did not answer within {PATIENCE:?}")))
+        .unwrap_or_else(|_| Err(format!("PHP did not respond within {PATIENCE:?}")))
 }
 
 async fn exchange(ask: &PhpProbe) -> Result<Value, String> {
@@ -83,7 +83,7 @@ async fn exchange(ask: &PhpProbe) -> Result<Value, String> {
             .take(80)
             .collect::<String>();
         format!(
-            "PHP answered `{line}`; may it read the temporary folder {}?",
+            "PHP responded with `{line}`; can it read the temporary folder {}?",
             std::env::temp_dir().display()
         )
     })
@@ -94,7 +94,7 @@ async fn run(
     variables: &[Variable<'_>],
 ) -> Result<Vec<u8>, String> {
     let broken = |e: galley_fastcgi::Error| format!("PHP's answer broke off: {e}");
-    let stream = stream.map_err(|e| format!("PHP cannot be reached: {e}"))?;
+    let stream = stream.map_err(|e| format!("cannot connect to PHP: {e}"))?;
     let mut connection = FastCgiConnection::new(stream);
     let request = FastCgiRequest {
         variables,
@@ -107,7 +107,7 @@ async fn run(
             FastCgiEvent::Stdout(bytes) if answer.len() + bytes.len() <= MOST_ANSWER => {
                 answer.extend_from_slice(&bytes);
             }
-            FastCgiEvent::Stdout(_) => return Err("PHP's answer does not end".to_owned()),
+            FastCgiEvent::Stdout(_) => return Err("PHP's response does not end".to_owned()),
             FastCgiEvent::Stderr(_) => {}
             FastCgiEvent::End(_) => return Ok(answer),
         }
@@ -126,7 +126,7 @@ fn opcache(status: &Value) -> DoctorFinding {
             Severity::Wrong,
             CHECK,
             "off",
-            "without it PHP compiles all of WordPress anew for each page: three times the CPU",
+            "without it PHP compiles all of WordPress for each page: three times the CPU time",
             "in php.ini of PHP-FPM: opcache.enable=1 (Debian: apt install php-opcache), then restart PHP-FPM",
         );
     }
@@ -147,7 +147,7 @@ fn opcache(status: &Value) -> DoctorFinding {
     let total = used + free + wasted;
     let rate = percent(hits, hits + misses);
     let seen = format!(
-        "{rate} % of {} look-ups hit, {} of {} used, {keys} of {most} scripts",
+        "{rate} % of {} lookups hit, {} of {} used, {keys} of {most} scripts",
         hits + misses,
         super::size(used + wasted),
         super::size(total)
@@ -155,7 +155,7 @@ fn opcache(status: &Value) -> DoctorFinding {
     let (level, why, mend) = if status["cache_full"] == true || percent(free, total) < 5 {
         (
             Severity::Wrong,
-            "it is full: what does not fit is compiled for each page",
+            "it is full: further scripts are compiled for each page",
             format!(
                 "in php.ini: opcache.memory_consumption={}",
                 (total >> 20) * 2
@@ -170,7 +170,7 @@ fn opcache(status: &Value) -> DoctorFinding {
     } else if hits + misses > ENOUGH && rate < 80 {
         (
             Severity::Wrong,
-            "scripts leave it again before they are used: something empties it, or files change all the time",
+            "scripts are evicted before they are used: a program resets it, or files change all the time",
             "look for a plugin that calls opcache_reset, and at opcache.revalidate_freq".to_owned(),
         )
     } else {
@@ -182,22 +182,25 @@ fn opcache(status: &Value) -> DoctorFinding {
 fn extensions_of(loaded: &Value) -> DoctorFinding {
     const CHECK: &str = "extensions";
     let Some(loaded) = loaded.as_array() else {
-        return DoctorFinding::unknown(CHECK, "PHP does not tell");
+        return DoctorFinding::unknown(CHECK, "PHP does not report it");
     };
     let has = |name: &str| loaded.iter().any(|known| known.as_str() == Some(name));
     let Missing { needed, wished } = extensions::missing(has);
     let (level, names, why) = if !needed.is_empty() {
-        (Severity::Wrong, needed, "WordPress does not run without")
+        (Severity::Wrong, needed, "WordPress does not run without it")
     } else if !wished.is_empty() {
         (
             Severity::Notice,
             wished,
-            "WordPress works without, with less: no thumbnails, slower text functions, no updates by archive",
+            "WordPress works without it, with restrictions: no thumbnails, slower text functions, no updates from archives",
         )
     } else {
         return DoctorFinding::fine(
             CHECK,
-            format!("all that WordPress asks for, {} in all", loaded.len()),
+            format!(
+                "all extensions that WordPress recommends, {} in total",
+                loaded.len()
+            ),
         );
     };
     DoctorFinding::bad(

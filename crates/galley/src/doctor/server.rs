@@ -39,8 +39,8 @@ pub(super) fn privileged(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFi
         format!(
             "galley, process {server}, has no process any more that keeps root, to run {of} as other users"
         ),
-        "it has ended, and that PHP with it: nothing starts it again, and what is not stored of those sites is answered with an error",
-        "systemctl restart galley   # and see what ended it: journalctl -k | grep -i 'killed process'",
+        "it has ended, and with it that PHP: only a restart starts it again, and pages of those sites that are not stored get an error",
+        "systemctl restart galley   # and find out what ended it: journalctl -k | grep -i 'killed process'",
     ))
 }
 
@@ -59,10 +59,10 @@ pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
         number("memory_bytes"),
         number("memory_limit"),
     ) else {
-        return DoctorFinding::unknown(CHECK, "the server does not tell");
+        return DoctorFinding::unknown(CHECK, "the server does not report it");
     };
     let Some(recent) = Recent::of_status(&Ok(status.clone())) else {
-        return DoctorFinding::unknown(CHECK, "the server does not tell");
+        return DoctorFinding::unknown(CHECK, "the server does not report it");
     };
     let seen = format!(
         "{} of {} in files and {} of {} in memory; {} {} request bodies were refused and {} responses held PHP up",
@@ -83,14 +83,14 @@ pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
     let (why, mend) = if spools["folder"].is_null() {
         (
             "no folder for them can be written: uploads above 64 KiB are refused, and each slow visitor holds a worker of PHP",
-            "in [server]: spool = \"/var/lib/galley/spool\", a folder that is Galley's user's, and systemctl restart galley".to_owned(),
+            "in [server]: spool = \"/var/lib/galley/spool\", a folder that belongs to Galley's user, then systemctl restart galley".to_owned(),
         )
     } else {
         let larger = limit.saturating_mul(2).max(1 << 30) >> 20;
         (
-            "uploads that find no room get 503, and answers without room hold a worker of PHP until their visitor has taken them",
+            "uploads without room get 503, and responses without room occupy a worker of PHP until their visitor has received them",
             format!(
-                "in [server]: spool_size = \"{larger}MiB\", for long answers spool_response as well, and systemctl restart galley"
+                "in [server]: spool_size = \"{larger}MiB\", for long responses spool_response as well, then systemctl restart galley"
             ),
         )
     };

@@ -15,7 +15,7 @@ pub(super) fn findings(value: &Value) -> Vec<DoctorFinding> {
             Severity::Wrong,
             "wordpress",
             "it does not start",
-            "its database cannot be reached, or it is not installed: visitors get what is stored, then an error page",
+            "its database cannot be reached, or it is not installed: visitors get stored pages, otherwise an error page",
             "systemctl status mariadb; then see DB_HOST, DB_USER and DB_PASSWORD in wp-config.php",
         )];
     }
@@ -49,8 +49,8 @@ fn autoload(wordpress: &Value) -> DoctorFinding {
         level,
         CHECK,
         format!("{seen}; the largest: {}", largest.join(", ")),
-        "WordPress reads and unpacks all of them before it does anything, also for what no plugin uses any more",
-        "find whose they are; wp option set-autoload NAME no",
+        "WordPress reads and unpacks all of them for each page, including those that no plugin uses any longer",
+        "find the plugin that they belong to, then: wp option set-autoload NAME no",
     )
 }
 
@@ -74,8 +74,8 @@ fn cron(wordpress: &Value) -> DoctorFinding {
             "{count} tasks are overdue, the first by {} minutes",
             late / 60
         ),
-        "WordPress does its tasks when a visitor reaches PHP; with a cache in front that is seldom: scheduled posts do not appear",
-        "galley status says whether Galley runs them (`cron` of the site) and how it goes; else a line in the crontab of PHP's user: * * * * * php /path/to/wordpress/wp-cron.php",
+        "WordPress runs its tasks when a visitor's request reaches PHP; behind a cache that is rare: scheduled posts do not appear",
+        "galley status shows whether Galley runs them (`cron` of the site) and the result; otherwise add a line to the crontab of PHP's user: * * * * * php /path/to/wordpress/wp-cron.php",
     )
 }
 
@@ -88,8 +88,8 @@ fn second_cache(wordpress: &Value) -> DoctorFinding {
         Severity::Notice,
         CHECK,
         "wp-content/advanced-cache.php is in use",
-        "two caches, one behind the other: what one has purged comes back from the other",
-        "switch off the page cache in that plugin; what else it does may stay",
+        "two caches in a row: a page that one has purged comes back from the other",
+        "switch off the page cache of that plugin; its other functions can stay on",
     )
 }
 
@@ -102,7 +102,7 @@ fn errors(wordpress: &Value) -> DoctorFinding {
         Severity::Notice,
         CHECK,
         "WP_DEBUG shows them to visitors",
-        "messages with paths of this machine become part of stored pages",
+        "error messages with paths of this machine become part of stored pages",
         "in wp-config.php: define('WP_DEBUG_DISPLAY', false); define('WP_DEBUG_LOG', true);",
     )
 }

@@ -39,7 +39,7 @@ pub enum StorageOpenError {
     #[error("another process uses it: each Galley needs a folder of its own")]
     Locked,
     /// No thread.
-    #[error("the system gives no thread: {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
@@ -245,7 +245,7 @@ impl Durable {
             std::thread::sleep(STEP);
         }
         if let Err(error) = stored.disk.disk.close() {
-            tracing::warn!(%error, "the disk cache could not be closed; the next start counts it");
+            tracing::warn!(%error, "cannot close the disk cache; the next start scans it");
         }
     }
 }
@@ -287,7 +287,7 @@ fn open_log(
                 tracing::error!(
                     path = %path.display(),
                     reason = %loss.reason,
-                    "purges cannot be written to the disk"
+                    "cannot write purges to the disk"
                 );
             }
             Ok(Ok(opened))
@@ -331,13 +331,13 @@ fn tell_unusable(path: &Path, error: &(dyn std::error::Error + 'static)) {
 fn tell_found(found: &LogContents, path: &Path) {
     let path = path.display();
     match found {
-        LogContents::Nothing => tracing::info!(%path, "the disk cache begins empty"),
+        LogContents::Nothing => tracing::info!(%path, "the disk cache starts empty"),
         LogContents::Whole => {}
         LogContents::Torn(bytes) => {
-            tracing::info!(%path, bytes, "cut off the end of the purge log, which no purge was acknowledged for");
+            tracing::info!(%path, bytes, "removed an incomplete record at the end of the purge log, which was never acknowledged");
         }
         LogContents::Unreadable(why) => {
-            tracing::warn!(%path, why, "the purge log is damaged, so everything on the disk counts as purged");
+            tracing::warn!(%path, why, "the purge log is damaged: every page on the disk counts as purged");
         }
     }
 }

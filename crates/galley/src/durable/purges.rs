@@ -225,7 +225,7 @@ impl SitePurges {
 }
 
 /// The acknowledgement of a purge, and of all that were published before it.
-#[must_use = "an order may be acknowledged only when its receipt says so"]
+#[must_use = "a purge may be acknowledged only when its receipt permits it"]
 #[derive(Debug, Default)]
 pub struct Receipt {
     here: PendingReceipt,
@@ -303,7 +303,7 @@ impl PurgeReceipt {
             tracing::warn!(site, %reason, "a purge was {warning}");
         }
         if let Some(PurgeReach::Local(reason)) = &self.reach {
-            tracing::warn!(site, %reason, "a purge holds on this node, and is not acknowledged by the cluster yet");
+            tracing::warn!(site, %reason, "a purge is in force on this node, and the cluster has not acknowledged it yet");
         }
     }
 }
@@ -317,10 +317,10 @@ impl From<Durability> for PurgeReceipt {
                 reason: Some(loss.reason),
                 warning: Some(match loss.restart {
                     Restart::PurgesAll => {
-                        "obeyed, but not written to the disk: a restart will purge everything"
+                        "executed, but not written to the disk: a restart will purge everything"
                     }
                     Restart::MayForget => {
-                        "obeyed, but not written to the disk: after a restart, what was purged may come back"
+                        "executed, but not written to the disk: after a restart, purged pages may come back"
                     }
                 }),
             },

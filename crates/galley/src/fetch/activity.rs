@@ -71,7 +71,7 @@ impl Activity {
 impl Drop for Work {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            tracing::error!("an exchange with the upstream ended in a panic");
+            tracing::error!("a request to the upstream ended in a panic");
         }
         self.activity.of(self.kind).fetch_sub(1, Ordering::Release);
         // Stored for a waiter that comes later.

@@ -21,10 +21,10 @@ pub enum CronTrouble {
     #[error("{0}")]
     Upstream(FillError),
     /// It answered something that is no run.
-    #[error("`/wp-cron.php` answered with status {0}")]
+    #[error("`/wp-cron.php` responded with status {0}")]
     Status(StatusCode),
     /// The configuration's host makes no request; nothing that is read from a file comes to this.
-    #[error("the site's host cannot be asked for")]
+    #[error("the site's host cannot be used in a request")]
     Host,
 }
 

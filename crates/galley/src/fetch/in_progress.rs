@@ -190,7 +190,7 @@ impl InProgressFetch {
 
     /// Notes that another has taken its place, and tells the waiters for it.
     pub(super) fn give_way(&self, site: &str) {
-        tracing::debug!(site, "a silent fetch is replaced by a second one");
+        tracing::debug!(site, "a fetch makes no progress: starting a second one");
         self.is_overtaken.set(true);
         self.waiters.announce(FetchProgress::Lingers);
         self.changed.notify_waiters();

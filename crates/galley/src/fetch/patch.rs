@@ -252,7 +252,7 @@ impl FetchWorker {
                 tracing::warn!(
                     site = job.site.name,
                     fragment = &*version.label,
-                    "a part of the pages changes without a purge: pages with it are generated again by each purge"
+                    "a fragment changes without a purge: each purge of a fragment generates its pages again"
                 );
             }
         }

@@ -19,7 +19,7 @@ impl RecentLines {
     pub(super) fn text(&self) -> String {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.is_empty() {
-            return "it said nothing".to_owned();
+            return "it printed nothing".to_owned();
         }
         lines
             .iter()
@@ -232,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn long_lines_are_cut_and_the_last_ones_kept() {
         let said = RecentLines::default();
-        assert_eq!(said.text(), "it said nothing");
+        assert_eq!(said.text(), "it printed nothing");
         let mut log = vec![b'x'; LINE_BYTES + 10];
         log.extend_from_slice(b"\n[now] NOTICE: left out\none\ntwo\nthree\nfour");
         let speaker = Speaker {

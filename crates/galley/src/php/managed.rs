@@ -245,10 +245,7 @@ async fn again(plan: &MasterPlan, backoff: &mut Backoff, mut lived: Duration) ->
                 let cause = std::error::Error::source(&error)
                     .map(|cause| format!(": {cause}"))
                     .unwrap_or_default();
-                tracing::error!(
-                    site = plan.site,
-                    "php-fpm cannot be started again: {error}{cause}"
-                );
+                tracing::error!(site = plan.site, "cannot restart php-fpm: {error}{cause}");
             }
         }
         lived = Duration::ZERO;

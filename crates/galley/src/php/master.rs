@@ -215,7 +215,7 @@ impl Master {
 
     /// The watcher of a new master, and what another process would need of both.
     fn handles(child: &Child, own: &MasterCommand) -> io::Result<(Watcher, MasterHandles)> {
-        let missing = || io::Error::other("it ended before it was looked at");
+        let missing = || io::Error::other("it ended before it was checked");
         let master = child.id().ok_or_else(missing)?;
         let output = child.stderr.as_ref().ok_or_else(missing)?;
         let process = pidfd(Some(master))?;
@@ -272,7 +272,7 @@ impl Drop for Master {
 fn leader(child: &Child) -> io::Result<Pid> {
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     let group = id.and_then(Pid::from_raw);
-    group.ok_or_else(|| io::Error::other("it ended before it was looked at"))
+    group.ok_or_else(|| io::Error::other("it ended before it was checked"))
 }
 
 fn failed(program: &Path) -> impl FnOnce(io::Error) -> PhpStartError + use<> {

@@ -50,8 +50,8 @@ fn sentences(listed: &str) -> Vec<String> {
     let missing = extensions::missing(has);
     let mut all = Vec::new();
     for (names, what) in [
-        (&missing.needed, "WordPress does not run without"),
-        (&missing.wished, "WordPress does less without"),
+        (&missing.needed, "WordPress does not run without it"),
+        (&missing.wished, "WordPress has fewer functions without it"),
     ] {
         if !names.is_empty() {
             all.push(format!(
@@ -63,7 +63,7 @@ fn sentences(listed: &str) -> Vec<String> {
     }
     if !has("zend opcache") {
         all.push(
-            "PHP has no opcache, and compiles all of WordPress anew for each page: apt install php-opcache, or phpenmod opcache"
+            "PHP has no opcache and compiles all of WordPress for each page: apt install php-opcache, or phpenmod opcache"
                 .to_owned(),
         );
     }

@@ -137,7 +137,7 @@ fn quotable(path: &Path) -> Result<&str, PhpStartError> {
         .any(|c| c.is_control() || matches!(c, '"' | '\\' | '$'))
     {
         return Err(refused(
-            "it has characters that php-fpm's configuration cannot carry",
+            "it has characters that are not allowed in php-fpm's configuration",
         ));
     }
     Ok(text)
@@ -146,7 +146,7 @@ fn quotable(path: &Path) -> Result<&str, PhpStartError> {
 fn user_name(user: &str) -> Result<&str, PhpStartError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if user.is_empty() || user.starts_with('-') || !user.chars().all(is_plain) {
-        let why = "only letters, digits, `_`, `-` and `.` make a user name";
+        let why = "a user name has only letters, digits, `_`, `-` and `.`";
         return Err(PhpStartError::Setting {
             what: "user",
             value: user.to_owned(),

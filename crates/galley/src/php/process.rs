@@ -49,7 +49,7 @@ impl AdoptedProcess {
             self.descriptor.readable().await?;
             self.has_ended = true;
         }
-        Err(io::Error::other("the process before this one started it"))
+        Err(io::Error::other("the previous process started it"))
     }
 
     fn signal(&self, signal: Signal) {

@@ -204,7 +204,7 @@ impl Rest {
         if self.brief >= SUSPICIOUS && self.brief.is_power_of_two() {
             tracing::warn!(
                 site = troop.outlook.site,
-                "{} ended by itself within a second, {} times in a row: it may want an option that keeps it in the foreground, or more requests for each process",
+                "{} ended by itself within a second, {} times in a row: it may need an option that keeps it in the foreground, or a higher number of requests for each process",
                 troop.name(),
                 self.brief
             );
@@ -283,7 +283,7 @@ impl Troop {
             .id()
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw)
-            .ok_or_else(|| no_shell(io::Error::other("it ended before it was looked at")))?;
+            .ok_or_else(|| no_shell(io::Error::other("it ended before it was checked")))?;
         let own = ProgramCommand {
             account,
             root: settings.root,

@@ -151,7 +151,7 @@ impl PoolWatch {
                     self.has_warned = true;
                     tracing::warn!(
                         site = self.post.site,
-                        "`php_workers = {workers}` of {} MiB each do not fit into the {} MiB that are left for them; take the option out, and Galley fits the number to the memory",
+                        "`php_workers = {workers}` with {} MiB each need more than the {} MiB available to them; remove the option, and Galley adjusts the number to the memory",
                         usual >> 20,
                         self.post.budget.share >> 20
                     );
@@ -175,7 +175,7 @@ impl PoolWatch {
         };
         let why = match why {
             Surplus::Grown => "it has grown beyond what a worker may hold",
-            Surplus::Share => "all workers together hold more than their share",
+            Surplus::Share => "all workers together exceed their memory limit",
         };
         // A site whose pages are all large has one replaced every second in its busy hours.
         if self.warned_at.is_none_or(|said| said.elapsed() > SAY_EVERY) {
@@ -184,7 +184,7 @@ impl PoolWatch {
                 site = self.post.site,
                 worker = worker.pid,
                 holds_mib = worker.now >> 20,
-                "a worker of php-fpm is replaced: {why}"
+                "replacing a worker of php-fpm: {why}"
             );
         }
         self.replace(master, worker.pid);
@@ -232,7 +232,7 @@ impl PoolWatch {
                 site = self.post.site,
                 worker = pid,
                 requests,
-                "a worker of php-fpm has answered its number of requests"
+                "a worker of php-fpm has reached its number of requests"
             );
             self.replace(master, *pid);
             // One at a time: the next is looked for at the next look, when the count of CPU time begins anew.

@@ -92,7 +92,7 @@ impl Drop for Watcher {
 /// A descriptor for a child of this process.
 pub(super) fn pidfd(id: Option<u32>) -> io::Result<OwnedFd> {
     let pid = id.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-    let pid = pid.ok_or_else(|| io::Error::other("it ended before it was looked at"))?;
+    let pid = pid.ok_or_else(|| io::Error::other("it ended before it was checked"))?;
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 

@@ -89,11 +89,11 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
     let fields = || exchange.head.fields();
     let mut lines = fields().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     let (Some((_, passwords)), Some((_, line))) = (known, lines.next()) else {
-        return refuse("no password came");
+        return refuse("no password was sent");
     };
     // Of two, PHP might be shown the other.
     let Some(credentials) = passwords::offered(line).filter(|_| lines.next().is_none()) else {
-        return refuse("`Authorization` is not one of a name and a password");
+        return refuse("`Authorization` does not contain a name and a password");
     };
     let (client, now) = (exchange.client.ip(), services.clock.tick());
     let site = exchange.site.mark;
@@ -137,7 +137,7 @@ pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Response
         },
         BodyCheck::Authors => {
             if has_variable(exchange, access::form(content_type)).await? {
-                let note = "the body asks for an author";
+                let note = "the body requests an author";
                 return Err(Fault::new(RefusedWhy::Authors, note));
             }
             Ok(None)

@@ -243,7 +243,7 @@ pub fn admit<'h>(
     if let BodyKind::Length(length) = framing.body
         && length > site.request_body_of(&info)
     {
-        let note = format!("a body of {length} bytes is announced");
+        let note = format!("the announced length is {length} bytes");
         let (mut fault, request_id) = refuse(RefusedWhy::BodyTooLarge, note);
         fault.page = site.error_pages.render(&fault, &request_id);
         return Err((fault, request_id));

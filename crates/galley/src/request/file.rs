@@ -62,12 +62,7 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
     )
     .await
     .map_err(|e| Fault::new(RefusedWhy::Internal, e.to_string()))?
-    .map_err(|e| {
-        Fault::new(
-            RefusedWhy::Internal,
-            format!("a file could not be read: {e}"),
-        )
-    })?;
+    .map_err(|e| Fault::new(RefusedWhy::Internal, format!("cannot read a file: {e}")))?;
     match looked {
         FileProbe::Kept(entry) => Ok(FileMatch::Answer(from_kept(exchange, &entry))),
         FileProbe::File(answer, file, small) => {
@@ -91,7 +86,7 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
         }
         FileProbe::Other(files::Resolved::Failed(error)) => Err(Fault::new(
             RefusedWhy::Internal,
-            format!("the path could not be looked up below the root: {error}"),
+            format!("cannot look up the path below the root: {error}"),
         )),
         FileProbe::Other(files::Resolved::Denied) => {
             Err(Fault::new(RefusedWhy::Denied, "denied below the root"))
@@ -164,7 +159,7 @@ fn redirect(exchange: &Exchange<'_>, path: &[u8]) -> Result<Response, Fault> {
     let location = HeaderValue::from_bytes(&location).map_err(|_| {
         Fault::new(
             RefusedWhy::BadRequest,
-            "a path that cannot be redirected to",
+            "the path cannot be used in a redirect",
         )
     })?;
     let mut fields = HeaderMap::new();

@@ -249,7 +249,7 @@ impl Miss<'_, '_> {
         {
             return Err(Fault::new(
                 RefusedWhy::MustRevalidate,
-                "the upstream does not answer, and the stored response must not be sent without revalidation",
+                "the upstream does not respond, and the stored response must not be sent without revalidation",
             ));
         }
         Err(fault)

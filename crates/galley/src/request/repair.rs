@@ -84,7 +84,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
         site = page.site.core.name,
         page = %String::from_utf8_lossy(page.info.path()).escape_debug(),
         file = %String::from_utf8_lossy(exchange.info.path()).escape_debug(),
-        "refreshed, because it names a file that is gone"
+        "refreshed, because it names a file that does not exist any longer"
     );
     miss::refresh(services, &page, &entry, When::Stale).await;
 }

@@ -37,7 +37,7 @@ pub(super) async fn run(
     let door = match ListeningSocket::open(listener.socket) {
         Ok(door) => door,
         Err(error) => {
-            tracing::error!(%error, "a listener could not be used");
+            tracing::error!(%error, "cannot use a listener");
             return;
         }
     };
@@ -72,14 +72,14 @@ pub(super) async fn run(
             }
             Err(error) if sys::is_out_of_descriptors(&error) => {
                 if !paused {
-                    tracing::warn!(%error, "no descriptor is left, so connections that ask nothing are ended; raise `ulimit -n`");
+                    tracing::warn!(%error, "no file descriptors left: closing idle connections; raise `ulimit -n`");
                 }
                 paused = true;
                 make_room(&core);
                 tokio::time::sleep(OUT_OF_DESCRIPTORS_PAUSE).await;
             }
             // The client was gone before we looked, or the network stumbled: the next may be fine.
-            Err(error) => tracing::debug!(%error, "a connection could not be accepted"),
+            Err(error) => tracing::debug!(%error, "cannot accept a connection"),
         }
     }
 }

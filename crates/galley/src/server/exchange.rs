@@ -165,7 +165,10 @@ impl Driver<'_> {
             Err(BodyError::Gone) => return None,
             Err(BodyError::Late) => {
                 self.core.counters.closed(Closed::TooSlow);
-                Some(Fault::new(RefusedWhy::Timeout, "the body came too slowly"))
+                Some(Fault::new(
+                    RefusedWhy::Timeout,
+                    "the client sent the body too slowly",
+                ))
             }
             Err(BodyError::Fault(fault)) => Some(fault),
         };
@@ -285,7 +288,7 @@ impl Driver<'_> {
 /// The fault of a body for which there is no room (RFC 9110 §15.6.4): it passes by itself, and the request is not at fault.
 pub(super) fn no_room(spools: &BodySpools) -> BodyError {
     spools.refuse();
-    let note = "there is no room for the request's body";
+    let note = "the spool for request bodies is full";
     Fault::new(RefusedWhy::NoRoom, note).into()
 }
 

@@ -61,7 +61,7 @@ pub async fn fetch_page(
         exchange(stream, server, host, path).await
     };
     let fetched = tokio::time::timeout(PATIENCE, exchange).await;
-    fetched.map_err(|_| format!("{} does not answer within {PATIENCE:?}", server.address))?
+    fetched.map_err(|_| format!("{} does not respond within {PATIENCE:?}", server.address))?
 }
 
 async fn exchange(

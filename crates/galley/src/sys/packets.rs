@@ -41,7 +41,7 @@ pub fn send_all(socket: impl AsFd, packet: &[u8], carried: &[BorrowedFd<'_>]) ->
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CARRIED))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !carried.is_empty() && !control.push(SendAncillaryMessage::ScmRights(carried)) {
-        return Err(io::Error::other("there is no room for the descriptors"));
+        return Err(io::Error::other("no space for the descriptors"));
     }
     let pieces = [IoSlice::new(packet)];
     rustix::net::sendmsg(socket, &pieces, &mut control, SendFlags::NOSIGNAL)?;

@@ -92,7 +92,7 @@ pub fn own_folder(path: &Path) -> io::Result<OwnedFd> {
     let about = rustix::fs::fstat(&folder)?;
     let others = Mode::RWXG | Mode::RWXO;
     if about.st_uid != 0 || Mode::from_raw_mode(about.st_mode).intersects(others) {
-        return Err(io::Error::other("somebody has put another in its place"));
+        return Err(io::Error::other("another file has replaced it"));
     }
     Ok(folder)
 }
@@ -147,7 +147,7 @@ fn change(account: &Account, uid: Uid, gid: Gid) -> io::Result<()> {
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     if rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).is_ok() {
-        return Err(io::Error::other("root could be had back"));
+        return Err(io::Error::other("root privileges could be regained"));
     }
     Ok(())
 }

@@ -247,7 +247,7 @@ impl WriterThread {
             if self.shared.reopen.swap(false, Ordering::AcqRel)
                 && let Err(cause) = self.sink.reopen()
             {
-                tracing::error!(%cause, "the access log could not be opened again; the old file stays in use");
+                tracing::error!(%cause, "cannot reopen the access log; the old file remains in use");
             }
             match message {
                 Message::Lines {
@@ -272,7 +272,7 @@ impl WriterThread {
         if let Err(cause) = self.sink.write(bytes) {
             self.shared.dropped.fetch_add(count, Ordering::Relaxed);
             if self.may_report(Instant::now()) {
-                tracing::error!(%cause, "the access log could not be written");
+                tracing::error!(%cause, "cannot write the access log");
             }
         }
     }

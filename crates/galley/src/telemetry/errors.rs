@@ -131,7 +131,7 @@ impl ErrorLog {
     pub fn reopen(&self) {
         let reopened = self.output.lock().reopen();
         if let Err(cause) = reopened {
-            tracing::error!(%cause, "the error log could not be opened again; the old file stays in use");
+            tracing::error!(%cause, "cannot reopen the error log; the old file remains in use");
         }
     }
 }

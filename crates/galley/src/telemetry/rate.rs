@@ -90,7 +90,7 @@ impl RateLimited {
             tracing::warn!(
                 about = self.what,
                 count = held_back,
-                "more messages of this kind were held back"
+                "suppressed more messages of this kind"
             );
         }
     }

@@ -32,11 +32,11 @@ pub enum ClientTrouble {
     Ca(CertificateError),
     /// The system has no authorities.
     #[error(
-        "the system trusts no authority: install `ca-certificates`, or name one with `ca` in `site.upstream_tls`"
+        "the system has no trusted certificate authorities: install `ca-certificates`, or name one with `ca` in `site.upstream_tls`"
     )]
     NoRoots,
     /// The name is none.
-    #[error("`{0}` is no name that a certificate can have")]
+    #[error("`{0}` is not a valid name in a certificate")]
     Name(String),
     /// The cryptography itself is not usable.
     #[error("TLS cannot be used: {0}")]

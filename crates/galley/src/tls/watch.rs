@@ -95,7 +95,7 @@ impl Watched {
                 DateValidity::Good => {}
                 DateValidity::Ending => tracing::warn!(
                     site, %names,
-                    "the certificate ends soon and has not been renewed: look at who renews it"
+                    "the certificate expires soon and has not been renewed: check the renewal"
                 ),
                 DateValidity::Over => tracing::error!(
                     site, %names,
@@ -103,7 +103,7 @@ impl Watched {
                 ),
                 DateValidity::Early => tracing::error!(
                     site, %names,
-                    "the certificate does not count yet: look at the clock, and at its dates"
+                    "the certificate is not valid yet: check the clock and the certificate's dates"
                 ),
             }
         }

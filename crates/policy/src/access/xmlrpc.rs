@@ -192,7 +192,7 @@ fn is_forbidden(name: &[u8]) -> bool {
 /// The response to a call that is not served: what a server says of a method that it does not have.
 pub const FAULT: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<methodResponse>\n  <fault>\n    <value>\n      \
 <struct>\n        <member>\n          <name>faultCode</name>\n          <value><int>-32601</int></value>\n        </member>\n        \
-<member>\n          <name>faultString</name>\n          <value><string>server error. requested method is not served here</string></value>\n        \
+<member>\n          <name>faultString</name>\n          <value><string>server error. requested method is not available</string></value>\n        \
 </member>\n      </struct>\n    </value>\n  </fault>\n</methodResponse>\n";
 
 const FORBIDDEN: &[&[u8]] = &[b"system.multicall", b"pingback.ping"];

@@ -55,7 +55,7 @@ pub fn refusal(name: &HeaderName, change: FieldChange) -> Option<&'static str> {
             Some("which says when and where the answer was made, and is Galley's own")
         }
         ("content-encoding" | "content-range" | "accept-ranges", _) => {
-            Some("which says in which form the answer is, and is Galley's own")
+            Some("which names the coding of the response, and which Galley sets itself")
         }
         ("vary", FieldChange::Remove | FieldChange::Set) => {
             Some("without which a cache on the way gives one visitor's answer to another")

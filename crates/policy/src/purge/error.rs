@@ -41,7 +41,7 @@ impl fmt::Display for PurgeError {
             Self::Body => f.write_str(
                 "cannot read the body: an object with `type`, `selectors` and `groups` is wanted",
             ),
-            Self::NoPurge => f.write_str("this request asks for no purge"),
+            Self::NoPurge => f.write_str("this request contains no purge"),
         }
     }
 }

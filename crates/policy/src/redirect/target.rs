@@ -40,7 +40,7 @@ impl RedirectTarget {
     /// Errors: why it cannot be gone to, as the end of a sentence.
     pub fn parse(text: &str, groups: usize) -> Result<Self, &'static str> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("which holds a space or another character that has to be percent-encoded");
+            return Err("which contains a space or another character that must be percent-encoded");
         }
         let path = match text.split_once("://") {
             Some(("http" | "https", rest)) => of_address(rest)?,

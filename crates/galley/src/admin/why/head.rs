@@ -34,7 +34,7 @@ pub(super) fn write(wanted: &WhyRequest) -> Result<Vec<u8>, String> {
         // One line each: nothing in a value may become a line of its own.
         let is_name = HeaderName::from_bytes(name.as_bytes()).is_ok();
         if !is_name || HeaderValue::from_str(value).is_err() {
-            return Err(format!("`{}` is no header", name.escape_debug()));
+            return Err(format!("`{}` is not a header field", name.escape_debug()));
         }
         push(&mut out, name.as_bytes(), value.as_bytes());
     }

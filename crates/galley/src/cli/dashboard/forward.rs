@@ -41,7 +41,7 @@ impl AdminGateway {
             .iter()
             .find(|path| path.strip_prefix('/') == Some(name))
         else {
-            return refuse(StatusCode::NOT_FOUND, "there is no such question");
+            return refuse(StatusCode::NOT_FOUND, "there is no such query");
         };
         let target = match query {
             Some(query) => format!("{path}?{query}"),
@@ -60,7 +60,7 @@ impl AdminGateway {
                 let body = json!({ "compare": true }).to_string().into();
                 self.ask("POST", "/reload", body).await
             }
-            _ => refuse(StatusCode::NOT_FOUND, "there is no such order"),
+            _ => refuse(StatusCode::NOT_FOUND, "there is no such command"),
         }
     }
 
@@ -68,7 +68,7 @@ impl AdminGateway {
         let Ok(_place) = self.places.try_acquire() else {
             return refuse(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "too many requests of dashboards at once: try again",
+                "too many concurrent dashboard requests: try again",
             );
         };
         let answer = self.admin.exchange_within(PATIENCE, method, target, body);

@@ -29,7 +29,7 @@ impl Refusal {
         match self {
             Self::Host => "the dashboard is at the address that `galley dashboard` printed",
             Self::Origin => "requests of other pages are refused",
-            Self::ContentType => "an order is JSON",
+            Self::ContentType => "the body must be JSON",
         }
     }
 }

@@ -96,7 +96,7 @@ async fn login(
     let secrets = match redeemed {
         Ok(Some(secrets)) => secrets,
         Ok(None) => {
-            let why = "this address was used already, or is too old: press Enter where `galley dashboard` runs for a new one";
+            let why = "this address has been used or has expired: press Enter where `galley dashboard` runs to get a new one";
             return refuse(StatusCode::FORBIDDEN, why).into_response();
         }
         Err(error) => {

@@ -118,7 +118,7 @@ fn secret() -> io::Result<String> {
     let mut bytes = [0_u8; 32];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     if filled != bytes.len() {
-        return Err(io::Error::other("the kernel gave too few random bytes"));
+        return Err(io::Error::other("the kernel returned too few random bytes"));
     }
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {

@@ -154,10 +154,10 @@ fn ask_server(target: &PluginTarget) -> Result<(), String> {
     match admin.get("/status") {
         Ok(_) => Ok(()),
         Err(ask::AdminError::Refused { status: 401, .. }) => {
-            Err("it does not know the token yet: run `galley reload`".to_owned())
+            Err("the running Galley does not know the token yet: run `galley reload`".to_owned())
         }
         Err(ask::AdminError::Unreachable { address, .. }) => Err(format!(
-            "no Galley answers at {address}: it will know the token when it starts"
+            "Galley is not running at {address}: it reads the token when it starts"
         )),
         Err(trouble) => Err(trouble.to_string()),
     }

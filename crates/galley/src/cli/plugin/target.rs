@@ -107,7 +107,7 @@ fn find_site<'c>(
         return found.ok_or_else(|| {
             let names: Vec<_> = config.sites.iter().map(|s| s.name.as_str()).collect();
             PluginError::Usage(format!(
-                "no site `{name}` in `{}`: there are `{}`",
+                "no site `{name}` in `{}`; the sites are `{}`",
                 path.display(),
                 names.join("`, `")
             ))

@@ -52,7 +52,7 @@ impl SocketPath {
         let about = statat(&found, "", AtFlags::EMPTY_PATH)?;
         let is_socket = FileType::from_raw_mode(about.st_mode) == FileType::Socket;
         if !is_socket || about.st_uid != self.owner {
-            return Err(io::Error::other("what is there is not PHP's own socket"));
+            return Err(io::Error::other("it is not PHP's own socket"));
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(rustix::io::dup3(&found, &mut seen, DupFlags::CLOEXEC)?)

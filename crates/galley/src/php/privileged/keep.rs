@@ -236,7 +236,7 @@ impl PrivilegedKeeper {
                 && error.kind() != io::ErrorKind::NotFound
             {
                 say(&format!(
-                    "`{}` cannot be removed: {error}",
+                    "cannot remove `{}`: {error}",
                     pool.folder.display()
                 ));
             }
@@ -337,7 +337,7 @@ fn unheard() -> io::Result<Vec<Listening>> {
 /// There is no log here: standard error is Galley's.
 fn say(line: &str) {
     use std::io::Write;
-    let _ = writeln!(io::stderr(), "galley: the process that keeps root: {line}");
+    let _ = writeln!(io::stderr(), "galley: privileged process: {line}");
 }
 
 /// Enough to see that something is wrong, too few to fill a disk.

@@ -109,7 +109,7 @@ impl KeeperChannel {
             if let Some(report) = Report::read(packet) {
                 self.handle(report, carried);
             } else {
-                tracing::error!("the process that keeps root sent what is no report");
+                tracing::error!("the privileged process sent an invalid report");
             }
         }
         // Whoever waits is woken by what is dropped here.
@@ -149,7 +149,7 @@ impl KeeperChannel {
                     has_ended: false,
                 };
                 let said = carried
-                    .ok_or_else(|| io::Error::other("it came without its pipe"))
+                    .ok_or_else(|| io::Error::other("it arrived without its pipe"))
                     .and_then(pipe::Receiver::from_owned_fd);
                 // Where nobody waits any more, the process is dropped here, hence killed.
                 if let Some(asked) = asked {
@@ -159,7 +159,7 @@ impl KeeperChannel {
             Report::Failed { pool, place, errno } => {
                 let error = match i32::try_from(errno) {
                     Ok(errno) if errno != 0 => io::Error::from_raw_os_error(errno),
-                    _ => io::Error::other("the process that keeps root could not start it"),
+                    _ => io::Error::other("the privileged process could not start it"),
                 };
                 if let Some(asked) = self.waiting().starts.remove(&(pool, place)) {
                     let _ = asked.send(Err(error));
@@ -222,7 +222,7 @@ impl PrivilegedProcess {
     /// Waits for its end, once. Cancel-safe. Errors: nobody can tell any more.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         if self.has_ended {
-            return Err(io::Error::other("its end was told before"));
+            return Err(io::Error::other("its end was reported before"));
         }
         let status = (&mut self.end).await;
         self.has_ended = true;

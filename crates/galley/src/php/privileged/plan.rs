@@ -63,7 +63,7 @@ impl LaunchPlan {
     pub(super) fn read(file: impl AsFd) -> io::Result<Self> {
         let file = File::from(file.as_fd().try_clone_to_owned()?);
         if !rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
-            return Err(io::Error::other("this is a command for Galley itself"));
+            return Err(io::Error::other("this command is for Galley itself"));
         }
         let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let mut text = vec![0; length];

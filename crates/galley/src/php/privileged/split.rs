@@ -284,7 +284,7 @@ impl KeeperShutdown {
             .await
             .is_err()
         {
-            tracing::error!("the process that keeps root did not end in time");
+            tracing::error!("the privileged process did not end in time");
         }
     }
 }

@@ -155,7 +155,8 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
             match self.deadlines.late(self.timer, arrived) {
                 // Others need what its client leaves waiting.
                 None | Some(ConnectionTimeout::Taken) if self.quota.is_overdrawn() => {
-                    let why = Http2End::Ours(Http2EndReason::Slow, "too much waits for it");
+                    let why =
+                        Http2End::Ours(Http2EndReason::Slow, "too much data waits for the client");
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
                 None if is_due => {}
@@ -168,11 +169,11 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                 Some(ConnectionTimeout::Head) => {
                     return Poll::Ready(Http2End::Ours(
                         Http2EndReason::Slow,
-                        "a head came too slowly",
+                        "the client sent a head too slowly",
                     ));
                 }
                 Some(ConnectionTimeout::Taking) => {
-                    let why = Http2End::Ours(Http2EndReason::Slow, "nothing was taken");
+                    let why = Http2End::Ours(Http2EndReason::Slow, "the client received nothing");
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
             }

@@ -253,7 +253,7 @@ impl Protocol for Http2<'_> {
             coming.judge(self.timer).map_err(|Late| BodyError::Late)?;
             taken += data.len() as u64;
             if taken > limit {
-                let note = "more bytes than the site takes";
+                let note = "more bytes than the site allows";
                 return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
             }
             let pushed = spool.push(&data).await;

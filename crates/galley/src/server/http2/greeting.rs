@@ -50,7 +50,10 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(Ok(h2)) => Ok(h2),
         Ok(Err(Greeting::Broken)) => Err(Http2End::Gone),
         Ok(Err(Greeting::Wrong)) => Err(Http2End::Ours(Http2EndReason::Protocol, "no greeting")),
-        Err(_) => Err(Http2End::Ours(Http2EndReason::Slow, "no greeting in time")),
+        Err(_) => Err(Http2End::Ours(
+            Http2EndReason::Slow,
+            "no connection preface in time",
+        )),
     }
 }
 

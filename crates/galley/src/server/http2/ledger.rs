@@ -33,7 +33,7 @@ impl Flood {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Resets => "too many streams were reset",
-            Self::IdleFrames => "too many frames asked nothing",
+            Self::IdleFrames => "too many frames without effect",
         }
     }
 }
