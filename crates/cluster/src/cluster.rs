@@ -176,7 +176,7 @@ impl Cluster {
 }
 
 impl RunningCluster {
-    /// Leaves the cluster: what waits is sent, or is in the outbox, when this returns. Blocks for [`LEAVE_WITHIN`] at most. What it returns
+    /// Leaves the cluster: what waits is sent, or is in the outbox, when this returns. Blocks for `LEAVE_WITHIN` at most. What it returns
     /// tells the process that takes over where to read on.
     pub fn leave(mut self) -> Option<String> {
         self.shared.stop();

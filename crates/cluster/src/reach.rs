@@ -36,7 +36,7 @@ impl PendingReach {
         Self(Pending::Is(PurgeReach::Local(why.into())))
     }
 
-    /// Waits for [`LONGEST_WAIT`] at most, whatever the engine does. Cancel-safe.
+    /// Waits for `LONGEST_WAIT` at most, whatever the engine does. Cancel-safe.
     pub async fn reach(self) -> PurgeReach {
         let receiver = match self.0 {
             Pending::Waits(receiver) => receiver,

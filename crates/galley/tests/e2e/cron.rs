@@ -154,7 +154,7 @@ fn a_failing_upstream_is_logged_once_and_wordpress_runs_its_tasks_meanwhile() {
         1,
         "{log}"
     );
-    assert!(log.contains("answered with status 500"), "{log}");
+    assert!(log.contains("responded with status 500"), "{log}");
 }
 
 #[test]
