@@ -145,7 +145,12 @@ fn troubles_of_the_machine_are_shown() {
         for (view, texts) in [
             (
                 "live",
-                &["3 of 8", "1 waiting", "91.0 %", "1 upstream server out of use"][..],
+                &[
+                    "3 of 8",
+                    "1 waiting",
+                    "91.0 %",
+                    "1 upstream server out of use",
+                ][..],
             ),
             ("purges", &["no space is left", "4"]),
             (

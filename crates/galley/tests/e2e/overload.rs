@@ -281,5 +281,5 @@ fn more_slots_than_workers_are_found_out_and_nobody_is_refused() {
     assert!(slots() >= 2);
     let text = stage.galley.cli(&["status"]).unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains(" of 20 slots for now"), "{text}");
+    assert!(text.contains(" of 20 slots, because more do not"), "{text}");
 }

@@ -538,7 +538,7 @@ fn a_reload_keeps_what_only_root_could_have_made_and_names_it() {
     };
     let output = reload(&config);
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
-    let named = "these need a restart: the certificate files of site `example.test`";
+    let named = "these changes need a restart: the certificate files of site `example.test`";
     assert!(words(&output).contains(named), "{}", words(&output));
     assert_eq!(shown(), certificate);
     let output = reload(&config.replace(

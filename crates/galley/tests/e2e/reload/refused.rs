@@ -68,7 +68,7 @@ fn options_that_need_a_restart_are_named_and_the_rest_is_in_force() {
         .replace("head_timeout = \"10m\"", "head_timeout = \"9s\"");
     let said = reloaded(&stage, &changed);
     assert!(
-        said.contains("these need a restart: server.workers, cache.memory"),
+        said.contains("these changes need a restart: server.workers, cache.memory"),
         "{said}"
     );
     assert!(said.contains("[server]: head_timeout changed"), "{said}");
