@@ -22,8 +22,19 @@ struct Clients {
     reconnected: AtomicUsize,
 }
 
-/// Whether the connection may be used again, or why the request failed.
-type Exchanged = Result<bool, String>;
+/// What became of a connection, or why the request failed.
+type Exchanged = Result<AfterRequest, String>;
+
+/// What became of a connection.
+#[derive(Clone, Copy)]
+enum AfterRequest {
+    /// It may be used again.
+    Kept,
+    /// It is closed.
+    Closed,
+    /// The server was ending it, and nothing was requested.
+    NotRequested,
+}
 
 impl Clients {
     /// Asks until the test is over, on one connection as long as the server keeps it.
@@ -40,7 +51,9 @@ impl Clients {
                 open().unwrap_or_else(|error| panic!("{kind}: connect: {error}"))
             });
             match ask(&mut used) {
-                Ok(is_kept) => connection = is_kept.then_some(used),
+                Ok(AfterRequest::Kept) => connection = Some(used),
+                Ok(AfterRequest::Closed) => {}
+                Ok(AfterRequest::NotRequested) => continue,
                 Err(error) => panic!("{kind}: {error}"),
             }
             self.answered.fetch_add(1, Ordering::Relaxed);
@@ -65,7 +78,12 @@ fn exchange(stream: &mut (impl Read + Write)) -> Exchanged {
             if input.len() >= end + 4 + length {
                 let is_fine = head.starts_with("http/1.1 200 ");
                 let is_last = head.contains("connection: close");
-                return if is_fine { Ok(!is_last) } else { Err(head) };
+                let after = if is_last {
+                    AfterRequest::Closed
+                } else {
+                    AfterRequest::Kept
+                };
+                return if is_fine { Ok(after) } else { Err(head) };
             }
         }
         match stream.read(&mut piece) {
@@ -80,11 +98,11 @@ fn exchange(stream: &mut (impl Read + Write)) -> Exchanged {
 /// One request over HTTP/2.
 fn ask_http2(client: &mut Client) -> Exchanged {
     match client.try_ask(&Request::get("/kept/")) {
-        Ok(response) if response.status == 200 => Ok(true),
+        Ok(response) if response.status == 200 => Ok(AfterRequest::Kept),
         Ok(response) => Err(response.beginning()),
         // Nothing was asked on a connection that the server is ending.
         Err(error) if error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR) => {
-            Ok(false)
+            Ok(AfterRequest::NotRequested)
         }
         Err(error) => Err(error.to_string()),
     }
@@ -116,11 +134,17 @@ pub(super) fn under_load(
         let over = Over(&clients);
         scope.spawn(|| clients.keep_asking("kept", || tcp(plain), exchange));
         scope.spawn(|| {
-            clients.keep_asking("new", || tcp(plain), |c| exchange(c).map(|_| false));
+            clients.keep_asking(
+                "new",
+                || tcp(plain),
+                |c| exchange(c).map(|_| AfterRequest::Closed),
+            );
         });
         scope.spawn(|| clients.keep_asking("kept over TLS", tls, |c| exchange(&mut c.0)));
         scope.spawn(|| {
-            clients.keep_asking("new over TLS", tls, |c| exchange(&mut c.0).map(|_| false));
+            clients.keep_asking("new over TLS", tls, |c| {
+                exchange(&mut c.0).map(|_| AfterRequest::Closed)
+            });
         });
         scope.spawn(|| {
             clients.keep_asking("HTTP/2", || Ok(Client::open(plain)), ask_http2);
