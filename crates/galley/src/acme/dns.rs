@@ -170,6 +170,6 @@ mod tests {
     async fn a_program_that_is_not_there_is_named() {
         let failed = TxtRecord::set(Path::new("/nowhere"), "example.com", "x".to_owned()).await;
         let words = failed.map(|_| ()).unwrap_err().words;
-        assert!(words.contains("`/nowhere` cannot be run"), "{words}");
+        assert!(words.contains("cannot run `/nowhere`"), "{words}");
     }
 }

@@ -244,7 +244,7 @@ mod tests {
         for (value, level, word) in [
             (status(90_000, 1_000, 28, 50), Severity::Fine, ""),
             (status(10, 1_000, 28, 50), Severity::Fine, ""),
-            (status(10_000, 20_000, 28, 50), Severity::Wrong, "empties"),
+            (status(10_000, 20_000, 28, 50), Severity::Wrong, "resets"),
             (status(90_000, 1_000, 2, 50), Severity::Wrong, "full"),
             (status(90_000, 1_000, 28, 96), Severity::Wrong, "room"),
             (json!(null), Severity::Wrong, "compiles"),
