@@ -55,10 +55,10 @@ pub fn forwarded(data: &[u8]) {
         host: b"example.com",
     };
     let stranger = own([192, 0, 2, 1]);
-    let asked = proxies.asked(&stranger, &fields);
+    let asked = proxies.origin(&stranger, &fields);
     assert_eq!((asked.client, asked.scheme), (stranger.peer, Scheme::Http));
     assert_eq!(asked.host, stranger.host);
-    let asked = proxies.asked(&own([10, 0, 0, 1]), &fields);
+    let asked = proxies.origin(&own([10, 0, 0, 1]), &fields);
     if proxies.field != ForwardingField::XForwardedFor || proxies.trusts(asked.client) {
         return;
     }
@@ -71,7 +71,7 @@ pub fn forwarded(data: &[u8]) {
         "x-forwarded-for" => (name, list.as_slice()),
         _ => (name, value),
     });
-    let again = proxies.asked(&own([10, 0, 0, 1]), &longer);
+    let again = proxies.origin(&own([10, 0, 0, 1]), &longer);
     assert!(again.client == asked.client || asked.client == NOBODY);
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Converter<'a> {
     /// Paths of named matchers, as patterns.
     pub matchers: HashMap<String, Section>,
     pub level: usize,
+    /// Snippets that may still be imported: one that imports itself twice would never end.
+    pub imports_left: usize,
 }
 
 impl Converter<'_> {
@@ -355,7 +357,8 @@ impl Converter<'_> {
 
     fn import(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         match self.snippets.get(directive.argument(0)).copied() {
-            Some(snippet) if self.level < MOST_SNIPPETS => {
+            Some(snippet) if self.level < MOST_SNIPPETS && self.imports_left > 0 => {
+                self.imports_left -= 1;
                 self.ledger
                     .not_needed(directive.id, "the snippet is converted here");
                 self.level += 1;
@@ -375,6 +378,9 @@ impl Converter<'_> {
 
 /// Snippets in snippets.
 const MOST_SNIPPETS: usize = 8;
+
+/// Imports of one site.
+pub(super) const MOST_IMPORTS: usize = 100;
 
 /// `Name value`, `-Name`, `+Name value`, `?Name value`.
 fn field(
