@@ -102,7 +102,7 @@ function print_toolbar_scripts(): void {
 }
 
 /**
- * The toolbar, once. Those who may edit something see links in it that belong to the page.
+ * The toolbar, once. For users with editing rights it contains links that belong to the page.
  */
 function print_toolbar(): void {
 	static $is_printed = false;
