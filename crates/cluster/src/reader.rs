@@ -120,7 +120,7 @@ impl Reader {
         self.gap(if is_there {
             "another engine became the primary while the node was disconnected"
         } else {
-            "the stream does not have the last entry any more"
+            "the stream no longer contains the last entry"
         });
         self.position = Some(Position {
             engine,

@@ -10,10 +10,10 @@ use crate::record::BadRecord;
 pub enum Error {
     /// The kept connection was closed, or bytes nobody asked for lay on it, before the request was begun: nothing was
     /// sent, so any method may be tried on another connection.
-    #[error("the kept FastCGI connection had ended before the request")]
+    #[error("the idle FastCGI connection was closed before the request")]
     Stale,
     /// The upstream closed the connection before `END_REQUEST`: the response is incomplete.
-    #[error("the FastCGI connection was closed in the middle of an answer")]
+    #[error("the FastCGI connection was closed before the response was complete")]
     Closed,
     /// The upstream broke the protocol.
     #[error("bad FastCGI record: {0}")]

@@ -95,19 +95,19 @@ impl Fault {
 impl From<FillError> for Fault {
     fn from(failure: FillError) -> Self {
         let (why, note) = match failure {
-            FillError::Connect => (RefusedWhy::UpstreamDown, "no connection to the upstream"),
+            FillError::Connect => (RefusedWhy::UpstreamDown, "cannot connect to the upstream"),
             FillError::Paused => (
                 RefusedWhy::UpstreamPaused,
                 "the upstream failed several times in a row and its circuit breaker is open",
             ),
-            FillError::Timeout => (RefusedWhy::UpstreamTimeout, "the upstream took too long"),
+            FillError::Timeout => (RefusedWhy::UpstreamTimeout, "the upstream timed out"),
             FillError::Closed => (
                 RefusedWhy::BadUpstream,
-                "the upstream ended its answer too early",
+                "the upstream ended its response too early",
             ),
             FillError::Malformed => (
                 RefusedWhy::BadUpstream,
-                "the upstream's answer cannot be read",
+                "the upstream's response is invalid",
             ),
             FillError::Overload => (RefusedWhy::Overload, "the queue of the upstream is full"),
             FillError::Aborted => (
@@ -160,12 +160,12 @@ pub fn public_text(status: u16) -> &'static str {
         408 => "The request took too long to arrive.",
         413 => "The request is larger than this site allows.",
         414 => "The address is too long.",
-        417 => "The expectation cannot be met.",
+        417 => "The server does not meet the `Expect` field of the request.",
         421 => "This server does not serve that host.",
         429 => "Too many requests came from your address. Please try again in a moment.",
         431 => "The request's header fields are too large.",
         501 => "The server does not support this request.",
-        502 => "The site could not answer. Please try again in a moment.",
+        502 => "The site did not respond. Please try again in a moment.",
         503 => "The site is very busy. Please try again in a moment.",
         504 => "The site took too long to respond. Please try again in a moment.",
         508 => "The request is in a loop.",

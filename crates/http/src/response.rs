@@ -42,7 +42,7 @@ pub enum BadResponse {
     #[error("more than one content length, an invalid one, or one beside a transfer coding")]
     ContentLength,
     /// Content that is announced for 204 or 205, or comes with the latter (RFC 9110 section 15.3.5 and 15.3.6).
-    #[error("content with a status that has no content")]
+    #[error("content with a status that does not allow content")]
     Content,
 }
 

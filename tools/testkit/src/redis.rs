@@ -111,7 +111,7 @@ impl Sentinel {
             return Ok(());
         }
         Err(Trouble::Refused(
-            "a sentinel does not find the others".to_owned(),
+            "a sentinel has not discovered the others".to_owned(),
         ))
     }
 }

@@ -126,7 +126,7 @@ function connection_trouble( array $status ): string {
 		return __( 'No connection is set up. Run `galley plugin install` with the folder of this WordPress on the server.', 'galley' );
 	}
 	if ( 401 === $status['status'] ) {
-		return __( 'The server rejects the token. If the token is new, restart Galley; otherwise run `galley plugin install` again.', 'galley' );
+		return __( 'The server rejects the token. If the token is new, run `galley reload`; otherwise run `galley plugin install` again.', 'galley' );
 	}
 	/* translators: %s: an error message */
 	return sprintf( __( '%s. Check that Galley is running and that PHP can connect to its address.', 'galley' ), (string) $status['error'] );

@@ -100,7 +100,7 @@ function said_box(): void {
  */
 function settings_how_to_get(): void {
 	echo '<h2>', esc_html__( 'How to get Galley', 'galley' ), '</h2><p>';
-	esc_html_e( 'This plugin belongs to Galley, a web server for WordPress that stores pages. It does nothing without it. Whoever runs your server can install Galley beside the present web server and try it there; hosts that already run Galley connect the plugin themselves.', 'galley' );
+	esc_html_e( 'This plugin belongs to Galley, a web server for WordPress that stores pages. It does nothing without it. The administrator of your server can install Galley beside the present web server and try it there; hosts that already run Galley connect the plugin themselves.', 'galley' );
 	printf( '</p><p><a href="%s">%s</a></p>', esc_url( 'https://github.com/galley-server/galley' ), esc_html__( 'Galley and its manual', 'galley' ) );
 }
 

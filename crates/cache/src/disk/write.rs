@@ -35,7 +35,7 @@ pub enum NotStored {
     #[error("the disk cache is still being counted")]
     Scanning,
     /// The body ended at another length than was announced.
-    #[error("the body ended at another length than announced")]
+    #[error("the length of the body differs from the announced length")]
     Incomplete,
     /// The disk does not take it, or did not before and is not tried again yet.
     #[error("{0}")]

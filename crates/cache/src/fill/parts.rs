@@ -43,10 +43,10 @@ pub enum FillError {
     #[error("the upstream could not be reached")]
     Connect,
     /// It failed several times on end and was not asked.
-    #[error("the upstream is left alone for a moment")]
+    #[error("the circuit breaker of the upstream is open")]
     Paused,
     /// It did not answer in time.
-    #[error("the upstream took too long")]
+    #[error("the upstream timed out")]
     Timeout,
     /// It closed before the end of its response.
     #[error("the upstream closed the connection before the response was complete")]

@@ -40,7 +40,7 @@ impl Passwords {
         let file = match file::read_text(&self.path, passwords::MOST_BYTES) {
             Ok(file) => file,
             Err(error) => {
-                tracing::error!(file = %self.path.display(), %error, "the file of passwords cannot be read, so nobody is let in by it");
+                tracing::error!(file = %self.path.display(), %error, "cannot read the password file: all its passwords are rejected");
                 return false;
             }
         };

@@ -105,7 +105,7 @@ impl Office {
             (value["account"]["id"] == id.as_str()).then(|| store::set_aside(&place))
         });
         if let Ok(Some(Ok(()))) = forgotten.await {
-            tracing::warn!("the directory does not know the account; another one is made");
+            tracing::warn!("the directory does not know the account: registering a new one");
         }
     }
 
@@ -141,7 +141,7 @@ impl Office {
             store::write(&place, &serde_json::to_string_pretty(&stored)?)
         });
         if let Ok(Err(error)) = written.await {
-            tracing::error!(%error, "the account could not be stored");
+            tracing::error!(%error, "cannot store the account");
         }
     }
 
@@ -167,9 +167,9 @@ impl Office {
         let place = self.store.account();
         let written = spawn_blocking(move || store::write(&place, &text)).await;
         // Without the file the next order would make another account, and the one after that.
-        written.map_err(OrderError::new)?.map_err(|error| {
-            OrderError::new(format!("the account could not be stored: {error}"))
-        })?;
+        written
+            .map_err(OrderError::new)?
+            .map_err(|error| OrderError::new(format!("cannot store the account: {error}")))?;
         tracing::info!(
             directory = self.settings.directory,
             "registered an account with the directory and accepted its terms of service"
@@ -189,7 +189,7 @@ impl Office {
             let aside = store::set_aside(&place);
             tracing::error!(
                 file = %place.display(), is_set_aside = aside.is_ok(),
-                "the account cannot be read: {broken}; another one is made"
+                "cannot read the account: {broken}; registering a new one"
             );
             None
         });

@@ -61,13 +61,13 @@ impl HttpClient for AcmeClient {
             let answer = match answer.await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(cause)) => return Err(failed(cause)),
-                Err(_elapsed) => return Err(failed("no answer in time".into())),
+                Err(_elapsed) => return Err(failed("no response in time".into())),
             };
             let status = answer.status();
             if status.is_client_error() || status.is_server_error() {
                 notes.set(retry_after(answer.headers(), clock.wall()));
                 if !is_problem(answer.headers()) {
-                    return Err(failed(format!("it answers {status}").into()));
+                    return Err(failed(format!("it responded with status {status}").into()));
                 }
             }
             Ok(BytesResponse::from(answer))

@@ -218,7 +218,7 @@ impl CertificateKeeper {
         });
         let (site, seconds) = (&self.parts.certificate.wanted.site, pause.as_secs());
         let now = match self.held {
-            Some(_) => "the old one stays in use",
+            Some(_) => "the old certificate remains in use",
             None => "the site is not served over TLS until then",
         };
         tracing::warn!(
@@ -287,9 +287,9 @@ impl CertificateKeeper {
         match written {
             Ok(Ok(())) => self.unwritten = None,
             Ok(Err(error)) => {
-                tracing::error!(file = shown, %error, "a certificate could not be stored");
+                tracing::error!(file = shown, %error, "cannot store a certificate");
             }
-            Err(error) => tracing::error!(%error, "a certificate could not be stored"),
+            Err(error) => tracing::error!(%error, "cannot store a certificate"),
         }
     }
 
@@ -318,7 +318,7 @@ fn stored(parts: &KeeperParts) -> Option<IssuedCertificate> {
             let aside = store::set_aside(&place);
             tracing::error!(
                 file = %place.display(), is_set_aside = aside.is_ok(),
-                "a stored certificate cannot be used: {trouble}; another one is ordered"
+                "cannot use a stored certificate: {trouble}; ordering a new one"
             );
             None
         }

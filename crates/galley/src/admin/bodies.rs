@@ -18,7 +18,7 @@ fn spools(state: &AdminState, text: &mut Text) {
             "memory_bytes",
             MetricKind::Gauge,
             spooled.memory,
-            "bytes of request bodies and of answers on their way in memory",
+            "bytes of request and response bodies in memory",
         ),
         (
             "memory_limit_bytes",
@@ -30,7 +30,7 @@ fn spools(state: &AdminState, text: &mut Text) {
             "disk_bytes",
             MetricKind::Gauge,
             spooled.disk,
-            "bytes of request bodies and of answers on their way in files",
+            "bytes of request and response bodies in files",
         ),
         (
             "disk_limit_bytes",
@@ -54,7 +54,7 @@ fn spools(state: &AdminState, text: &mut Text) {
             "rejected_total",
             MetricKind::Counter,
             spooled.refused,
-            "request bodies that were refused because there was no room",
+            "request bodies rejected because the spool was full",
         ),
         (
             "blocked_total",
@@ -88,13 +88,13 @@ fn small_files(state: &AdminState, text: &mut Text) {
             "evictions_total",
             MetricKind::Counter,
             files.usage.evictions,
-            "small files that had to leave for others",
+            "small files evicted from memory",
         ),
         (
             "checks_total",
             MetricKind::Counter,
             files.looks,
-            "looks at the disk that found a small file as it is in memory",
+            "checks on disk that found a small file unchanged",
         ),
         (
             "reads_total",
@@ -117,7 +117,7 @@ fn compression(state: &AdminState, text: &mut Text) {
         (
             "bytes_in_total",
             counted.bytes,
-            "plain bytes that were compressed, once for each coding",
+            "uncompressed bytes, counted once for each coding",
         ),
         ("bytes_out_total", counted.made, "compressed bytes"),
         (

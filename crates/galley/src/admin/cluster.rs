@@ -56,7 +56,7 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
         (
             "galley_cluster_purges_unsent",
             number(status.unsent),
-            "purges that wait for the engine",
+            "purges waiting for the engine",
         ),
     ];
     for (name, value, help) in gauges {
@@ -64,7 +64,7 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
         text.sample(name, &[], value);
     }
     let name = "galley_cluster_purges_total";
-    let help = "purges of this node, by how far they got before their publisher was told";
+    let help = "purges of this node, by reach at acknowledgement";
     text.family(name, MetricKind::Counter, help);
     text.sample(name, &[("reach", "cluster")], status.acknowledged);
     text.sample(name, &[("reach", "local")], status.local_only);
@@ -77,7 +77,7 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
         (
             "galley_cluster_gaps_total",
             status.gaps,
-            "times that purges were missing, and everything was purged instead",
+            "complete purges because purges of other nodes were missing",
         ),
     ];
     for (name, value, help) in counters {

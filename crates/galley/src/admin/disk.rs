@@ -136,7 +136,7 @@ fn counters(usage: DiskUsage, counted: DiskCacheTotals, text: &mut Text) {
         (
             "disk_timeouts_total",
             counted.late,
-            "look-ups that were given up because the disk took too long",
+            "lookups abandoned because the disk was too slow",
         ),
         ("disk_written_total", counted.written, "pages written"),
         (
@@ -147,7 +147,7 @@ fn counters(usage: DiskUsage, counted: DiskCacheTotals, text: &mut Text) {
         (
             "disk_evictions_total",
             usage.evictions,
-            "pages removed for others or because nobody asked for them",
+            "pages evicted, or removed because they were not requested",
         ),
         ("disk_damaged_total", usage.damaged, "damaged files removed"),
         ("disk_failures_total", usage.failures, "failed reads"),

@@ -185,7 +185,7 @@ fn orders(
         );
     }
     if orders.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
-        complaints.push("no site here serves the host of these urls".to_owned());
+        complaints.push("no site has the host of these URLs".to_owned());
     }
     complaints.dedup();
     if complaints.is_empty() {

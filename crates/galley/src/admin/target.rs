@@ -97,7 +97,7 @@ pub(super) fn is_number(site: &Site, number: usize) -> bool {
 
 /// No token, or one that nobody knows.
 pub(super) fn unknown() -> JsonReply {
-    refuse(StatusCode::UNAUTHORIZED, "a token is needed")
+    refuse(StatusCode::UNAUTHORIZED, "a token is required")
 }
 
 /// A site's token, and another's site.

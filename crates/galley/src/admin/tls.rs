@@ -32,7 +32,7 @@ pub(super) fn handshakes(state: &AdminState, text: &mut Text) {
     text.family(
         name,
         MetricKind::Counter,
-        "TLS handshakes that succeeded, by whether a session of before was resumed",
+        "successful TLS handshakes, by session resumption",
     );
     text.sample(name, &[("kind", "full")], full);
     text.sample(name, &[("kind", "resumed")], resumed);

@@ -434,9 +434,7 @@ fn tell(result: &ReloadResult) {
                 tracing::warn!("{warning}");
             }
             if report.changes.is_empty() {
-                tracing::info!(
-                    "reload: the configuration was read again; nothing in it has changed"
-                );
+                tracing::info!("reload: the configuration has not changed");
             }
             for change in &report.changes {
                 tracing::info!("reload: {change}");
@@ -447,7 +445,7 @@ fn tell(result: &ReloadResult) {
             }
         }
         Err(ReloadError::Invalid(why) | ReloadError::Failed(why)) => {
-            tracing::error!("reload: the configuration stays as it was");
+            tracing::error!("reload: the old configuration remains in use");
             for line in why.lines().filter(|line| !line.is_empty()) {
                 tracing::error!("reload: {line}");
             }

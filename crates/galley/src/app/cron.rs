@@ -100,7 +100,7 @@ async fn run(site: &Site, clock: Clock) {
         (CronTransition::Worse, Err(trouble)) => {
             tracing::warn!(
                 site = name,
-                "scheduled tasks do not run: {trouble}; tried again with pauses"
+                "scheduled tasks failed: {trouble}; retrying with growing pauses"
             );
         }
         (CronTransition::Better, _) => tracing::info!(site = name, "scheduled tasks run again"),

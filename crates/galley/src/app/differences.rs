@@ -164,7 +164,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
     let changed = changed.join(", ");
     let is_new_cache = fingerprint(&before.rules) != fingerprint(&after.rules);
     let cache = if is_new_cache {
-        "; its stored pages are not used any more, because the rules for keys are others"
+        "; its stored pages are not used any longer, because the rules for cache keys have changed"
     } else {
         ""
     };
@@ -217,7 +217,7 @@ mod tests {
                 "listener `http://127.0.0.1:8081`: added",
                 "site `b.test`: removed",
                 "site `c.test`: added",
-                "site `a.test`: listeners, rules, limits changed; its stored pages are not used any more, because the rules for keys are others",
+                "site `a.test`: listeners, rules, limits changed; its stored pages are not used any longer, because the rules for cache keys have changed",
             ]
         );
     }

@@ -191,7 +191,7 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
                 .push(MachineFinding::of_path(at, path, why, help));
         }
     };
-    let own = "let the user that Galley runs as write there, or name another";
+    let own = "give Galley's user write access, or name another";
     if let Some(spool) = &config.server.spool {
         refuse(
             OptionPath::Server("spool"),
@@ -226,8 +226,9 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
         // Galley serves without it.
         let at = OptionPath::Cache("disk");
         if cause.kind() == io::ErrorKind::NotADirectory {
-            let why = "which is not a folder, so nothing would survive a restart";
-            let help = "name a folder, which is made where it is missing, or leave the option out";
+            let why = "which is not a folder, so no page would survive a restart";
+            let help =
+                "name a folder, which Galley creates if it does not exist, or leave the option out";
             found
                 .wrong
                 .push(MachineFinding::of_path(at, &disk.path, why, help));
@@ -298,7 +299,7 @@ fn logs(config: &Config, who: &UserIdentity, found: &mut Preflight) {
         };
         if let Err(cause) = who.may_write(place) {
             let why = format!("which cannot be written: {cause}");
-            let help = "let the user that Galley runs as write there, or name another";
+            let help = "give Galley's user write access, or name another";
             found
                 .refused
                 .push(MachineFinding::of_path(at, file, why, help));

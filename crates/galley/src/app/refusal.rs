@@ -219,7 +219,7 @@ impl ServerStartError {
     /// About an option that names a file or a folder.
     fn of_path(&self, config: &Config) -> Option<MachineFinding> {
         const READ: &str = "give Galley's user read access";
-        const WRITE: &str = "let the user that Galley runs as write there, or name another";
+        const WRITE: &str = "give Galley's user write access, or name another";
         let unwritable = |cause: &io::Error| format!("which cannot be written: {cause}");
         let (at, path, why, help) = match self {
             Self::Log { target, cause } => {
@@ -338,7 +338,7 @@ pub(super) fn of_user(config: &Config, user: &str, cause: &io::Error) -> Machine
         };
         (
             format!("but {cause}"),
-            format!("name one of this machine, or make it: `{make} {name}`"),
+            format!("name an existing one, or create it: `{make} {name}`"),
         )
     } else {
         (
@@ -390,7 +390,8 @@ pub fn of_php(config: &Config, site: usize, cause: &php::PhpStartError) -> Machi
         at: OptionPath::Site(site, name),
         value,
         why: format!("which cannot be started: {}", with_sources(cause)),
-        help: "correct what PHP says of itself, and name the program with `php_binary` if it is the wrong one".to_owned(),
+        help: "correct the error that PHP reports, or name another program with `php_binary`"
+            .to_owned(),
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn open(server: &ServerConfig) -> Result<Arc<BodySpools>, ServerStart
         let found = own.into_iter().chain(usual).find(|f| may_write(f).is_ok());
         if found.is_none() {
             tracing::warn!(
-                "no folder for bodies on their way can be written, so large uploads are refused; set `server.spool`"
+                "no spool folder can be written, so large uploads are rejected; set `server.spool`"
             );
         }
         found

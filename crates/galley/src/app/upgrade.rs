@@ -51,7 +51,7 @@ impl Control {
                     pages,
                     pools,
                     milliseconds,
-                    "upgrade: another process serves"
+                    "upgrade: another process has taken over"
                 );
                 (
                     Ok(report),
@@ -60,7 +60,7 @@ impl Control {
             }
             Err(HandoverError::Stopped) => return ControlFlow::Break(RunEnd::Stopped),
             Err(HandoverError::Refused(why)) => {
-                tracing::error!("upgrade: this process goes on");
+                tracing::error!("upgrade: this process continues");
                 for line in why.reason().lines().filter(|line| !line.is_empty()) {
                     tracing::error!("upgrade: {line}");
                 }

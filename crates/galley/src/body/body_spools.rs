@@ -154,7 +154,7 @@ impl BodySpools {
         if self.refusals.admit() {
             tracing::warn!(
                 refused,
-                "request bodies are refused: there is no room for them; see `server.spool_size`"
+                "rejecting request bodies: the spool is full; see `server.spool_size`"
             );
         }
     }
@@ -165,7 +165,7 @@ impl BodySpools {
         if self.holds.admit() {
             tracing::warn!(
                 held_up,
-                "slow clients hold up the upstream: there is no room for its answers; see `server.spool_response` and `server.spool_size`"
+                "slow clients occupy the upstream: the spool for its responses is full; see `server.spool_response` and `server.spool_size`"
             );
         }
     }
@@ -187,7 +187,7 @@ impl BodySpools {
 
     fn trouble(&self, cause: &io::Error) -> SpoolFull {
         if self.troubles.admit() {
-            tracing::error!(%cause, "the folder for bodies on their way cannot be written; see `server.spool`");
+            tracing::error!(%cause, "cannot write to the spool folder; see `server.spool`");
         }
         SpoolFull
     }

@@ -47,7 +47,7 @@ pub(super) enum AdminError {
     },
     #[error("the server did not respond within {0:?}")]
     Late(Duration),
-    #[error("the server's answer cannot be read: {0}")]
+    #[error("cannot read the server's response: {0}")]
     Answer(String),
     #[error("refused ({status}): {error}")]
     Refused { status: u16, error: String },

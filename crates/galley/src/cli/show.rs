@@ -129,7 +129,7 @@ fn troubles(value: &Value) -> impl Iterator<Item = &'static str> {
     );
     let root = match value["privileged"].as_str() {
         Some("gone") => Some(
-            "root      the process that kept it has ended, and with it the php of other users: restart galley",
+            "root the privileged process has ended, and with it the php of other users: restart galley",
         ),
         Some(_) => Some("root      kept by another process, which is running"),
         None => None,
@@ -160,7 +160,7 @@ pub(super) fn status(value: &Value) {
             line(&text);
         }
         line(&format!(
-            "upstream  {} under way, {} waiting",
+            "upstream {} in progress, {} waiting",
             value["upstream"]["in_flight"], value["upstream"]["waiting"]
         ));
         if let Some(text) = bodies(&value["spools"]) {
@@ -220,7 +220,7 @@ pub(super) fn status(value: &Value) {
 fn bodies(spools: &Value) -> Option<String> {
     spools.as_object()?;
     Some(format!(
-        "bodies    {} of {} in files, {} of {} in memory; {} requests refused, {} answers held PHP up",
+        "bodies    {} of {} in files, {} of {} in memory; {} requests rejected, {} responses occupied PHP",
         size(&spools["disk_bytes"]),
         size(&spools["disk_limit"]),
         size(&spools["memory_bytes"]),

@@ -39,7 +39,7 @@ pub enum DecodeStep {
 
 /// It is not what its coding says, or far larger than anything of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the coded body is broken")]
+#[error("the compressed body is damaged")]
 pub struct CodingError;
 
 impl BodyDecoder {

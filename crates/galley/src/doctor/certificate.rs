@@ -29,7 +29,7 @@ pub fn stored_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFin
         Err((_, CertificateError::Unread(FileError::System(error)))) => match error.kind() {
             ErrorKind::NotFound => (
                 Severity::Wrong,
-                "the site has no certificate yet, so nobody reaches it over TLS",
+                "the site has no certificate yet, so it is not available over TLS",
             ),
             ErrorKind::PermissionDenied => {
                 (Severity::Notice, "only root and Galley's user may read it")
@@ -87,12 +87,12 @@ fn judge(
         ),
         DateValidity::Over => (
             Severity::Wrong,
-            "browsers warn of the site",
+            "browsers show a warning",
             renewed.or_here("certbot renew --force-renewal"),
         ),
         DateValidity::Early => (
             Severity::Wrong,
-            "browsers warn of the site: the certificate or the clock is wrong",
+            "browsers show a warning: the certificate or the clock is wrong",
             "timedatectl",
         ),
     };
@@ -111,7 +111,7 @@ impl Renewed {
 
 const CHECK: &str = "certificate";
 const UNREADABLE: &str =
-    "the running server keeps the certificate it has, and the next start orders another";
+    "the running server keeps its certificate, and the next start orders a new one";
 /// It has the last failure of each certificate that Galley gets.
 const SAYS_WHY: &str = "galley status";
 

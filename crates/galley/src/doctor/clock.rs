@@ -40,8 +40,8 @@ fn judge(machine: &ProcFs, now: i64) -> DoctorFinding {
     DoctorFinding::bad(
         Severity::Notice,
         CHECK,
-        "no program that keeps it right is running",
-        "clocks of rented machines go wrong by seconds a day; scheduled posts, lifetimes and certificates go with them",
+        "no time synchronization is running",
+        "clocks of virtual machines drift by seconds a day, and with them scheduled posts, lifetimes and certificates",
         "apt install systemd-timesyncd && timedatectl set-ntp true",
     )
 }

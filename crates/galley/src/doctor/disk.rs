@@ -79,7 +79,7 @@ pub(super) fn speed(folder: &Path) -> DoctorFinding {
 fn judge_speed(folder: &Path, median: Duration) -> DoctorFinding {
     const CHECK: &str = "sync";
     let seen = format!(
-        "{}: a write of 4 KiB is safe after {:.1} ms",
+        "{}: writing and syncing 4 KiB takes {:.1} ms",
         folder.display(),
         median.as_secs_f64() * 1000.0
     );

@@ -15,7 +15,7 @@ fn of_machine(machine: &ProcFs) -> DoctorFinding {
     let (Some(Ok(open)), Some(Ok(_)), Some(Ok(limit))) =
         (numbers.next(), numbers.next(), numbers.next())
     else {
-        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not report it");
     };
     let seen = if limit > UNLIMITED {
         format!("{open} open files on the machine, without a limit")

@@ -47,7 +47,7 @@ fn left(machine: &ProcFs) -> DoctorFinding {
     const CHECK: &str = "memory";
     let read = |name| machine.line("proc/meminfo", name);
     let (Some(total), Some(available)) = (read("MemTotal"), read("MemAvailable")) else {
-        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not report it");
     };
     let seen = format!("{} of {} are available", size(available), size(total));
     let level = match percent(available, total) {
@@ -59,7 +59,7 @@ fn left(machine: &ProcFs) -> DoctorFinding {
         level,
         CHECK,
         seen,
-        "below it the kernel drops the files it has read from memory, everything becomes slow, and then it kills a process",
+        "below this the kernel evicts cached files, everything becomes slow, and finally it kills a process",
         "find the largest processes: ps -eo rss,comm --sort -rss | head; lower the number of PHP's workers, or [cache] memory",
     )
 }
@@ -100,7 +100,7 @@ fn pool(machine: &ProcFs, plan: &MemoryPlan) -> DoctorFinding {
         level,
         CHECK,
         seen,
-        "in a busy hour all of them run at once, and the kernel kills the largest process: the database, or the web server",
+        "under load all of them run at once, and the kernel kills the largest process: the database or the web server",
         smaller_pool(plan, largest, database),
     )
 }
@@ -123,7 +123,7 @@ fn smaller_pool(plan: &MemoryPlan, largest: u64, database: u64) -> String {
 fn killed(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     const CHECK: &str = "oom";
     let Some(count) = machine.word("proc/vmstat", "oom_kill ", "oom_kill") else {
-        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not report it");
     };
     let seen = match recent {
         _ if count == 0 => {
@@ -155,7 +155,7 @@ fn killed(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
         Severity::Wrong,
         CHECK,
         seen,
-        "each was a page, a database or a server that broke off in the middle",
+        "each of them interrupted a page, a database or a server",
         "find out which and when: journalctl -k | grep -i 'killed process'",
     )
 }
@@ -166,7 +166,7 @@ fn swap(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     const CHECK: &str = "swap";
     let read = |name| machine.line("proc/meminfo", name);
     let (Some(total), Some(free)) = (read("SwapTotal"), read("SwapFree")) else {
-        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not report it");
     };
     let used = total.saturating_sub(free);
     let mut seen = format!("{} of {} in use", size(used), size(total));
@@ -187,7 +187,7 @@ fn swap(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
         level,
         CHECK,
         seen,
-        "what lies in swap has to be read from the disk before it can answer: a page takes seconds",
+        "swapped memory must be read from the disk before it can be used: a page takes seconds",
         "find the swapped processes: grep -H VmSwap /proc/[0-9]*/status | sort -k2 -n | tail; lower the number of PHP's workers",
     )
 }

@@ -43,7 +43,7 @@ fn ports(machine: &ProcFs) -> DoctorFinding {
     });
     let waiting = machine.word("proc/net/sockstat", "TCP:", "tw");
     let (Some(range), Some(waiting)) = (range, waiting) else {
-        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not report it");
     };
     let seen = format!("{waiting} connections in TIME_WAIT, {range} local ports");
     let level = match percent(waiting, range) {
@@ -77,7 +77,7 @@ fn ports(machine: &ProcFs) -> DoctorFinding {
 fn backlog(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     const CHECK: &str = "backlog";
     let Some(limit) = machine.number("proc/sys/net/core/somaxconn") else {
-        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not report it");
     };
     let (level, seen) = match recent {
         Some(recent) => {
@@ -128,7 +128,7 @@ fn short_queue(limit: u64) -> Option<&'static str> {
     )
 }
 
-const WHY_BACKLOG: &str = "connections that come in a burst wait in a queue of the kernel; beyond its end they are dropped, and their visitors wait for seconds. The count is of all programs of this machine";
+const WHY_BACKLOG: &str = "a burst of connections waits in a queue of the kernel; if the queue is full, connections are dropped and their visitors wait for seconds. The count includes all programs on this machine";
 
 /// What Galley asks the kernel for, and the kernel's default from 5.4 on; before, it was 128.
 const WANTED_QUEUE: u64 = 4096;

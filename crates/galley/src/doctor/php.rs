@@ -43,10 +43,10 @@ async fn exchange(ask: &PhpProbe) -> Result<Value, String> {
         .suffix(".php")
         .permissions(std::fs::Permissions::from_mode(0o644))
         .tempfile()
-        .map_err(|e| format!("no script can be written to the temporary folder: {e}"))?;
+        .map_err(|e| format!("cannot write a script to the temporary folder: {e}"))?;
     script
         .write_all(SCRIPT.as_bytes())
-        .map_err(|e| format!("no script can be written to the temporary folder: {e}"))?;
+        .map_err(|e| format!("cannot write a script to the temporary folder: {e}"))?;
     let filename = script.path().as_os_str().as_encoded_bytes();
     let root = ask.root.as_os_str().as_encoded_bytes();
     let variables: Vec<Variable<'_>> = [
@@ -93,7 +93,7 @@ async fn run(
     stream: std::io::Result<impl AsyncRead + AsyncWrite + Unpin>,
     variables: &[Variable<'_>],
 ) -> Result<Vec<u8>, String> {
-    let broken = |e: galley_fastcgi::Error| format!("PHP's answer broke off: {e}");
+    let broken = |e: galley_fastcgi::Error| format!("PHP's response is incomplete: {e}");
     let stream = stream.map_err(|e| format!("cannot connect to PHP: {e}"))?;
     let mut connection = FastCgiConnection::new(stream);
     let request = FastCgiRequest {

@@ -28,7 +28,7 @@ pub(super) fn privileged(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFi
         });
     if let Some(keeper) = keeper {
         let seen = format!(
-            "process {} keeps root for galley, process {server}, to run {of} as other users",
+            "process {} keeps root privileges for Galley, process {server}, to run {of} as other users",
             keeper.id
         );
         return Some(DoctorFinding::fine(CHECK, seen));
@@ -37,7 +37,7 @@ pub(super) fn privileged(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFi
         Severity::Wrong,
         CHECK,
         format!(
-            "galley, process {server}, has no process any more that keeps root, to run {of} as other users"
+            "Galley, process {server}, has lost the privileged process that runs {of} as other users"
         ),
         "it has ended, and with it that PHP: only a restart starts it again, and pages of those sites that are not stored get an error",
         "systemctl restart galley   # and find out what ended it: journalctl -k | grep -i 'killed process'",
@@ -65,7 +65,7 @@ pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
         return DoctorFinding::unknown(CHECK, "the server does not report it");
     };
     let seen = format!(
-        "{} of {} in files and {} of {} in memory; {} {} request bodies were refused and {} responses held PHP up",
+        "{} of {} in files and {} of {} in memory; {} {} request bodies were rejected and {} responses occupied PHP",
         size(disk),
         size(limit),
         size(memory),
@@ -82,7 +82,7 @@ pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
     };
     let (why, mend) = if spools["folder"].is_null() {
         (
-            "no folder for them can be written: uploads above 64 KiB are refused, and each slow visitor holds a worker of PHP",
+            "no spool folder can be written: uploads above 64 KiB are rejected, and each slow visitor occupies a worker of PHP",
             "in [server]: spool = \"/var/lib/galley/spool\", a folder that belongs to Galley's user, then systemctl restart galley".to_owned(),
         )
     } else {
@@ -188,7 +188,7 @@ mod tests {
         let full = spool_findings(&status(900, 2, 1, folder));
         assert!(full.seen.contains("900 MiB of 1000 MiB"), "{}", full.seen);
         assert!(
-            full.seen.contains("2 request bodies were refused"),
+            full.seen.contains("2 request bodies were rejected"),
             "{}",
             full.seen
         );

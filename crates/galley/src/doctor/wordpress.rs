@@ -30,7 +30,7 @@ pub(super) fn findings(value: &Value) -> Vec<DoctorFinding> {
 fn autoload(wordpress: &Value) -> DoctorFinding {
     const CHECK: &str = "autoload";
     let Some(bytes) = wordpress["autoload_bytes"].as_u64() else {
-        return DoctorFinding::unknown(CHECK, "WordPress does not tell");
+        return DoctorFinding::unknown(CHECK, "WordPress does not report it");
     };
     let seen = format!("{} of options are read for each page", size(bytes));
     let level = match bytes {
@@ -60,7 +60,7 @@ fn cron(wordpress: &Value) -> DoctorFinding {
         wordpress["cron_overdue"].as_u64(),
         wordpress["cron_overdue_s"].as_u64(),
     ) else {
-        return DoctorFinding::unknown(CHECK, "WordPress does not tell");
+        return DoctorFinding::unknown(CHECK, "WordPress does not report it");
     };
     let level = match late {
         0..900 => return DoctorFinding::fine(CHECK, "no task is overdue"),
@@ -102,7 +102,7 @@ fn errors(wordpress: &Value) -> DoctorFinding {
         Severity::Notice,
         CHECK,
         "WP_DEBUG shows them to visitors",
-        "error messages with paths of this machine become part of stored pages",
+        "error error error messages with paths of this machine become part of stored pages",
         "in wp-config.php: define('WP_DEBUG_DISPLAY', false); define('WP_DEBUG_LOG', true);",
     )
 }

@@ -324,7 +324,7 @@ fn tell_unusable(path: &Path, error: &(dyn std::error::Error + 'static)) {
     tracing::error!(
         path = %path.display(),
         error,
-        "`cache.disk` cannot be used: pages are kept in memory only, and a restart forgets them"
+        "cannot use `cache.disk`: pages are kept in memory only and do not survive a restart"
     );
 }
 

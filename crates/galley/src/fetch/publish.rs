@@ -31,7 +31,7 @@ pub(super) fn publish(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
 }
 
 /// What a response that carries purges waits for before it is sent on.
-#[must_use = "an answer is the acknowledgement of the purges it carries"]
+#[must_use = "a response acknowledges the purges that it contains"]
 pub(super) struct Acknowledgement(Option<Receipt>);
 
 impl Acknowledgement {

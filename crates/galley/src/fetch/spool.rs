@@ -216,7 +216,7 @@ impl SpoolFilePart {
         match read.map_err(io::Error::other).and_then(|read| read) {
             Ok(piece) => Ok(piece),
             Err(cause) => {
-                tracing::error!(%cause, "an answer on its way cannot be read from its file");
+                tracing::error!(%cause, "cannot read a response from its spool file");
                 Err(FillError::Aborted)
             }
         }

@@ -91,7 +91,7 @@ fn pass_on(line: &[u8], speaker: &Speaker, said: &RecentLines) {
             site,
             script,
             request,
-            "{program}: a request took longer than `php_timeout`, and its worker was ended"
+            "{program}: a request exceeded `php_timeout`, so its worker was ended"
         );
         return;
     }

@@ -212,10 +212,10 @@ async fn supervise(
         watch.forget();
         life.send_replace(MasterState::Restarting);
         match status {
-            Ok(status) => tracing::warn!(site, "php-fpm ended ({status}); it is started again"),
+            Ok(status) => tracing::warn!(site, "php-fpm ended ({status}); restarting it"),
             Err(error) => tracing::warn!(
                 site,
-                "php-fpm ended, and how is not known ({error}); it is started again"
+                "php-fpm ended with an unknown status ({error}); restarting it"
             ),
         }
         master.bury().await;

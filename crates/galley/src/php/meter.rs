@@ -2,7 +2,7 @@
 //!
 //! A worker's own memory is its proportional set size without shared memory: that is the opcode cache, which all workers of
 //! a pool have together and the budget counts once. Pages that a worker has in common with its master are counted by their
-//! part. Where the kernel does not tell (before Linux 5.4, or not ours to look at), its anonymous memory counts whole.
+//! part. Where the kernel does not report it (before Linux 5.4, or not ours to look at), its anonymous memory counts whole.
 //!
 //! A peak between two looks is not missed: the kernel keeps the highest resident size of each process (`VmHWM`), and what
 //! that exceeds the present size by is added.

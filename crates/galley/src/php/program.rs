@@ -191,7 +191,7 @@ impl Rest {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        tracing::warn!(site, "{name} ended ({status}); it is started again");
+        tracing::warn!(site, "{name} ended ({status}); restarting it");
         self.backoff.pause(lived)
     }
 

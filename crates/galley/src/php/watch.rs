@@ -141,7 +141,7 @@ impl PoolWatch {
                         largest_mib = largest >> 20,
                         share_mib = self.post.budget.share >> 20,
                         machine_is_short = places < fitting,
-                        "requests at PHP at a time follow what its workers take"
+                        "adjusted the number of concurrent requests to the memory of PHP's workers"
                     );
                 }
             }
@@ -174,7 +174,7 @@ impl PoolWatch {
             return;
         };
         let why = match why {
-            Surplus::Grown => "it has grown beyond what a worker may hold",
+            Surplus::Grown => "it has exceeded the memory limit of a worker",
             Surplus::Share => "all workers together exceed their memory limit",
         };
         // A site whose pages are all large has one replaced every second in its busy hours.

@@ -165,7 +165,7 @@ pub(super) fn switch(
     if !matches!(exchange.upstream(), Upstream::Http(_)) {
         return Ok(None);
     }
-    let full = "as many connections as `max_upgrades` allows have changed to another protocol";
+    let full = "the number of upgraded connections has reached `max_upgrades`";
     let offered = services.tunnels.offer(protocol);
     let (switch, awaited) = offered.ok_or_else(|| Fault::new(RefusedWhy::NoRoom, full))?;
     exchange.awaited = Some(awaited);

@@ -14,7 +14,7 @@ pub fn respond(found: &Redirection) -> Result<Response, Fault> {
     let location = HeaderValue::from_bytes(&found.location).map_err(|_| {
         Fault::new(
             RefusedWhy::BadRequest,
-            "an address that cannot be redirected to",
+            "the address cannot be used in a redirect",
         )
     })?;
     let mut fields = HeaderMap::new();

@@ -26,7 +26,7 @@ pub(super) async fn read_client(
         if core.strangers.admit() {
             tracing::warn!(
                 peer = %client.ip(),
-                "refused at a listener of `proxy_protocol`, where only `trusted_proxies` may connect"
+                "rejected a connection: only `trusted_proxies` may connect to a listener with `proxy_protocol`"
             );
         }
         return None;

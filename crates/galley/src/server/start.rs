@@ -159,7 +159,7 @@ async fn sweep(core: Rc<Core>, beat: Ticks) {
         core.wall.set((Instant::now(), wall));
         core.flush_logs();
         if let Err(error) = beat.next().await {
-            tracing::error!(%error, "a front core has no clock any more: nobody is too slow for it");
+            tracing::error!(%error, "the timer of a front thread has stopped: its timeouts do not apply any longer");
             return;
         }
     }

@@ -51,7 +51,7 @@ pub async fn fetch_page(
     let exchange = async {
         let stream = TcpStream::connect(server.address).await;
         let stream =
-            stream.map_err(|error| format!("{} does not answer: {error}", server.address))?;
+            stream.map_err(|error| format!("{} does not respond: {error}", server.address))?;
         if !server.is_tls {
             return exchange(stream, server, host, path).await;
         }

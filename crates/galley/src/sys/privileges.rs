@@ -27,13 +27,13 @@ pub fn become_user<'f>(
         return Ok(());
     }
     if !now.is_root() {
-        let why = "galley was not started as root, which alone may become somebody else";
+        let why = "Galley was not started as root, so it cannot switch to another user";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     if account.uid == 0 {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is root by another name",
+            "it has the user id of root",
         ));
     }
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(gid));

@@ -182,7 +182,7 @@ impl Passed {
         if sockets.is_empty() {
             let count = self.sockets.len();
             let why = format!(
-                "systemd has handed over {count} socket(s), and none of this name or place that is free"
+                "systemd has passed {count} socket(s), but no unused one with this name or position"
             );
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
@@ -260,7 +260,7 @@ pub fn is_abandoned(path: &Path) -> io::Result<bool> {
         return Ok(false);
     };
     if !old.file_type().is_socket() {
-        let why = "a file that is no socket is in the way";
+        let why = "a file that is not a socket exists there";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     match UnixStream::connect(path) {
@@ -268,7 +268,7 @@ pub fn is_abandoned(path: &Path) -> io::Result<bool> {
         Err(error) => Err(error),
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AddrInUse,
-            "another server answers there",
+            "another server is listening there",
         )),
     }
 }

@@ -123,7 +123,7 @@ impl ErrorLog {
             *self.output.lock() = targets;
         }
         if let Err(cause) = self.level.reload(filter(level)) {
-            tracing::error!(%cause, "the level of the error log stays as it was");
+            tracing::error!(%cause, "cannot change the level of the error log");
         }
     }
 

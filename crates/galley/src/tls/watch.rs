@@ -68,7 +68,7 @@ impl Watched {
             Err(trouble) => {
                 tracing::error!(
                     site,
-                    "the certificate has changed and cannot be used, so the old one stays: {trouble}"
+                    "cannot use the changed certificate; the old one remains in use: {trouble}"
                 );
             }
             Ok(all) => {
@@ -99,7 +99,7 @@ impl Watched {
                 ),
                 DateValidity::Over => tracing::error!(
                     site, %names,
-                    "the certificate is expired, and browsers warn of the site: renew it"
+                    "the certificate has expired, and browsers show a warning: renew it"
                 ),
                 DateValidity::Early => tracing::error!(
                     site, %names,
@@ -132,7 +132,7 @@ impl CertificateWatch {
                 if let Err(error) = galley_certs::file::open(file) {
                     tracing::warn!(
                         site = one.site, file = %file.display(), %error,
-                        "was read at the start and is out of reach for the user that galley runs as, so it takes a restart to see its renewal: let a group of his read it"
+                        "was read at the start, but Galley's user cannot read it now, so its renewal needs a restart: give a group of this user read access"
                     );
                 }
             }

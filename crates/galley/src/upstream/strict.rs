@@ -165,7 +165,7 @@ impl Refusals {
         tracing::warn!(
             site,
             upstream,
-            "a response of the upstream was refused: {reason}"
+            "rejected a response of the upstream: {reason}"
         );
         *last = Some((now, reason));
     }

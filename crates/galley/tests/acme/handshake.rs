@@ -82,7 +82,7 @@ fn visitors_are_shown_the_old_one_until_there_is_a_new_one() {
         state["failures_in_a_row"].as_u64() >= Some(2)
     });
     assert_eq!(shown(&plan), old);
-    galley.wait_for_log("the old one stays in use", PATIENCE);
+    galley.wait_for_log("the old certificate remains in use", PATIENCE);
 
     let _pebble = plan.pebble();
     await_state(&galley, "a certificate", |state| {

@@ -99,8 +99,8 @@ fn what_cannot_be_read_is_set_aside_and_ordered_anew() {
     let galley = plan.galley();
     plan.await_chain(&chain[..chain.len() / 2]);
     await_state(&galley, "a certificate", |state| state["issued"] == 1);
-    galley.wait_for_log("a stored certificate cannot be used", PATIENCE);
-    galley.wait_for_log("the account cannot be read", PATIENCE);
+    galley.wait_for_log("cannot use a stored certificate", PATIENCE);
+    galley.wait_for_log("cannot read the account", PATIENCE);
     for file in [plan.file(), account] {
         let aside = format!("{}.broken", file.display());
         assert!(fs::exists(&aside).unwrap(), "{aside}");

@@ -19,7 +19,7 @@ fn the_old_one_stays_while_the_authority_is_away_and_has_lost_everything() {
         "the old one is in use: {failed}"
     );
     assert_eq!(plan.chain(), held);
-    galley.wait_for_log("the old one stays in use", PATIENCE);
+    galley.wait_for_log("the old certificate remains in use", PATIENCE);
 
     // Another one in its place: it knows neither the account nor the certificate.
     let _pebble = plan.pebble();

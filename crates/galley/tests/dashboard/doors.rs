@@ -231,7 +231,7 @@ fn a_wrong_token_is_reported_at_start() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("a token is needed"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("a token is required"));
 }
 
 #[test]

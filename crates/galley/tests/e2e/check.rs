@@ -92,7 +92,7 @@ error: `server.user` is `no-such-user`, but there is no such user
 3 | user = "no-such-user"
   |        ^^^^^^^^^^^^^^
   |
-  = help: name one of this machine, or make it: `useradd --system --no-create-home no-such-user`
+  = help: name an existing one, or create it: `useradd --system --no-create-home no-such-user`
 "#,
     );
     case.configure(
@@ -107,7 +107,7 @@ error: `server.group` is `no-such-group`, but there is no such group
 4 | group = "no-such-group"
   |         ^^^^^^^^^^^^^^^
   |
-  = help: name one of this machine, or make it: `groupadd --system no-such-group`
+  = help: name an existing one, or create it: `groupadd --system no-such-group`
 "#,
     );
 }
@@ -124,13 +124,13 @@ fn a_disk_must_be_a_folder() {
         2,
         &format!(
             r#"
-error: `cache.disk` is `{dir}`, which is not a folder, so nothing would survive a restart
+error: `cache.disk` is `{dir}`, which is not a folder, so no page would survive a restart
  --> {{dir}}/galley.toml:4:8
   |
 4 | disk = "{dir}"
   |        {marks}
   |
-  = help: name a folder, which is made where it is missing, or leave the option out
+  = help: name a folder, which Galley creates if it does not exist, or leave the option out
 "#
         ),
     );
@@ -202,7 +202,7 @@ error: `admin.listen` is `unix:{path}`, which cannot be opened: {why}
     };
     case.expect(
         1,
-        &blamed("/etc/passwd", "a file that is no socket is in the way"),
+        &blamed("/etc/passwd", "a file that is not a socket exists there"),
     );
     if !runs_as_root() {
         return;
@@ -252,7 +252,7 @@ error: `log.access` is `{{dir}}/logs/access.log`, which cannot be written: Permi
 7 | access = "{{dir}}/logs/access.log"
   |          {marks}
   |
-  = help: let the user that Galley runs as write there, or name another
+  = help: give Galley's user write access, or name another
 "#
         ),
     );
@@ -285,7 +285,7 @@ fn a_socket_that_only_systemd_hands_over_is_missed_at_the_start() {
     let said = words(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("error: `server.listen` is `systemd:web`, where Galley cannot listen: systemd has handed over 0 socket(s)")
+        said.contains("error: `server.listen` is `systemd:web`, where Galley cannot listen: systemd has passed 0 socket(s)")
             && said.contains("galley.toml:2:11\n"),
         "{said}"
     );

@@ -244,7 +244,7 @@ fn a_folder_that_cannot_be_used_keeps_nobody_from_serving() {
     let stage = plan.start();
     stage
         .galley
-        .wait_for_log("cannot be used", crate::support::PATIENCE);
+        .wait_for_log("cannot use `cache.disk`", crate::support::PATIENCE);
     stage.get("/a");
     assert!(stage.get("/a").is_hit());
     stage.purge(&["--all"]);

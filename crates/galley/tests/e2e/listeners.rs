@@ -61,14 +61,14 @@ fn no_file_and_no_server_is_pushed_aside() {
     scratch.write("web.sock", "a file of somebody's").unwrap();
     let refused = Galley::start_binary(binary(), &scratch.join("one"), &text).unwrap_err();
     assert!(
-        refused.to_string().contains("no socket is in the way"),
+        refused.to_string().contains("not a socket exists there"),
         "{refused}"
     );
     fs::remove_file(scratch.join("web.sock")).unwrap();
     let first = Galley::start_binary(binary(), &scratch.join("one"), &text).unwrap();
     let refused = Galley::start_binary(binary(), &scratch.join("two"), &text).unwrap_err();
     assert!(
-        refused.to_string().contains("another server answers"),
+        refused.to_string().contains("another server is listening"),
         "{refused}"
     );
     assert!(get(&scratch.join("web.sock"), "/").starts_with("HTTP/1.1 "));

@@ -84,7 +84,7 @@ fn places_follow_what_workers_take() {
     });
     stage
         .galley
-        .wait_for_log("requests at PHP at a time follow", PATIENCE);
+        .wait_for_log("adjusted the number of concurrent requests", PATIENCE);
     // And no more than that are at PHP at a time, nor is anyone turned away.
     let answers = together(12, |_| post(&stage, "/grows.php").status);
     assert_eq!(answers, vec![200; 12]);
@@ -100,7 +100,9 @@ fn a_worker_that_has_grown_is_replaced_after_its_request() {
     )))
     .unwrap();
     stage.wait_for_note("held");
-    stage.galley.wait_for_log("it has grown beyond", PATIENCE);
+    stage
+        .galley
+        .wait_for_log("it has exceeded the memory limit", PATIENCE);
     wait_for("it to be counted", PATIENCE, || {
         of_php(&stage, "replaced") == 1
     });
@@ -151,11 +153,11 @@ fn a_hung_worker_is_ended_and_named() {
     );
     stage
         .galley
-        .wait_for_log("a request took longer than `php_timeout`", PATIENCE);
+        .wait_for_log("a request exceeded `php_timeout`", PATIENCE);
     let log = stage.galley.log();
     let line = log
         .lines()
-        .find(|line| line.contains("longer than `php_timeout`"))
+        .find(|line| line.contains("exceeded `php_timeout`"))
         .unwrap();
     for word in ["example.test", "root/hangs.php", "POST /hangs.php"] {
         assert!(line.contains(word), "no {word} in {line}");

@@ -229,7 +229,7 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     kill("-KILL", keeper);
     stage
         .galley
-        .wait_for_log("the process that keeps root has ended", PATIENCE);
+        .wait_for_log("the privileged process has ended", PATIENCE);
     let finding = found(&stage, "privileged");
     assert_eq!(finding["level"], "wrong", "{finding}");
     assert!(
@@ -256,7 +256,7 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     assert_eq!(of(&stage, "own.test", "uid"), account("www-data").0);
     stage
         .galley
-        .wait_for_log("the process that keeps root is gone", PATIENCE);
+        .wait_for_log("the privileged process has ended", PATIENCE);
     assert!(stage.galley.stop().success());
 }
 
@@ -294,7 +294,9 @@ fn a_worker_of_another_user_is_measured_and_replaced() {
     let grown: u32 = said(&text.expect_status(200).text(), "pid")
         .parse()
         .unwrap();
-    stage.galley.wait_for_log("it has grown beyond", PATIENCE);
+    stage
+        .galley
+        .wait_for_log("it has exceeded the memory limit", PATIENCE);
     wait_for("its end", PATIENCE, || !lives(grown));
     wait_for("another", PATIENCE, || {
         ask(&stage, "example.test").status == 200

@@ -458,7 +458,7 @@ fn a_hangup_reads_the_configuration_again_and_ends_nothing() {
     stage.galley.signal(Signal::HUP);
     stage
         .galley
-        .wait_for_log("nothing in it has changed", PATIENCE);
+        .wait_for_log("the configuration has not changed", PATIENCE);
     stage.get("/a.txt").is(200);
 }
 

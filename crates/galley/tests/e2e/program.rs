@@ -83,7 +83,7 @@ fn php_cgi_ends_after_its_requests_and_no_visitor_sees_it() {
         || restarts(&stage) >= 38,
     );
     let log = stage.galley.log();
-    assert!(!log.contains("is started again"), "{log}");
+    assert!(!log.contains("restarting it"), "{log}");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_killed_process_comes_back_and_the_socket_stays() {
             stage.ask(Request::form("/page", &[("a", "b")])).is(200);
         }
     }
-    stage.galley.wait_for_log("is started again", PATIENCE);
+    stage.galley.wait_for_log("restarting it", PATIENCE);
 }
 
 #[test]

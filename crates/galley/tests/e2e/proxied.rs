@@ -253,7 +253,7 @@ fn who_is_not_trusted_or_says_nothing_has_no_business_there() {
     }
     stage
         .galley
-        .wait_for_log("refused at a listener of `proxy_protocol`", PATIENCE);
+        .wait_for_log("rejected a connection: only `trusted_proxies`", PATIENCE);
 }
 
 /// Apache in front, over TCP and over a unix socket, with the fields that it writes by itself.

@@ -176,7 +176,7 @@ fn without_spool_space_php_goes_at_the_readers_pace() {
     assert!(metric(&stage, "galley_spool_disk_bytes") <= 1024 * 1024);
     stage
         .galley
-        .wait_for_log("slow clients hold up the upstream", PATIENCE);
+        .wait_for_log("slow clients occupy the upstream", PATIENCE);
     stage.get("/page").is(200);
     let answer = reader.receive("GET").unwrap().expect_status(200);
     assert!(answer.body == of_pieces(0, MANY));
@@ -297,13 +297,13 @@ fn an_upload_without_spool_space_is_rejected() {
     assert_eq!(metric(&stage, "galley_spool_rejected_total"), 2);
     stage
         .galley
-        .wait_for_log("request bodies are refused", PATIENCE);
+        .wait_for_log("rejecting request bodies", PATIENCE);
     // Small ones need none.
     stage.ask(Request::form("/hash.php", &[("a", "b")])).is(200);
     let finding = found(&stage, "spools");
     assert_ne!(finding["level"], "fine", "{finding}");
     let seen = finding["seen"].as_str().unwrap();
-    assert!(seen.contains("2 request bodies were refused"), "{seen}");
+    assert!(seen.contains("2 request bodies were rejected"), "{seen}");
     first.write_all(&body[900_000..]).unwrap();
     assert!(answer_of(&mut first).contains(&sha256(&body)));
     wait_for("there to be room again", PATIENCE, || {
@@ -323,10 +323,9 @@ fn a_missing_spool_folder_fails_uploads_only() {
     fs::remove_dir(&folder).unwrap();
     let upload = Request::post("/hash.php", "application/octet-stream", noise(500_000));
     stage.ask(upload.clone()).is(503);
-    stage.galley.wait_for_log(
-        "the folder for bodies on their way cannot be written",
-        PATIENCE,
-    );
+    stage
+        .galley
+        .wait_for_log("cannot write to the spool folder", PATIENCE);
     let mut reader = asks_and_waits(&stage, "/large.php?n=0");
     stage.get("/hash.php").is(200);
     let answer = reader.receive("GET").unwrap().expect_status(200);

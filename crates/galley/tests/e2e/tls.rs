@@ -328,11 +328,13 @@ fn a_renewed_certificate_is_shown_at_once_and_no_handshake_fails() {
             }
         };
         let threads = [scope.spawn(load), scope.spawn(load)];
-        // The key is another's: the pair is not in order, and the old one stays.
+        // The key is another's: the pair is not in order, and the old one remains in use.
         let key = fs::read(dir.join("site.key")).unwrap();
         authority.issue(&dir, "site", &["example.test"]);
         fs::write(dir.join("site.key"), &key).unwrap();
-        stage.galley.wait_for_log("the old one stays", PATIENCE);
+        stage
+            .galley
+            .wait_for_log("the old one remains in use", PATIENCE);
         assert_eq!(shown(), old);
         let new = authority.issue(&dir, "site", &["example.test"]);
         wait_for("the new certificate", PATIENCE, || shown() == new);

@@ -27,7 +27,7 @@ pub enum FrameError {
     #[error("a header block cannot be read")]
     Compression,
     /// `ENHANCE_YOUR_CALM`.
-    #[error("a head is far too large")]
+    #[error("a head exceeds the limit by far")]
     TooLarge,
 }
 

@@ -48,23 +48,23 @@ pub fn parse_line(text: &str) -> Option<HeaderField> {
 pub fn refusal(name: &HeaderName, change: FieldChange) -> Option<&'static str> {
     let text = name.as_str();
     if is_hop_by_hop(text, std::iter::empty()) || text == "content-length" {
-        return Some("which says where the answer ends, and is Galley's own");
+        return Some("which delimits the response, and which Galley sets itself");
     }
     match (text, change) {
         ("date" | "age" | "cache-status", _) => {
-            Some("which says when and where the answer was made, and is Galley's own")
+            Some("which names the time and origin of the response, and which Galley sets itself")
         }
         ("content-encoding" | "content-range" | "accept-ranges", _) => {
             Some("which names the coding of the response, and which Galley sets itself")
         }
         ("vary", FieldChange::Remove | FieldChange::Set) => {
-            Some("without which a cache on the way gives one visitor's answer to another")
+            Some("without which other caches would send one visitor's response to another")
         }
         ("etag" | "last-modified", FieldChange::Set | FieldChange::Add) => {
             Some("which belongs to one version of one page")
         }
         ("strict-transport-security", FieldChange::Set | FieldChange::Add) => {
-            Some("which may be said over TLS alone: `hsts` says it there")
+            Some("which is allowed over TLS only: use `hsts`")
         }
         _ => None,
     }

@@ -39,7 +39,7 @@ impl fmt::Display for PurgeError {
             Self::Pattern(why) => write!(f, "the pattern cannot be used: {why}"),
             Self::TooMany => write!(f, "at most {MAX_PURGES} tags at once"),
             Self::Body => f.write_str(
-                "cannot read the body: an object with `type`, `selectors` and `groups` is wanted",
+                "cannot read the body: expected an object with `type`, `selectors` and `groups`",
             ),
             Self::NoPurge => f.write_str("this request contains no purge"),
         }

@@ -108,7 +108,7 @@ fn compose(site: &Site, worker: u32, host: &str, target: &str, asked: u32) -> Re
         .patience(PATIENCE)
         .send(site.addr())?;
     if answer.is_hit() {
-        return Err(Trouble::Refused(format!("{target} was not composed")));
+        return Err(Trouble::Refused(format!("{target} was not generated")));
     }
     let spent = idle(worker)?.saturating_sub(before);
     Ok(spent.as_secs_f64() * 1000.0)

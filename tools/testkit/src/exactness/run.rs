@@ -26,7 +26,7 @@ pub(super) fn run(
     let acts = wanted(setting);
     let mut events = Vec::new();
     if !acts.is_empty() {
-        said(Progress::Step("composing every page twice"));
+        said(Progress::Step("fetching every page twice"));
         let mut stage = Stage::new(&site, setting)?;
         for (theme, act) in &acts {
             if stage.theme != *theme {
@@ -105,7 +105,7 @@ impl<'s> Stage<'s> {
             if one.essence != other.essence {
                 let difference = diff::lines(&one.essence, &other.essence);
                 return Err(Trouble::Refused(format!(
-                    "{page} does not hold still without an event:\n{difference}"
+                    "{page} changes without an event:\n{difference}"
                 )));
             }
         }

@@ -55,7 +55,7 @@ pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
     sum.require(!log.contains("panicked"), "the server panicked");
     sum += last;
     sum.figure(format!(
-        "at each kill at least {} purges waited for their answers and {} pages were being composed",
+        "at each kill at least {} purges waited for their acknowledgement and {} pages were being generated",
         least.0, least.1
     ));
     Ok(sum)

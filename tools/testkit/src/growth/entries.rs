@@ -116,17 +116,17 @@ fn purge(
         )
         .promised(Promise::TimeAtMost(ms(sync) + 2.0)),
     );
-    // Each page is asked for once: those of the purged tags, and no others, are composed anew.
+    // Each page is asked for once: those of the purged tags, and no others, are generated again.
     let most = setting.form.pick(entries, entries.min(100_000));
     let purged = (0..most).filter(|number| number % TAGS < purges).count() as u64;
     let mut askers = Asker::many(stage.addr(), 64)?;
     let asked = ask_all(&mut askers, most, &mut |number| format!("/e/{number}"))?;
-    let composed = asked.answers - asked.hits;
+    let generated = asked.answers - asked.hits;
     figures.push(
         Figure::new(
-            "pages composed anew after the purges",
+            "pages generated again after the purges",
             case,
-            amount(composed),
+            amount(generated),
             "",
         )
         .promised(Promise::Exactly(amount(purged))),

@@ -30,7 +30,7 @@ impl Stage {
         let dir = scratch.path().display();
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 1\nmax_connections = 12000\nidle_timeout = \"1h\"\n[log]\naccess = \"{dir}/access.log\"\n\
-             [cache]\n{}\n[[site]]\nhosts = [\"{HOST}\"]\ncron = \"off\"\nupstream = [\"{}\"]\nin_flight = {MOST_COMPOSED}\n",
+             [cache]\n{}\n[[site]]\nhosts = [\"{HOST}\"]\ncron = \"off\"\nupstream = [\"{}\"]\nin_flight = {MOST_FETCHES}\n",
             cache.replace("{dir}", &dir.to_string()),
             origin.url()
         );
@@ -120,4 +120,4 @@ pub(super) const TAGS: u64 = 1000;
 const SLOW: Duration = Duration::from_millis(200);
 
 /// Enough for slow pages and quick ones at one time.
-const MOST_COMPOSED: usize = 64;
+const MOST_FETCHES: usize = 64;

@@ -62,7 +62,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
     });
     if !is_back {
         row.broken
-            .push("what PHP composes did not come back".to_owned());
+            .push("pages that PHP generates did not come back".to_owned());
     }
     drop(visitor);
     stage.close(&mut row);

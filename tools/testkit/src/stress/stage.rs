@@ -118,7 +118,7 @@ impl Stage {
             return Ok(());
         }
         Err(Trouble::Refused(format!(
-            "pages cannot be composed: {}\n{}",
+            "pages cannot be generated: {}\n{}",
             counted.complaints.join("\n"),
             self.galley.log()
         )))

@@ -120,7 +120,7 @@ impl Site {
             Page::Image => Expected::Bytes(fs::read(self.root.join("image.jpg"))?),
             Page::Large => Expected::Bytes(fs::read(self.root.join("large.bin"))?),
             Page::Pages => marks(&[&format!("<h1>Page {number}</h1>"), "</html>"]),
-            Page::Stampede => marks(&["<h1>Composed</h1>", "</html>"]),
+            Page::Stampede => marks(&["<h1>Generated</h1>", "</html>"]),
             Page::Slow | Page::Refresh => marks(&["slow", "</html>"]),
             Page::Purged => Expected::Marks(Vec::new()),
         })
@@ -148,7 +148,7 @@ impl Site {
     }
 
     /// What the script of the stampede has noted for one page: how long each of its runs took, in milliseconds.
-    pub(super) fn composed(&self, name: &str) -> Result<Vec<f64>, Complaint> {
+    pub(super) fn generations(&self, name: &str) -> Result<Vec<f64>, Complaint> {
         let text = fs::read_to_string(self.root.join(COUNT))?;
         Ok(text
             .lines()
@@ -240,7 +240,7 @@ echo '</body></html>';
 $began = hrtime( true );
 header( 'Cache-Control: public, max-age=1, stale-while-revalidate=0, must-revalidate' );
 usleep( 300000 );
-echo '<!doctype html><html><head><title>Slow</title></head><body><h1>Composed</h1>', \"\\n\";
+echo '<!doctype html><html><head><title>Slow</title></head><body><h1>Generated</h1>', \"\\n\";
 for ( $p = 0; $p < 100; $p++ ) {
     echo \"<p>Paragraph $p of a page that took its time, as pages do that ask a database much.</p>\\n\";
 }

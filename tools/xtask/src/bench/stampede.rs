@@ -1,4 +1,4 @@
-//! A thousand visitors at once for one page that has to be composed: how often PHP was asked, and how much longer than PHP
+//! A thousand visitors at once for one page that PHP has to generate: how often PHP was asked, and how much longer than PHP
 //! the slowest waited.
 
 use std::{
@@ -59,19 +59,19 @@ pub(super) fn measure(
     })??;
     measure::client_figures(&seen, &mut figures);
     let failed = measure::verified(stand, &question, &seen, &mut HashSet::new())?;
-    let composed = match held {
+    let generated = match held {
         Some(ms) => vec![ms],
-        None => stand.site.composed(&name)?,
+        None => stand.site.generations(&name)?,
     };
-    let composed = composed.get(before..).unwrap_or_default();
-    let first = composed.first().ok_or("PHP was not asked at all")?;
+    let generated = generated.get(before..).unwrap_or_default();
+    let first = generated.first().ok_or("PHP was not asked at all")?;
     let worst = seen.quantile(1.0).as_secs_f64() * 1e3;
     figures.insert(Figure::WorstMs, worst);
     figures.insert(Figure::LateMs, worst - first);
     figures.insert(Figure::UpstreamMs, *first);
     if held.is_none() {
         #[expect(clippy::cast_precision_loss, reason = "at most some thousands")]
-        figures.insert(Figure::UpstreamRequests, composed.len() as f64);
+        figures.insert(Figure::UpstreamRequests, generated.len() as f64);
     }
     let sample = seen.samples.first();
     Ok(Sample {
@@ -104,7 +104,7 @@ fn expired(
         stand.interrupt.check()?;
         thread::sleep(PAUSE);
     }
-    Ok(stand.site.composed(name)?.len())
+    Ok(stand.site.generations(name)?.len())
 }
 
 /// Longer than the page's second, whole seconds of clocks included.

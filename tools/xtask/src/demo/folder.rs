@@ -95,7 +95,7 @@ impl Folder {
             let marker = path.join(MARKER);
             if !marker.exists() {
                 return Err(format!(
-                    "`{}` is not a folder of the demo: it is left alone",
+                    "`{}` is not a folder of the demo: nothing in it was changed",
                     path.display()
                 )
                 .into());

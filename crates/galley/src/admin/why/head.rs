@@ -13,7 +13,10 @@ pub(super) fn write(wanted: &WhyRequest) -> Result<Vec<u8>, String> {
     let authority = target.authority.unwrap_or_default();
     let mut out = Vec::with_capacity(url.len() + 256);
     if HeaderName::from_bytes(wanted.method.as_bytes()).is_err() {
-        return Err(format!("`{}` is no method", wanted.method.escape_debug()));
+        return Err(format!(
+            "`{}` is not a method",
+            wanted.method.escape_debug()
+        ));
     }
     out.extend_from_slice(wanted.method.as_bytes());
     out.push(b' ');

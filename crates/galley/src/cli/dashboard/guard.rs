@@ -28,7 +28,7 @@ impl Refusal {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Host => "the dashboard is at the address that `galley dashboard` printed",
-            Self::Origin => "requests of other pages are refused",
+            Self::Origin => "requests from other pages are rejected",
             Self::ContentType => "the body must be JSON",
         }
     }

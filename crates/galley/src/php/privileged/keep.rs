@@ -205,7 +205,7 @@ impl PrivilegedKeeper {
     async fn refuse(&mut self, why: &str) -> io::Result<()> {
         self.refusals = self.refusals.saturating_add(1);
         if self.refusals <= TOLD_REFUSALS {
-            say(&format!("an order of Galley's was refused: {why}"));
+            say(&format!("rejected a command: {why}"));
         }
         self.report(Report::Refused, None).await
     }

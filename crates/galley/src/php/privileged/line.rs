@@ -173,7 +173,7 @@ impl KeeperChannel {
                 }
             }
             // It had just ended, as a rule.
-            Report::Refused => tracing::debug!("the process that keeps root refused an order"),
+            Report::Refused => tracing::debug!("the privileged process rejected a command"),
             Report::Ready => {}
         }
     }
@@ -237,5 +237,5 @@ impl Drop for PrivilegedProcess {
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the process that keeps root is gone; restart Galley")
+    io::Error::other("the privileged process has ended; restart Galley")
 }

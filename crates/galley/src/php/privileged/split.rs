@@ -76,7 +76,7 @@ impl PrivilegeSplit {
         }
         if !privileges::is_root() {
             return Err(refused(
-                "galley was not started as root, which alone may start PHP as somebody else",
+                "Galley was not started as root, so it cannot start PHP as another user",
             ));
         }
         let pool = u32::try_from(self.plan.pools.len()).unwrap_or(u32::MAX);
@@ -252,13 +252,13 @@ impl Privileged {
             read.read().await;
             if !read.is_closed() {
                 tracing::error!(
-                    "the process that keeps root has ended, and with it the PHP of all other users: nothing of theirs answers until Galley is started again"
+                    "the privileged process has ended, and with it the PHP of all other users: their sites fail until Galley is restarted"
                 );
             }
             // Nothing but its number is left of it, or it cleans up.
             let waited = tokio::task::spawn_blocking(move || child.wait()).await;
             if let Ok(Ok(status)) = waited {
-                tracing::info!(%status, "the process that kept root has ended");
+                tracing::info!(%status, "the privileged process has ended");
             }
         });
         let ending = KeeperShutdown {

@@ -72,7 +72,7 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
     // If who keeps root is killed, this is how all ends: nobody else may signal it. It holds until a program changes its user.
     set_parent_process_death_signal(Some(end))?;
     if getppid() != parent {
-        return Err(io::Error::other("the process that keeps root is gone"));
+        return Err(io::Error::other("the privileged process has ended"));
     }
     Ok(command)
 }

@@ -86,8 +86,10 @@ pub(super) fn reason(broken: FrameError) -> Reason {
 
 pub(super) fn ended(broken: FrameError) -> Http2End {
     match broken {
-        FrameError::TooLarge => Http2End::Ours(Http2EndReason::Flood, "a head was far too large"),
-        _ => Http2End::Ours(Http2EndReason::Protocol, "the protocol was broken"),
+        FrameError::TooLarge => {
+            Http2End::Ours(Http2EndReason::Flood, "a head exceeded the limit by far")
+        }
+        _ => Http2End::Ours(Http2EndReason::Protocol, "protocol error"),
     }
 }
 
@@ -101,7 +103,7 @@ pub(super) fn why(error: &h2::Error) -> Http2End {
             Http2End::Ours(Http2EndReason::Flood, "the library's limits")
         }
         Some(Reason::NO_ERROR) | None => Http2End::Done,
-        Some(_) => Http2End::Ours(Http2EndReason::Protocol, "the protocol was broken"),
+        Some(_) => Http2End::Ours(Http2EndReason::Protocol, "protocol error"),
     }
 }
 

@@ -24,7 +24,7 @@ fn pages_of_other_rules_for_keys_are_not_found() {
     let before = config(&stage);
     let said = reloaded(&stage, &format!("{before}\nignore_query = [\"a\"]\n"));
     assert!(
-        said.contains("its stored pages are not used any more"),
+        said.contains("its stored pages are not used any longer"),
         "{said}"
     );
     let first = stage.get("/page/").expect_status(200);
@@ -212,7 +212,9 @@ fn a_watched_file_that_changes_is_read() {
         status("one.test") == 421
     });
     std::fs::write(&included, "nothing = 1\n").unwrap();
-    stage.galley.wait_for_log("stays as it was", PATIENCE);
+    stage
+        .galley
+        .wait_for_log("the old configuration remains in use", PATIENCE);
     assert_eq!(status("two.test"), 200);
     std::fs::write(&included, site("one.test")).unwrap();
     wait_for("the next reload", PATIENCE, || status("one.test") == 200);
@@ -236,7 +238,9 @@ fn a_file_that_a_watched_pattern_matches_is_read_when_it_appears() {
         .scratch
         .write("sites.d/new.toml", "[[site]]\n")
         .unwrap();
-    stage.galley.wait_for_log("stays as it was", PATIENCE);
+    stage
+        .galley
+        .wait_for_log("the old configuration remains in use", PATIENCE);
     let site = format!(
         "[[site]]\nhosts = [\"new.test\"]\nroot = \"{}\"\n",
         root.display()

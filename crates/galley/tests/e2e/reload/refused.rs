@@ -22,7 +22,9 @@ fn an_invalid_file_changes_nothing_and_is_reported_with_file_and_line() {
     for word in ["memroy", "memory", "max_object", &place] {
         assert!(said.contains(word), "`{word}` is not in\n{said}");
     }
-    stage.galley.wait_for_log("stays as it was", PATIENCE);
+    stage
+        .galley
+        .wait_for_log("the old configuration remains in use", PATIENCE);
     assert!(stage.galley.log().contains(&place));
     stage.get("/a.txt").is(200);
     let status = reload_status(&stage, &good);

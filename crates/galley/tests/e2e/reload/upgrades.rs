@@ -244,7 +244,7 @@ fn a_new_process_that_does_not_start_changes_nothing() {
     stage.galley.signal(galley_testkit::Signal::USR2);
     stage
         .galley
-        .wait_for_log("upgrade: this process goes on", PATIENCE);
+        .wait_for_log("upgrade: this process continues", PATIENCE);
     stage.galley.wait_for_log("colour", PATIENCE);
     fs::write(stage.galley.config(), before).unwrap();
     assert!(stage.get("/kept/").is_hit());

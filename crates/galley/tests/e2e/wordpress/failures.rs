@@ -125,7 +125,7 @@ fn a_dead_upstream_is_bridged(kind: Kind) {
             "galley; detail=upstream-paused" => assert_eq!(answer.status, 503),
             _ => panic!("{}", answer.beginning()),
         }
-        assert_text(&answer, "could not answer");
+        assert_text(&answer, "did not respond");
     }
     assert_eq!(stack.runs("/bridged/"), runs);
 
