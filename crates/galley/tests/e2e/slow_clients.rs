@@ -312,7 +312,7 @@ fn an_upload_without_spool_space_is_rejected() {
     let finding = found(&stage, "spools");
     assert_eq!(finding["level"], "notice", "{finding}");
     let table = words(&stage.galley.cli(&["status"]).unwrap());
-    assert!(table.contains("in memory; 2 requests refused"), "{table}");
+    assert!(table.contains("in memory; 2 requests rejected"), "{table}");
 }
 
 #[test]
