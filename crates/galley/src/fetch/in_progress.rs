@@ -163,13 +163,16 @@ impl InProgressFetch {
         *self.stored.borrow_mut() = Some(Arc::clone(entry));
     }
 
-    /// Runs what generates it to its end, and tells the waiters on other threads. A page that is there at once they get whole;
-    /// of one that takes its time they get what there is.
+    /// Runs the fetch to its end, and notifies the waiters on other threads. They get a page that is complete soon after its
+    /// head as a whole, and a slower one as it arrives. Without waiters no timer is set: it would wake the thread once more for
+    /// each miss, to read its own event descriptor.
     pub(super) async fn record_waiters(&self, fetching: impl Future) {
         let mut fetching = pin!(fetching);
         let lingers = async {
             self.headed.notified().await;
-            tokio::time::sleep(AT_ONCE).await;
+            if self.waiters.are_there() {
+                tokio::time::sleep(AT_ONCE).await;
+            }
         };
         tokio::select! {
             biased;

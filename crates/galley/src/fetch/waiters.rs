@@ -72,6 +72,11 @@ impl Waiters {
         }
     }
 
+    /// Whether another thread waits at this moment.
+    pub(super) fn are_there(&self) -> bool {
+        self.progress.receiver_count() > 0
+    }
+
     /// Lets others wait from now on: its request is about to be sent.
     pub(super) fn open(&self, born: u64, now: Tick) {
         self.sent_at.store(now.0, Ordering::Relaxed);

@@ -23,7 +23,7 @@ const NOT_COUNTED: [&str; 4] = ["epoll_wait", "read", "timerfd_settime", "fcntl"
 fn a_hit_on_a_new_connection_takes_seven() {
     let (stage, _origin) = stage();
     let request = hit().field("Connection", "close");
-    let calls = count(&stage, || {
+    let calls = count(&stage, &["front-"], || {
         for _ in 0..REQUESTS {
             assert!(stage.ask(request.clone()).is_hit());
         }
@@ -44,13 +44,31 @@ fn a_hit_on_a_kept_connection_takes_two() {
     let (stage, _origin) = stage();
     let mut connection = stage.connect();
     let request = hit().field("Host", crate::support::HOST);
-    let calls = count(&stage, || {
+    let calls = count(&stage, &["front-"], || {
         for _ in 0..REQUESTS {
             connection.send(&request).unwrap();
             assert!(connection.receive("GET").unwrap().is_hit());
         }
     });
     assert_about(&calls, &[("recvfrom", 1), ("sendto", 1)]);
+}
+
+#[test]
+fn a_miss_wakes_each_thread_once() {
+    let (stage, _origin) = stage();
+    let mut connection = stage.connect();
+    let work = || {
+        for number in 0..REQUESTS {
+            let request = Request::get(&format!("/{number}")).field("Host", crate::support::HOST);
+            connection.send(&request).unwrap();
+            assert!(!connection.receive("GET").unwrap().is_hit());
+        }
+    };
+    let calls = count(&stage, &["front-", "fetch-"], work);
+    let wakes = calls.get("write").copied().unwrap_or_default();
+    // A front thread that is quick hears of the head before the end of the body is there, and waits again.
+    let most = 2 * REQUESTS + REQUESTS / 2;
+    assert!((REQUESTS..=most).contains(&wakes), "{wakes}: {calls:?}");
 }
 
 fn hit() -> Request {
@@ -68,13 +86,14 @@ fn stage() -> (Stage, Origin) {
     (stage, origin)
 }
 
-/// The calls of the front thread while `work` is done, by name. A read that finds nothing yet is the client's doing.
-fn count(stage: &Stage, work: impl FnOnce()) -> HashMap<String, usize> {
+/// The calls of the threads whose names begin like this while `work` is done, by name. A read that finds nothing yet is the
+/// client's doing.
+fn count(stage: &Stage, threads: &[&str], work: impl FnOnce()) -> HashMap<String, usize> {
     let pid = stage.galley.pid();
     let strace = Strace::attach(pid, stage.scratch.path(), &["-e", "signal=none"]).unwrap();
     work();
     let trace = strace.finish().unwrap();
-    let front = front_thread(pid);
+    let threads = numbers_of(pid, threads);
     let mut calls = HashMap::new();
     for line in trace.lines() {
         let (thread, call) = line.split_once(' ').unwrap_or_default();
@@ -85,21 +104,26 @@ fn count(stage: &Stage, work: impl FnOnce()) -> HashMap<String, usize> {
             continue;
         };
         let is_early = name == "recvfrom" && rest.contains("EAGAIN");
-        if thread == front && !is_early && !NOT_COUNTED.contains(&name) {
+        if threads.iter().any(|counted| counted == thread)
+            && !is_early
+            && !NOT_COUNTED.contains(&name)
+        {
             *calls.entry(name.to_owned()).or_default() += 1;
         }
     }
     calls
 }
 
-fn front_thread(pid: u32) -> String {
+fn numbers_of(pid: u32, names: &[&str]) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let is_front = |thread: &fs::DirEntry| {
-        let name = fs::read_to_string(thread.path().join("comm"));
-        name.is_ok_and(|name| name.starts_with("front-"))
+    let is_counted = |thread: &fs::DirEntry| {
+        let own = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+        names.iter().any(|name| own.starts_with(name))
     };
-    let front = threads.map(Result::unwrap).find(is_front).unwrap();
-    front.file_name().into_string().unwrap()
+    let counted = threads.map(Result::unwrap).filter(is_counted);
+    counted
+        .map(|thread| thread.file_name().into_string().unwrap())
+        .collect()
 }
 
 /// So many of each for a request, and no others.
