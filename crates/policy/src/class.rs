@@ -122,8 +122,9 @@ const CRAWLERS: &[&[u8]] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_info::{RequestLineInfo, Scheme};
+    use crate::request_info::RequestLineInfo;
     use crate::site::{NamePattern, Policy};
+    use crate::testing::{LINE, parsed};
     use proptest::prelude::*;
 
     fn class(method: &str, fields: &[(&str, &str)]) -> Class {
@@ -131,17 +132,8 @@ mod tests {
             bypass_cookies: vec![NamePattern::parse("member")],
             ..Policy::default()
         };
-        let line = RequestLineInfo {
-            method,
-            target: b"/page",
-            scheme: Scheme::Https,
-            host: "example.com",
-            has_body: false,
-            upgrade: false,
-        };
-        let mut info = RequestInfo::default();
-        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-        info.parse(&line, fields, &site).unwrap();
+        let line = RequestLineInfo { method, ..LINE };
+        let info = parsed(&line, fields, &site);
         Class::of(&info)
     }
 
@@ -225,16 +217,10 @@ mod tests {
             ..Policy::default()
         };
         let line = RequestLineInfo {
-            method: "GET",
             target: b"/page",
-            scheme: Scheme::Http,
-            host: "example.com",
-            has_body: false,
-            upgrade: false,
+            ..LINE
         };
-        let mut info = RequestInfo::default();
-        let cookie = [("cookie", b"wordpress_logged_in_0=a".as_slice())];
-        info.parse(&line, cookie.into_iter(), &site).unwrap();
+        let info = parsed(&line, &[("cookie", "wordpress_logged_in_0=a")], &site);
         assert_eq!(Class::of(&info), Class::Visitor);
     }
 

@@ -316,7 +316,7 @@ impl Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_info::{RequestLineInfo, Scheme};
+    use crate::testing::{LINE, parsed};
 
     fn fetch(stale_on_error: bool) -> Decision {
         Decision::Fetch {
@@ -325,27 +325,13 @@ mod tests {
         }
     }
 
-    fn get(fields: &[(&str, &[u8])], policy: &Policy) -> RequestInfo {
-        let line = RequestLineInfo {
-            method: "GET",
-            target: b"/a",
-            scheme: Scheme::Http,
-            host: "example.com",
-            has_body: false,
-            upgrade: false,
-        };
-        let mut info = RequestInfo::default();
-        info.parse(&line, fields.iter().copied(), policy).unwrap();
-        info
-    }
-
     #[test]
     fn a_page_is_patched_unless_the_request_demands_a_newer_one() {
         let life = Lifetime {
             fresh: Duration::from_secs(60),
             ..Lifetime::default()
         };
-        let decided = |policy: &Policy, fields: &[(&str, &[u8])], age| {
+        let decided = |policy: &Policy, fields: &[(&str, &str)], age| {
             let stored = StoredResponse {
                 is_hit_for_pass: false,
                 age: Duration::from_secs(age),
@@ -355,17 +341,17 @@ mod tests {
                 ends_soon: false,
                 private: PrivateParts::None,
             };
-            decide(&get(fields, policy), policy, Some(&stored))
+            decide(&parsed(&LINE, fields, policy), policy, Some(&stored))
         };
         let fetch = Decision::Fetch {
             why: MissWhy::Purged,
             stale_on_error: false,
         };
-        let newer: &[(&str, &[u8])] = &[
-            ("cache-control", b"no-cache"),
-            ("cache-control", b"max-age=0"),
-            ("cache-control", b"max-age=29"),
-            ("cache-control", b"min-fresh=31"),
+        let newer: &[(&str, &str)] = &[
+            ("cache-control", "no-cache"),
+            ("cache-control", "max-age=0"),
+            ("cache-control", "max-age=29"),
+            ("cache-control", "min-fresh=31"),
         ];
         for field in newer {
             let (wordpress, none) = (Policy::wordpress(), Policy::rfc9111());
@@ -373,7 +359,7 @@ mod tests {
             assert_eq!(decided(&wordpress, &[*field], 30), Decision::Patch);
         }
         for policy in [Policy::wordpress(), Policy::rfc9111()] {
-            let enough = ("cache-control", b"max-age=30".as_slice());
+            let enough = ("cache-control", "max-age=30");
             assert_eq!(decided(&policy, &[enough], 30), Decision::Patch);
             assert_eq!(decided(&policy, &[], 60), fetch);
         }
@@ -391,7 +377,7 @@ mod tests {
                 ends_soon: false,
                 private: PrivateParts::None,
             };
-            let info = get(&[], &Policy::wordpress());
+            let info = parsed(&LINE, &[], &Policy::wordpress());
             match decide(&info, &Policy::wordpress(), Some(&stored)) {
                 Decision::Fetch { why, .. } => why,
                 other => panic!("{other:?}"),
@@ -455,17 +441,7 @@ mod tests {
             members: crate::site::MemberPages::Fragments,
             ..Policy::wordpress()
         };
-        let line = RequestLineInfo {
-            method: "GET",
-            target: b"/a",
-            scheme: Scheme::Http,
-            host: "example.com",
-            has_body: false,
-            upgrade: false,
-        };
-        let mut info = RequestInfo::default();
-        let fields = [("cookie", &b"wordpress_logged_in_0a=ann"[..])];
-        info.parse(&line, fields.into_iter(), &site).unwrap();
+        let info = parsed(&LINE, &[("cookie", "wordpress_logged_in_0a=ann")], &site);
         let pass = || Decision::Pass(PassWhy::Cookie);
         let table = [
             (Valid, 10, PrivateParts::Complete, Decision::Assemble),

@@ -47,6 +47,8 @@ mod span;
 pub mod spellings;
 pub mod storable;
 pub mod tags;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod uri;
 pub mod vary;

@@ -12,17 +12,14 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{RawQuery, State as Extract};
-use axum::http::StatusCode;
 use galley_policy::outcome::{NotStored, PassWhy};
 use serde_json::{Value, json};
 
 use super::AdminState;
 use super::auth::Asker;
 use super::entry::url_of;
-use super::query::QueryParams;
-use super::target::{JsonReply, target};
+use super::target::{JsonReply, each_site};
 use super::why::words::{self, Advice};
 use crate::request::Site;
 use crate::telemetry::counters::CounterReader;
@@ -33,13 +30,7 @@ pub(super) async fn not_cached(
     asker: Asker,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
-    let query = QueryParams::read(query.as_deref(), &["site"]);
-    let target = match query.and_then(|query| target(&state, &asker, query.get("site"))) {
-        Ok(target) => target,
-        Err(reply) => return reply,
-    };
-    let sites: Vec<Value> = target.sites.iter().map(|s| of_site(&state, s)).collect();
-    (StatusCode::OK, Json(json!({ "ok": true, "sites": sites })))
+    each_site(&state, &asker, query.as_deref(), of_site)
 }
 
 fn of_site(state: &AdminState, site: &Site) -> Value {

@@ -9,16 +9,13 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{RawQuery, State as Extract};
-use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::AdminState;
 use super::auth::Asker;
 use super::entry::strength;
-use super::query::QueryParams;
-use super::target::{JsonReply, target};
+use super::target::{JsonReply, each_site};
 use crate::request::Site;
 
 /// Handles `GET /purges`.
@@ -27,13 +24,7 @@ pub(super) async fn purges(
     asker: Asker,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
-    let query = QueryParams::read(query.as_deref(), &["site"]);
-    let target = match query.and_then(|query| target(&state, &asker, query.get("site"))) {
-        Ok(target) => target,
-        Err(reply) => return reply,
-    };
-    let sites: Vec<Value> = target.sites.iter().map(|s| of_site(&state, s)).collect();
-    (StatusCode::OK, Json(json!({ "ok": true, "sites": sites })))
+    each_site(&state, &asker, query.as_deref(), of_site)
 }
 
 fn of_site(state: &AdminState, site: &Site) -> Value {

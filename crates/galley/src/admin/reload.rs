@@ -16,9 +16,9 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::Asker;
 use super::reload_result::{ControlRequest, ReloadAction, ReloadError, ReloadRequest, value};
-use super::target::{JsonReply, refuse, unknown};
+use super::target::{JsonReply, refuse, server_token};
 
 /// The body of an order.
 #[derive(Debug, Default, Deserialize)]
@@ -34,15 +34,8 @@ pub(super) async fn reload(
     asker: Asker,
     order: Json<ReloadOrder>,
 ) -> JsonReply {
-    match reach(&state, &asker) {
-        TokenReach::All => {}
-        TokenReach::Site(_) => {
-            return refuse(
-                StatusCode::FORBIDDEN,
-                "a reload needs the server's token; this token is for a single site",
-            );
-        }
-        TokenReach::None => return unknown(),
+    if let Err(refused) = server_token(&state, &asker, "a reload") {
+        return refused;
     }
     let action = if order.0.compare {
         ReloadAction::Compare

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::AdminState;
 use super::auth::{Asker, TokenReach, reach};
+use super::query::QueryParams;
 use crate::request::Site;
 
 /// What an answer in JSON is.
@@ -79,6 +80,36 @@ fn whole(state: &AdminState, reach: TokenReach) -> Result<SiteSelection, JsonRep
             sites: state.sites.get(own).map(Arc::clone).into_iter().collect(),
             view: View::Sites,
         }),
+        TokenReach::None => Err(unknown()),
+    }
+}
+
+/// The answer to a question with the single parameter `site`: what `describe` says about each site that it reaches.
+pub(super) fn each_site(
+    state: &AdminState,
+    asker: &Asker,
+    query: Option<&str>,
+    describe: impl Fn(&AdminState, &Site) -> Value,
+) -> JsonReply {
+    let query = QueryParams::read(query, &["site"]);
+    match query.and_then(|query| target(state, asker, query.get("site"))) {
+        Ok(target) => {
+            let sites = target.sites.iter().map(|site| describe(state, site));
+            let sites: Vec<Value> = sites.collect();
+            (StatusCode::OK, Json(json!({ "ok": true, "sites": sites })))
+        }
+        Err(reply) => reply,
+    }
+}
+
+/// Lets the server's token pass, and refuses the others: `what` affects every site.
+pub(super) fn server_token(state: &AdminState, asker: &Asker, what: &str) -> Result<(), JsonReply> {
+    match reach(state, asker) {
+        TokenReach::All => Ok(()),
+        TokenReach::Site(_) => Err(refuse(
+            StatusCode::FORBIDDEN,
+            &format!("{what} needs the server's token; this token is for a single site"),
+        )),
         TokenReach::None => Err(unknown()),
     }
 }

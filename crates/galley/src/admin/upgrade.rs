@@ -18,21 +18,14 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::Asker;
 use super::reload_result::{ControlRequest, UpgradeError};
-use super::target::{JsonReply, refuse, unknown};
+use super::target::{JsonReply, refuse, server_token};
 
 /// Handles `POST /upgrade`.
 pub(super) async fn upgrade(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
-    match reach(&state, &asker) {
-        TokenReach::All => {}
-        TokenReach::Site(_) => {
-            return refuse(
-                StatusCode::FORBIDDEN,
-                "an upgrade needs the server's token; this token is for a single site",
-            );
-        }
-        TokenReach::None => return unknown(),
+    if let Err(refused) = server_token(&state, &asker, "an upgrade") {
+        return refused;
     }
     let (reply, result) = oneshot::channel();
     let control = state.lasting.control.clone();

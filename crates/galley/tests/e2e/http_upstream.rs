@@ -134,50 +134,25 @@ fn more_visitors_than_apache_has_children() {
 const PAGE: &str = "<html><body>a whole page</body></html>";
 
 fn broken(seen: &Seen, wire: &mut Wire<'_>) {
-    let whole = |rest: &str| format!("{HEAD}{rest}");
-    match seen.path() {
+    let rest = match seen.path() {
         "/garbage" => {
             wire.write(b"\x00\x01\x02 what is this\r\n\r\n");
-            wire.close();
+            return wire.close();
         }
-        "/closes" => wire.close(),
-        "/resets" => wire.reset(),
-        "/half-head" => {
-            wire.write(HEAD.as_bytes());
-            wire.close();
-        }
-        "/short" => {
-            wire.write(whole("Content-Length: 500\r\n\r\n<html>").as_bytes());
-            wire.close();
-        }
-        "/short-chunks" => {
-            wire.write(whole("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n").as_bytes());
-            wire.close();
-        }
-        "/bad-chunks" => {
-            wire.write(
-                whole("Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n").as_bytes(),
-            );
-            wire.close();
-        }
-        "/both" => {
-            wire.write(whole("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nhello\r\n0\r\n\r\n").as_bytes());
-            wire.close();
-        }
-        "/two-lengths" => {
-            wire.write(whole("Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!").as_bytes());
-            wire.close();
-        }
-        "/bad-length" => {
-            wire.write(whole("Content-Length: +5\r\n\r\nhello").as_bytes());
-            wire.close();
-        }
-        "/bad-field" => {
-            wire.write(whole("Bad Field: 1\r\nContent-Length: 5\r\n\r\nhello").as_bytes());
-            wire.close();
-        }
-        _ => unusual(seen, wire),
-    }
+        "/closes" => return wire.close(),
+        "/resets" => return wire.reset(),
+        "/half-head" => "",
+        "/short" => "Content-Length: 500\r\n\r\n<html>",
+        "/short-chunks" => "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "/bad-chunks" => "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+        "/both" => "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "/two-lengths" => "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+        "/bad-length" => "Content-Length: +5\r\n\r\nhello",
+        "/bad-field" => "Bad Field: 1\r\nContent-Length: 5\r\n\r\nhello",
+        _ => return unusual(seen, wire),
+    };
+    wire.write(format!("{HEAD}{rest}").as_bytes());
+    wire.close();
 }
 
 /// Responses that are unusual, and those that Galley accepts.

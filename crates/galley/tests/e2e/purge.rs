@@ -329,6 +329,30 @@ fn what_a_proxy_passed_on_is_no_order() {
     assert!(!stage.get("/page").is_hit());
 }
 
+/// Does `work`, which lets PHP go on, while PHP is held before the head of `/page`, or in the middle of its body with the head
+/// already out; the response to the request that it was held for.
+fn while_fetched(
+    stage: &Stage,
+    held: bool,
+    work: impl FnOnce(&std::thread::ScopedJoinHandle<'_, Response>),
+) -> Response {
+    if held {
+        stage.hold("/page");
+    } else {
+        stage.pause("/page");
+    }
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| stage.get("/page"));
+        if held {
+            stage.wait_until_held("/page");
+        } else {
+            stage.wait_until_paused("/page");
+        }
+        work(&early);
+        early.join().unwrap().expect_status(200)
+    })
+}
+
 #[test]
 fn a_page_generated_during_a_purge_is_not_served_after_it() {
     for arguments in [
@@ -341,25 +365,12 @@ fn a_page_generated_during_a_purge_is_not_served_after_it() {
         for held in [true, false] {
             let stage = Plan::php().workers(4).start();
             stage.head("/page", &["Galley-Tags: t1, t2"]);
-            // Held before the head, or in the middle of the body with the head already out.
-            if held {
-                stage.hold("/page");
-            } else {
-                stage.pause("/page");
-            }
-            std::thread::scope(|scope| {
-                let early = scope.spawn(|| stage.get("/page"));
-                if held {
-                    stage.wait_until_held("/page");
-                } else {
-                    stage.wait_until_paused("/page");
-                }
+            let early = while_fetched(&stage, held, |_| {
                 stage.purge(arguments);
                 stage.release("/page");
                 stage.resume("/page");
-                let early = early.join().unwrap().expect_status(200);
-                assert_eq!(said(&early.text(), "run"), "1");
             });
+            assert_eq!(said(&early.text(), "run"), "1");
             let after = stage.get("/page").expect_status(200);
             assert!(
                 !after.is_hit(),
@@ -385,18 +396,7 @@ fn who_comes_after_a_purge_does_not_join_what_began_before_it() {
             }
             let stage = Plan::php().workers(4).start();
             stage.head("/page", &["Galley-Tags: t1"]);
-            if held {
-                stage.hold("/page");
-            } else {
-                stage.pause("/page");
-            }
-            std::thread::scope(|scope| {
-                let early = scope.spawn(|| stage.get("/page"));
-                if held {
-                    stage.wait_until_held("/page");
-                } else {
-                    stage.wait_until_paused("/page");
-                }
+            let early = while_fetched(&stage, held, |early| {
                 stage.purge(arguments);
                 if held {
                     stage.unhold("/page");
@@ -408,8 +408,8 @@ fn who_comes_after_a_purge_does_not_join_what_began_before_it() {
                 assert!(!early.is_finished());
                 stage.release("/page");
                 stage.resume("/page");
-                assert_eq!(said(&early.join().unwrap().text(), "run"), "1");
             });
+            assert_eq!(said(&early.text(), "run"), "1");
             // And the older one, which ended later, did not take the place of the newer.
             let after = stage.get("/page");
             assert_eq!(

@@ -9,21 +9,18 @@ use super::*;
 use crate::request_info::RequestInfo;
 use crate::request_info::RequestLineInfo;
 use crate::site::{Policy, Rule};
+use crate::testing::{LINE, parsed};
 use ipnet::IpNet;
 
 fn info_of(method: &str, target: &str, fields: &[(&str, &str)], site: &Policy) -> RequestInfo {
-    let mut info = RequestInfo::default();
     let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
-        scheme: crate::request_info::Scheme::Http,
         host: "example.test",
         has_body: method == "POST",
-        upgrade: false,
+        ..LINE
     };
-    let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-    info.parse(&line, fields, site).unwrap();
-    info
+    parsed(&line, fields, site)
 }
 
 fn networks_of(list: &[&str]) -> Vec<IpNet> {
@@ -487,12 +484,8 @@ proptest! {
         };
         let mut info = RequestInfo::default();
         let line = RequestLineInfo {
-            method: "GET",
             target: target.as_bytes(),
-            scheme: crate::request_info::Scheme::Http,
-            host: "example.test",
-            has_body: false,
-            upgrade: false,
+            ..LINE
         };
         if info.parse(&line, std::iter::empty::<(&str, &[u8])>(), &site).is_ok() {
             let _ = judge(&site, &info, "192.0.2.1".parse().unwrap());

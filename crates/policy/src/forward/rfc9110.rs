@@ -111,23 +111,17 @@ const HELD_BACK: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_info::{RequestLineInfo, Scheme};
+    use crate::request_info::RequestLineInfo;
     use crate::site::Policy;
+    use crate::testing::{LINE, parsed};
 
     fn info(rows: &[(&str, &str)]) -> RequestInfo {
         let site = Policy::rfc9111();
         let line = RequestLineInfo {
-            method: "GET",
             target: b"/a?b=1",
-            scheme: Scheme::Http,
-            host: "example.com",
-            has_body: false,
-            upgrade: false,
+            ..LINE
         };
-        let mut info = RequestInfo::default();
-        let lines = rows.iter().map(|(name, value)| (*name, value.as_bytes()));
-        info.parse(&line, lines, &site).unwrap();
-        info
+        parsed(&line, rows, &site)
     }
 
     #[test]

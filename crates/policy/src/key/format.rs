@@ -12,8 +12,9 @@ mod tests {
 
     use super::*;
     use crate::key::write_key;
-    use crate::request_info::{RequestInfo, RequestLineInfo, Scheme};
+    use crate::request_info::{RequestLineInfo, Scheme};
     use crate::site::{NamePattern, Policy};
+    use crate::testing::{LINE, parsed};
 
     /// The format, and a hash of the keys of the requests below.
     const KEYS_OF_FORMAT: (u32, u64) = (1, 1_648_400_862_667_565_307);
@@ -49,16 +50,11 @@ mod tests {
 
     fn key(policy: &Policy, target: &str, fields: &[(&str, &str)]) -> Vec<u8> {
         let line = RequestLineInfo {
-            method: "GET",
             target: target.as_bytes(),
             scheme: Scheme::Https,
-            host: "example.com",
-            has_body: false,
-            upgrade: false,
+            ..LINE
         };
-        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-        let mut info = RequestInfo::default();
-        info.parse(&line, fields, policy).unwrap();
+        let info = parsed(&line, fields, policy);
         let mut key = Vec::new();
         write_key(&info, &mut key);
         key

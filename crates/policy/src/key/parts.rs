@@ -86,8 +86,9 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
     use crate::key::write_key;
-    use crate::request_info::{RequestInfo, RequestLineInfo};
+    use crate::request_info::RequestLineInfo;
     use crate::site::{NamePattern, Policy};
+    use crate::testing::{LINE, parsed};
     use proptest::prelude::*;
 
     fn key_of(target: &str, fields: &[(&str, &str)]) -> Vec<u8> {
@@ -97,16 +98,11 @@ mod tests {
             ..Policy::default()
         };
         let line = RequestLineInfo {
-            method: "GET",
             target: target.as_bytes(),
             scheme: Scheme::Https,
-            host: "example.com",
-            has_body: false,
-            upgrade: false,
+            ..LINE
         };
-        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-        let mut info = RequestInfo::default();
-        info.parse(&line, fields, &site).unwrap();
+        let info = parsed(&line, fields, &site);
         let mut key = Vec::new();
         write_key(&info, &mut key);
         key

@@ -49,27 +49,18 @@ const SAFE_EXTENSIONS: &[&str] = &["PROPFIND", "QUERY", "REPORT", "SEARCH"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_info::{RequestLineInfo, Scheme};
+    use crate::request_info::RequestLineInfo;
+    use crate::testing::{LINE, parsed};
 
-    fn info(method: &str, fields: &[(&str, &[u8])], site: &Policy) -> RequestInfo {
-        let line = RequestLineInfo {
-            method,
-            target: b"/a",
-            scheme: Scheme::Http,
-            host: "example.com",
-            has_body: false,
-            upgrade: false,
-        };
-        let mut info = RequestInfo::default();
-        info.parse(&line, fields.iter().copied(), site).unwrap();
-        info
+    fn info(method: &str, fields: &[(&str, &str)], site: &Policy) -> RequestInfo {
+        parsed(&RequestLineInfo { method, ..LINE }, fields, site)
     }
 
     #[test]
     fn only_a_session_purges_hard_and_nobody_where_the_plugin_reports() {
         use Strength::{Hard, Soft};
-        let cookie: &[(&str, &[u8])] = &[("cookie", b"wordpress_logged_in_x=1")];
-        let basic: &[(&str, &[u8])] = &[("authorization", b"Basic eA==")];
+        let cookie: &[(&str, &str)] = &[("cookie", "wordpress_logged_in_x=1")];
+        let basic: &[(&str, &str)] = &[("authorization", "Basic eA==")];
         let (wordpress, none) = (Policy::default(), Policy::rfc9111());
         let mut plugin = HeaderMap::new();
         plugin.insert(GALLEY_PLUGIN, http::HeaderValue::from_static("0.3.0"));

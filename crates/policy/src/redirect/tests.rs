@@ -5,22 +5,19 @@ use crate::pattern::PathPattern;
 use crate::request_info::Scheme;
 use crate::request_info::{RequestInfo, RequestLineInfo};
 use crate::site::{Policy, Rule};
+use crate::testing::{LINE, parsed};
 use proptest::prelude::*;
 
 fn info(method: &str, url: &str, scheme: Scheme, site: &Policy) -> RequestInfo {
     let (host, target) = url.split_at(url.find('/').unwrap());
-    let mut info = RequestInfo::default();
     let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
         scheme,
         host: host.split(':').next().unwrap(),
-        has_body: false,
-        upgrade: false,
+        ..LINE
     };
-    let fields = [("host", host.as_bytes())];
-    info.parse(&line, fields.into_iter(), site).unwrap();
-    info
+    parsed(&line, &[("host", host)], site)
 }
 
 fn went(method: &str, url: &str, scheme: Scheme, site: &Policy) -> String {
@@ -231,12 +228,9 @@ proptest! {
         let mut info = RequestInfo::default();
         let whole = format!("{path}{query}");
         let line = RequestLineInfo {
-            method: "GET",
             target: whole.as_bytes(),
-            scheme: Scheme::Http,
             host: "a.org",
-            has_body: false,
-            upgrade: false,
+            ..LINE
         };
         if info.parse(&line, std::iter::empty::<(&str, &[u8])>(), &site).is_ok()
             && let Some(found) = of(&info, &site, true)

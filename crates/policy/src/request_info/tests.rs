@@ -8,12 +8,9 @@ use crate::site::{Ignore, NamePattern, Policy, Rule};
 use crate::uri::BadTarget;
 
 const LINE: RequestLineInfo<'static> = RequestLineInfo {
-    method: "GET",
     target: b"/",
     scheme: Scheme::Https,
-    host: "example.com",
-    has_body: false,
-    upgrade: false,
+    ..crate::testing::LINE
 };
 
 fn gather_with(

@@ -73,6 +73,32 @@ fn wait_until_stale(stack: &Stack, host: &str, path: &str, body: &[u8], detail: 
     });
 }
 
+/// `/bridged/` as both sites send it while everything works.
+struct Bridged {
+    brief: Response,
+    calm: Response,
+}
+
+impl Bridged {
+    fn of(stack: &Stack) -> Self {
+        let page = |host| stack.get_from(host, "/bridged/").expect_status(200);
+        Self {
+            brief: page(BRIEF),
+            calm: page(CALM),
+        }
+    }
+
+    /// Waits until both sites send it as a stale copy.
+    fn wait_until_stale(&self, stack: &Stack) {
+        for (host, page, detail) in [
+            (BRIEF, &self.brief, "detail=upstream-error"),
+            (CALM, &self.calm, "detail=revalidating"),
+        ] {
+            wait_until_stale(stack, host, "/bridged/", &page.body, detail);
+        }
+    }
+}
+
 /// Asks the brief site until a page comes fresh from PHP.
 fn wait_until_generated(stack: &Stack, path: &str) {
     ask_until(stack, (BRIEF, path), "composed", |answer| {
@@ -94,9 +120,8 @@ fn is_generated(answer: &Response) -> bool {
 fn a_dead_upstream_is_bridged(kind: Kind) {
     let mut stack = Stack::start(kind, &plan());
     stack.publish(["bridged", "unseen", "cut-short"]);
-    let brief = stack.get_from(BRIEF, "/bridged/").expect_status(200);
-    assert_way(&brief, STORED);
-    let calm = stack.get_from(CALM, "/bridged/").expect_status(200);
+    let bridged = Bridged::of(&stack);
+    assert_way(&bridged.brief, STORED);
     let runs = stack.runs("/bridged/");
 
     // Dies while it composes: a page that was never seen is not taken for a whole one.
@@ -109,14 +134,7 @@ fn a_dead_upstream_is_bridged(kind: Kind) {
     }
     stack.unset("pause", "/cut-short/");
 
-    wait_until_stale(
-        &stack,
-        BRIEF,
-        "/bridged/",
-        &brief.body,
-        "detail=upstream-error",
-    );
-    wait_until_stale(&stack, CALM, "/bridged/", &calm.body, "detail=revalidating");
+    bridged.wait_until_stale(&stack);
     for path in ["/unseen/", "/cut-short/", "/wp-login.php"] {
         let answer = stack.get_from(BRIEF, path);
         // It has been asked in vain many times by now, and may be left alone.
@@ -174,30 +192,15 @@ fn a_dead_database_is_bridged(kind: Kind) {
     let keep = "SET GLOBAL innodb_flush_log_at_trx_commit = 1";
     stack.database.sql(keep).unwrap();
     stack.publish(["bridged", "unseen"]);
-    let brief = stack.get_from(BRIEF, "/bridged/").expect_status(200);
-    let calm = stack.get_from(CALM, "/bridged/").expect_status(200);
+    let bridged = Bridged::of(&stack);
     stack.database.kill();
-    wait_until_stale(
-        &stack,
-        BRIEF,
-        "/bridged/",
-        &brief.body,
-        "detail=upstream-error",
-    );
-    wait_until_stale(&stack, CALM, "/bridged/", &calm.body, "detail=revalidating");
+    bridged.wait_until_stale(&stack);
     for _ in 0..2 {
         let answer = stack.get_from(BRIEF, "/unseen/").expect_status(500);
         assert_text(&answer, "establishing a database connection");
         assert!(!answer.is_hit() && !answer.cache_status().contains("stored"));
     }
-    wait_until_stale(
-        &stack,
-        BRIEF,
-        "/bridged/",
-        &brief.body,
-        "detail=upstream-error",
-    );
-    wait_until_stale(&stack, CALM, "/bridged/", &calm.body, "detail=revalidating");
+    bridged.wait_until_stale(&stack);
     // A page of the site's own for that, whose author did not think of a status.
     let drop_in = stack.wordpress.root.join("wp-content/db-error.php");
     fs::write(&drop_in, DROP_IN).unwrap();
@@ -206,20 +209,13 @@ fn a_dead_database_is_bridged(kind: Kind) {
         assert_text(&answer, "Back in a minute");
         assert!(!answer.is_hit(), "{}", answer.beginning());
     }
-    wait_until_stale(
-        &stack,
-        BRIEF,
-        "/bridged/",
-        &brief.body,
-        "detail=upstream-error",
-    );
-    wait_until_stale(&stack, CALM, "/bridged/", &calm.body, "detail=revalidating");
+    bridged.wait_until_stale(&stack);
     fs::remove_file(drop_in).unwrap();
     stack.database.restart().unwrap();
     for path in ["/unseen/", "/bridged/"] {
         wait_until_generated(&stack, path);
     }
-    wait_until_refreshed(&stack, "/bridged/", run_of(&calm));
+    wait_until_refreshed(&stack, "/bridged/", run_of(&bridged.calm));
 }
 
 const DROP_IN: &str = "<!DOCTYPE html><html><head><title>Sorry</title><style>body { font: 16px/1.5 sans-serif; margin: 15vh auto; \
@@ -230,8 +226,7 @@ const DROP_IN: &str = "<!DOCTYPE html><html><head><title>Sorry</title><style>bod
 fn a_broken_wordpress_is_bridged(kind: Kind) {
     let stack = Stack::start(kind, &plan());
     stack.publish(["bridged", "unseen", "crashes", "breaks"]);
-    let brief = stack.get_from(BRIEF, "/bridged/").expect_status(200);
-    let calm = stack.get_from(CALM, "/bridged/").expect_status(200);
+    let bridged = Bridged::of(&stack);
     let crashes = stack.get_from(BRIEF, "/crashes/").expect_status(200);
     stack.set("crash", "/crashes/", "");
     let is_bridged = |path: &str, page: &Response| {
@@ -247,8 +242,7 @@ fn a_broken_wordpress_is_bridged(kind: Kind) {
 
     let sign = stack.wordpress.root.join(".maintenance");
     fs::write(&sign, "<?php $upgrading = time();").unwrap();
-    is_bridged("/bridged/", &brief);
-    wait_until_stale(&stack, CALM, "/bridged/", &calm.body, "detail=revalidating");
+    bridged.wait_until_stale(&stack);
     let answer = stack.get_from(BRIEF, "/about/").expect_status(503);
     assert_eq!(answer.field("retry-after"), Some("600"));
     assert!(!answer.cache_status().contains("stored"));
