@@ -44,8 +44,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/config", &["certs", "policy"]),
     ("crates/files", &["policy"]),
     ("crates/import", &["policy"]),
+    ("crates/load", &["http"]),
     ("tools/testkit", &["fastcgi"]),
-    ("tools/load", &["http"]),
     ("tools/xtask", &["load", "testkit"]),
 ];
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use galley_load::Coding;
+use galley_load::BodyCoding;
 use galley_testkit::client::{Connection, Response};
 
 use super::site::Expected;
@@ -67,10 +67,10 @@ pub(super) fn on(
     }
     let name = response.field("content-encoding").unwrap_or("identity");
     let coding = match name {
-        "identity" => Coding::Identity,
-        "gzip" => Coding::Gzip,
-        "br" => Coding::Br,
-        _ => Coding::Other,
+        "identity" => BodyCoding::Identity,
+        "gzip" => BodyCoding::Gzip,
+        "br" => BodyCoding::Br,
+        _ => BodyCoding::Other,
     };
     // An answer without a body has nothing to decode, whatever its head says of the page.
     if !response.body.is_empty() || wanted.status == 200 {
@@ -89,16 +89,16 @@ pub(super) fn on(
 
 /// Checks a body as it came.
 pub(super) fn body(
-    coding: Coding,
+    coding: BodyCoding,
     bytes: &[u8],
     expected: &Expected,
     dir: &Path,
 ) -> Result<(), Complaint> {
     let decoded = match coding {
-        Coding::Identity => None,
-        Coding::Gzip => Some(decode(&["gzip", "-dc"], bytes, dir)?),
-        Coding::Br => Some(decode(&["brotli", "-dc"], bytes, dir)?),
-        Coding::Other => return Err("a coding that was not asked for".into()),
+        BodyCoding::Identity => None,
+        BodyCoding::Gzip => Some(decode(&["gzip", "-dc"], bytes, dir)?),
+        BodyCoding::Br => Some(decode(&["brotli", "-dc"], bytes, dir)?),
+        BodyCoding::Other => return Err("a coding that was not asked for".into()),
     };
     let decoded = decoded.as_deref().unwrap_or(bytes);
     match expected {
@@ -214,7 +214,7 @@ mod tests {
     fn bytes_must_be_the_same() {
         let scratch = Scratch::new().unwrap();
         let expected = Expected::Bytes(b"abc".to_vec());
-        assert!(body(Coding::Identity, b"abc", &expected, scratch.path()).is_ok());
-        assert!(body(Coding::Identity, b"abd", &expected, scratch.path()).is_err());
+        assert!(body(BodyCoding::Identity, b"abc", &expected, scratch.path()).is_ok());
+        assert!(body(BodyCoding::Identity, b"abd", &expected, scratch.path()).is_err());
     }
 }

@@ -9,7 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use galley_load::{Client, Connections, Limit, Outcome, Pace, Protocol, Target, Tls};
+use galley_load::{
+    Connections, Limit, LoadClient, LoadOutcome, Pace, Target, TargetProtocol, TargetTls,
+};
 use galley_testkit::client::Connection;
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +76,7 @@ pub(super) struct Session<'a> {
     pub(super) one: Match<'a>,
     server: Server,
     question: Question<'a>,
-    client: Option<Client>,
+    client: Option<LoadClient>,
     coding: String,
     body_bytes: usize,
     /// Bodies that were looked at already.
@@ -152,7 +154,7 @@ impl<'a> Session<'a> {
         let time = Duration::from_secs_f64(stand.plan.length.warm_up_s);
         let (client, seen) =
             pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
-                let mut client = Client::connect(target, workloads, stand.interrupt.flag())?;
+                let mut client = LoadClient::connect(target, workloads, stand.interrupt.flag())?;
                 client.hold_idle(scenario.idle)?;
                 let seen = client.run(Limit::Time(time))?;
                 Ok((client, seen))
@@ -262,7 +264,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn verified(&mut self, stand: &Stand<'_>, seen: &Outcome) -> Result<u64, Complaint> {
+    fn verified(&mut self, stand: &Stand<'_>, seen: &LoadOutcome) -> Result<u64, Complaint> {
         verified(stand, &self.question, seen, &mut self.verified)
     }
 }
@@ -294,7 +296,7 @@ fn ready<'a>(
         let target = target(stand, server, scenario);
         let all = question.once_each()?;
         pin::on_core(stand.place.cores.client, || -> Result<(), Complaint> {
-            let mut client = Client::connect(target, vec![all], stand.interrupt.flag())?;
+            let mut client = LoadClient::connect(target, vec![all], stand.interrupt.flag())?;
             // Twice: what a compressor could not take at once is offered again at the second time.
             for _ in 0..2 {
                 client.run(Limit::Requests(question.count() as u64))?;
@@ -314,12 +316,12 @@ fn ready<'a>(
 }
 
 fn target(stand: &Stand<'_>, server: &Server, scenario: &Scenario) -> Target {
-    let tls = scenario.tls.map(|spoken| Tls {
+    let tls = scenario.tls.map(|spoken| TargetTls {
         name: stand.plan.host.clone(),
         trusted: stand.certificate.trusted.clone(),
         protocol: match spoken {
-            Spoken::Http1 => Protocol::Http1,
-            Spoken::H2 => Protocol::Http2 {
+            Spoken::Http1 => TargetProtocol::Http1,
+            Spoken::H2 => TargetProtocol::Http2 {
                 streams: scenario.streams,
             },
         },
@@ -348,7 +350,7 @@ fn pace(rate: Option<f64>) -> Pace {
 pub(super) fn verified(
     stand: &Stand<'_>,
     question: &Question<'_>,
-    seen: &Outcome,
+    seen: &LoadOutcome,
     known: &mut HashSet<u64>,
 ) -> Result<u64, Complaint> {
     for sample in &seen.samples {
@@ -426,7 +428,7 @@ fn ab_figures(seen: &ab::Seen, figures: &mut Figures) {
     figures.insert(Figure::MaxUs, us(seen.slowest));
 }
 
-pub(super) fn client_figures(seen: &Outcome, figures: &mut Figures) {
+pub(super) fn client_figures(seen: &LoadOutcome, figures: &mut Figures) {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let megabytes = seen.bytes as f64 / seen.elapsed.as_secs_f64().max(1e-6) / 1e6;
     figures.insert(Figure::PerSecond, seen.per_second());

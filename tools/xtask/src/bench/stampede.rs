@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use galley_load::{Client, Connections, Limit, Pace, Target};
+use galley_load::{Connections, Limit, LoadClient, Pace, Target};
 
 use super::{
     check,
@@ -51,7 +51,7 @@ pub(super) fn measure(
     };
     let mut figures = Figures::new();
     let seen = pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
-        let mut client = Client::connect(target, vec![load], stand.interrupt.flag())?;
+        let mut client = LoadClient::connect(target, vec![load], stand.interrupt.flag())?;
         let before = Clocks::read(stand, roots);
         let mut seen = client.run(Limit::Requests(connections as u64))?;
         before.figures(Clocks::read(stand, roots), connections as u64, &mut figures);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use galley_load::{
-    Client, Connections, Generator, Limit, Order, Outcome, Pace, Target, Template, Workload,
+    Connections, Generator, Limit, LoadClient, LoadOutcome, Order, Pace, Target, Template, Workload,
 };
 use galley_testkit::client::Request;
 
@@ -81,7 +81,7 @@ fn load(
     fields: &str,
     connections: usize,
     stop: &Arc<AtomicBool>,
-) -> Result<Outcome, Complaint> {
+) -> Result<LoadOutcome, Complaint> {
     let head = format!("GET / HTTP/1.1\r\nHost: {addr}\r\nUser-Agent: {AGENT}\r\n{fields}\r\n");
     let template = Template::parse(&head, &BTreeMap::new())?;
     let workload = Workload {
@@ -95,7 +95,7 @@ fn load(
         connections: Connections::Kept,
         watch: Some("cache-status".to_owned()),
     };
-    let mut client = Client::connect(target, vec![workload], Arc::clone(stop))?;
+    let mut client = LoadClient::connect(target, vec![workload], Arc::clone(stop))?;
     let outcome = client.run(Limit::Time(PART))?.pop();
     outcome.ok_or_else(|| "the run has no outcome".into())
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use galley_load::{Client, Connections, Expected, Limit, Pace, Requests, Target, Workload};
+use galley_load::{Connections, Expected, Limit, LoadClient, Pace, Requests, Target, Workload};
 use galley_testkit::{
     Trouble,
     exactness::fragments::{Site, Visits},
@@ -16,7 +16,7 @@ pub(super) fn visits(site: Site<'_>, rate: f64, time: Duration) -> Result<Visits
     if time.is_zero() {
         return Ok(Visits::default());
     }
-    let refused = |error: galley_load::Error| Trouble::Refused(error.to_string());
+    let refused = |error: galley_load::LoadError| Trouble::Refused(error.to_string());
     let workload = Workload {
         requests: Box::new(Visitors::new(site)),
         connections: CONNECTIONS,
@@ -29,7 +29,7 @@ pub(super) fn visits(site: Site<'_>, rate: f64, time: Duration) -> Result<Visits
         watch: Some("cache-status".to_owned()),
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let mut client = Client::connect(target, vec![workload], stop).map_err(refused)?;
+    let mut client = LoadClient::connect(target, vec![workload], stop).map_err(refused)?;
     let mut outcomes = client.run(Limit::Time(time)).map_err(refused)?;
     let outcome = outcomes
         .pop()

@@ -10,12 +10,12 @@ use hdrhistogram::Histogram;
 
 use crate::{
     requests::Expected,
-    response::{Coding, Response},
+    response::{BodyCoding, ReceivedResponse},
 };
 
 /// What one workload saw in one run, or several of them added up.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// Responses that came whole, right or wrong.
     pub responses: u64,
     /// Of these on the wire, heads and framing included; over HTTP/2 and TLS only the bodies.
@@ -47,25 +47,25 @@ pub struct Outcome {
     /// Status and watched field, and how often each came; the first 64.
     pub watched: BTreeMap<(u16, String), u64>,
     /// Some bodies: one in about a thousand, and one of each of `lengths`.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<BodySample>,
     begun: u64,
     keeps_next: bool,
 }
 
 /// A body that was kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
+pub struct BodySample {
     /// The page that was asked for.
     pub page: usize,
     /// How the body is coded.
-    pub coding: Coding,
+    pub coding: BodyCoding,
     /// As it came.
     pub body: Vec<u8>,
     /// Of page, coding and body: equal samples have the same.
     pub hash: u64,
 }
 
-impl Outcome {
+impl LoadOutcome {
     pub(crate) fn new() -> Self {
         Self {
             responses: 0,
@@ -146,7 +146,7 @@ impl Outcome {
     pub(crate) fn record(
         &mut self,
         expected: Expected,
-        response: &mut Response,
+        response: &mut ReceivedResponse,
         latency: Duration,
     ) {
         self.responses += 1;
@@ -215,13 +215,13 @@ impl Outcome {
         }
     }
 
-    fn keep(&mut self, page: usize, coding: Coding, body: Vec<u8>) {
+    fn keep(&mut self, page: usize, coding: BodyCoding, body: Vec<u8>) {
         let mut hasher = DefaultHasher::new();
         (page, coding, &body).hash(&mut hasher);
         let hash = hasher.finish();
         let is_known = self.samples.iter().any(|sample| sample.hash == hash);
         if !is_known && self.samples.len() < MOST_SAMPLES {
-            self.samples.push(Sample {
+            self.samples.push(BodySample {
                 page,
                 coding,
                 body,

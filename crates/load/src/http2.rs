@@ -14,13 +14,13 @@ use tokio::{
 };
 
 use crate::{
-    connect::{Link, Stream},
-    response::{Coding, Response},
-    run::{Run, Worker},
+    connect::{Dialer, Stream},
+    response::{BodyCoding, ReceivedResponse},
+    run::{LoadWorker, Run},
 };
 
 /// Begins to speak HTTP/2 after the handshake.
-pub(crate) async fn open(link: &Link) -> io::Result<SendRequest<Bytes>> {
+pub(crate) async fn open(link: &Dialer) -> io::Result<SendRequest<Bytes>> {
     let stream: Stream = link.open().await?;
     let mut builder = Builder::new();
     builder
@@ -41,13 +41,13 @@ pub(crate) async fn open(link: &Link) -> io::Result<SendRequest<Bytes>> {
 /// Sends requests until the run ends; the connection, if it can go on.
 pub(crate) async fn work(
     run: Rc<Run>,
-    link: Rc<Link>,
+    link: Rc<Dialer>,
     send: SendRequest<Bytes>,
     streams: usize,
 ) -> Option<SendRequest<Bytes>> {
     let connection = Rc::new(Connection {
         link,
-        current: Mutex::new(Current {
+        current: Mutex::new(CurrentConnection {
             number: 0,
             send: Some(send),
         }),
@@ -62,11 +62,11 @@ pub(crate) async fn work(
 
 /// A connection that is opened anew when the server ends it; all its streams use it.
 struct Connection {
-    link: Rc<Link>,
-    current: Mutex<Current>,
+    link: Rc<Dialer>,
+    current: Mutex<CurrentConnection>,
 }
 
-struct Current {
+struct CurrentConnection {
     /// Counts the connections.
     number: u64,
     send: Option<SendRequest<Bytes>>,
@@ -74,7 +74,7 @@ struct Current {
 
 impl Connection {
     /// The open connection with its number, or a new one.
-    async fn sender(&self, worker: &Worker) -> io::Result<(u64, SendRequest<Bytes>)> {
+    async fn sender(&self, worker: &LoadWorker) -> io::Result<(u64, SendRequest<Bytes>)> {
         let mut current = self.current.lock().await;
         let send = if let Some(send) = &current.send {
             send.clone()
@@ -99,9 +99,9 @@ impl Connection {
     /// (RFC 9113 §6.8) is sent again on a new one.
     async fn exchange(
         &self,
-        worker: &Worker,
+        worker: &LoadWorker,
         head: &[u8],
-        response: &mut Response,
+        response: &mut ReceivedResponse,
     ) -> io::Result<()> {
         let mut attempts = 0;
         loop {
@@ -122,8 +122,8 @@ impl Connection {
 }
 
 /// One stream after the other.
-async fn stream(worker: Worker, connection: Rc<Connection>) {
-    let mut response = Response::new(None);
+async fn stream(worker: LoadWorker, connection: Rc<Connection>) {
+    let mut response = ReceivedResponse::new(None);
     let mut head = Vec::new();
     while worker.begin().await {
         let expected = worker.request(&mut head, &mut response);
@@ -137,7 +137,7 @@ async fn stream(worker: Worker, connection: Rc<Connection>) {
 async fn exchange(
     head: &[u8],
     send: &mut SendRequest<Bytes>,
-    response: &mut Response,
+    response: &mut ReceivedResponse,
 ) -> Result<(), h2::Error> {
     std::future::poll_fn(|context| send.poll_ready(context)).await?;
     let request = request(head).ok_or_else(|| h2::Error::from(Reason::INTERNAL_ERROR))?;
@@ -145,7 +145,9 @@ async fn exchange(
     let (head, mut body) = answer.await?.into_parts();
     response.status = head.status.as_u16();
     let coding = head.headers.get(header::CONTENT_ENCODING);
-    response.coding = coding.map_or(Coding::Identity, |value| Coding::of(value.as_bytes()));
+    response.coding = coding.map_or(BodyCoding::Identity, |value| {
+        BodyCoding::of(value.as_bytes())
+    });
     while let Some(piece) = body.data().await {
         let piece = piece?;
         response.bytes += piece.len() as u64;

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
-use crate::Error;
+use crate::LoadError;
 
 /// Where requests go, and over what kind of connections.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct Target {
     /// Of the server.
     pub addr: SocketAddr,
     /// Over TLS; `None`: in plain, where only HTTP/1.1 is spoken.
-    pub tls: Option<Tls>,
+    pub tls: Option<TargetTls>,
     /// How long connections last.
     pub connections: Connections,
     /// A field of responses, such as `cache-status`, whose values are counted (HTTP/1.1 only).
@@ -38,20 +38,20 @@ pub struct Target {
 
 /// How to connect over TLS: TLS 1.3 with AES-128-GCM and X25519, so that all servers do the same work.
 #[derive(Debug, Clone)]
-pub struct Tls {
+pub struct TargetTls {
     /// The name that the certificate must have.
     pub name: String,
     /// The only certificate that is trusted.
     pub trusted: CertificateDer<'static>,
     /// What is spoken.
-    pub protocol: Protocol,
+    pub protocol: TargetProtocol,
     /// Handshakes are to resume the session of one before; otherwise they are to be full. Others count as broken.
     pub resumes: bool,
 }
 
 /// What is spoken over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum TargetProtocol {
     /// One request at a time on each connection.
     Http1,
     /// So many requests at a time on each connection.
@@ -74,7 +74,7 @@ pub enum Connections {
 pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// What all connections of a client share.
-pub(crate) struct Link {
+pub(crate) struct Dialer {
     pub(crate) target: Target,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Counts up, to spread connections over local addresses.
@@ -85,10 +85,10 @@ pub(crate) struct Link {
     pub(crate) buffer: RefCell<Box<[u8]>>,
 }
 
-impl Link {
-    pub(crate) fn new(target: Target) -> Result<Self, Error> {
-        let broken = |error: &dyn std::error::Error| Error::Tls(error.to_string());
-        let tls = target.tls.as_ref().map(|tls| -> Result<_, Error> {
+impl Dialer {
+    pub(crate) fn new(target: Target) -> Result<Self, LoadError> {
+        let broken = |error: &dyn std::error::Error| LoadError::Tls(error.to_string());
+        let tls = target.tls.as_ref().map(|tls| -> Result<_, LoadError> {
             let name = ServerName::try_from(tls.name.clone()).map_err(|error| broken(&error))?;
             let config = config(tls).map_err(|error| broken(&error))?;
             Ok((TlsConnector::from(Arc::new(config)), name))
@@ -162,7 +162,7 @@ impl Link {
     }
 }
 
-impl Protocol {
+impl TargetProtocol {
     /// As handshakes name it (RFC 7301).
     fn name(self) -> &'static [u8] {
         match self {
@@ -172,7 +172,7 @@ impl Protocol {
     }
 }
 
-fn config(tls: &Tls) -> Result<ClientConfig, rustls::Error> {
+fn config(tls: &TargetTls) -> Result<ClientConfig, rustls::Error> {
     let provider = CryptoProvider {
         cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
         kx_groups: vec![aws_lc_rs::kx_group::X25519],

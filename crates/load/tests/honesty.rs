@@ -15,7 +15,8 @@ use std::{
 };
 
 use galley_load::{
-    Client, Connections, Error, Generator, Limit, Order, Pace, Target, Template, Timeouts, Workload,
+    Connections, Generator, Limit, LoadClient, LoadError, Order, Pace, Target, Template, Timeouts,
+    Workload,
 };
 use galley_testkit::origin::{Origin, Wire};
 use rustix::time::{ClockId, clock_gettime};
@@ -28,7 +29,7 @@ fn origin(script: impl Fn(u64, &mut Wire<'_>) + Send + Sync + 'static) -> Origin
     Origin::start(move |_, wire| script(count.fetch_add(1, Ordering::SeqCst) + 1, wire)).unwrap()
 }
 
-fn client(addr: SocketAddr, connections: usize, pace: Pace) -> Client {
+fn client(addr: SocketAddr, connections: usize, pace: Pace) -> LoadClient {
     let template =
         Template::parse("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n", &BTreeMap::new()).unwrap();
     let workload = Workload {
@@ -42,7 +43,7 @@ fn client(addr: SocketAddr, connections: usize, pace: Pace) -> Client {
         connections: Connections::Kept,
         watch: None,
     };
-    Client::connect(target, vec![workload], Arc::default()).unwrap()
+    LoadClient::connect(target, vec![workload], Arc::default()).unwrap()
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn a_run_with_too_many_broken_requests_is_an_error() {
     let origin = origin(|_, wire| wire.close());
     let mut client = client(origin.addr(), 2, Pace::Closed);
     match client.run(Limit::Requests(5000)).unwrap_err() {
-        Error::TooManyBroken { count, first } => {
+        LoadError::TooManyBroken { count, first } => {
             assert!(count >= 1000 && first.contains("broke"), "{count}: {first}");
         }
         other => panic!("{other}"),
@@ -146,7 +147,7 @@ fn a_run_that_does_not_reach_its_number_of_requests_is_an_error() {
     });
     let error = client.run(Limit::Requests(20)).unwrap_err();
     assert!(
-        matches!(error, Error::Unfinished { missing: 15 }),
+        matches!(error, LoadError::Unfinished { missing: 15 }),
         "{error}"
     );
 }
@@ -160,7 +161,7 @@ fn a_rate_that_no_client_can_keep_is_refused() {
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1_000_001.0, 3e9] {
         client.set_pace(0, Pace::Constant(rate));
         let error = client.run(Limit::Time(SLOW)).unwrap_err();
-        assert!(matches!(error, Error::Rate(_)), "{rate}: {error}");
+        assert!(matches!(error, LoadError::Rate(_)), "{rate}: {error}");
     }
     client.set_pace(0, Pace::Constant(1_000_000.0));
     let seen = client.run(Limit::Time(SLOW)).unwrap().remove(0);

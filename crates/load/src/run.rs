@@ -9,11 +9,11 @@ use std::{
 use tokio::sync::Mutex;
 
 use crate::{
-    Error,
-    outcome::Outcome,
+    LoadError,
+    outcome::LoadOutcome,
     requests::{Expected, Requests},
-    response::Response,
-    timer::Timer,
+    response::ReceivedResponse,
+    timer::StartTimer,
 };
 
 /// When requests are sent.
@@ -27,7 +27,7 @@ pub enum Pace {
 }
 
 /// A source that a workload keeps from run to run.
-pub(crate) type Source = Rc<RefCell<Box<dyn Requests>>>;
+pub(crate) type RequestSource = Rc<RefCell<Box<dyn Requests>>>;
 
 /// When a run begins and ends, and after how many requests.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +39,8 @@ pub(crate) struct Bounds {
 }
 
 pub(crate) struct Run {
-    source: Source,
-    pub(crate) outcome: RefCell<Outcome>,
+    source: RequestSource,
+    pub(crate) outcome: RefCell<LoadOutcome>,
     bounds: Bounds,
     /// Requests still to be begun.
     left: Cell<u64>,
@@ -48,33 +48,37 @@ pub(crate) struct Run {
     in_progress: RefCell<Vec<Option<Instant>>>,
     last: Cell<Instant>,
     /// `None` in a closed loop.
-    schedule: Option<Schedule>,
+    schedule: Option<RateSchedule>,
 }
 
 /// Intended starts at a constant rate.
-struct Schedule {
+struct RateSchedule {
     rate: f64,
-    timer: Timer,
+    timer: StartTimer,
     /// Number of the next request, from 0. The worker that holds the lock waits for its start; the others queue.
     next: Mutex<u64>,
 }
 
 /// One sequence of requests: a connection, or a stream of it over HTTP/2.
-pub(crate) struct Worker {
+pub(crate) struct LoadWorker {
     run: Rc<Run>,
     index: usize,
 }
 
 impl Run {
     /// Call within the runtime.
-    pub(crate) fn new(source: Source, pace: Pace, bounds: Bounds) -> Result<Self, Error> {
+    pub(crate) fn new(
+        source: RequestSource,
+        pace: Pace,
+        bounds: Bounds,
+    ) -> Result<Self, LoadError> {
         let schedule = match pace {
             Pace::Closed => None,
-            Pace::Constant(rate) => Some(Schedule::new(rate)?),
+            Pace::Constant(rate) => Some(RateSchedule::new(rate)?),
         };
         Ok(Self {
             source,
-            outcome: RefCell::new(Outcome::new()),
+            outcome: RefCell::new(LoadOutcome::new()),
             bounds,
             left: Cell::new(bounds.requests.unwrap_or(u64::MAX)),
             in_progress: RefCell::default(),
@@ -83,10 +87,10 @@ impl Run {
         })
     }
 
-    pub(crate) fn worker(self: &Rc<Self>) -> Worker {
+    pub(crate) fn worker(self: &Rc<Self>) -> LoadWorker {
         let mut in_progress = self.in_progress.borrow_mut();
         in_progress.push(None);
-        Worker {
+        LoadWorker {
             run: Rc::clone(self),
             index: in_progress.len() - 1,
         }
@@ -125,11 +129,11 @@ impl Run {
     /// What was seen, once no connection works for the run any more.
     ///
     /// # Errors
-    /// [`Error::TooManyBroken`]; [`Error::Unfinished`] when requests of a run that is to make a number of them are missing.
-    pub(crate) fn finish(&self) -> Result<Outcome, Error> {
-        let mut outcome = self.outcome.replace(Outcome::new());
+    /// [`LoadError::TooManyBroken`]; [`LoadError::Unfinished`] when requests of a run that is to make a number of them are missing.
+    pub(crate) fn finish(&self) -> Result<LoadOutcome, LoadError> {
+        let mut outcome = self.outcome.replace(LoadOutcome::new());
         if outcome.broken >= MAX_BROKEN {
-            return Err(Error::TooManyBroken {
+            return Err(LoadError::TooManyBroken {
                 count: outcome.broken,
                 first: outcome.first_error.unwrap_or_default(),
             });
@@ -140,7 +144,7 @@ impl Run {
         if self.bounds.requests.is_some() {
             let missing = self.left.get() + unanswered.count() as u64;
             if missing > 0 {
-                return Err(Error::Unfinished { missing });
+                return Err(LoadError::Unfinished { missing });
             }
         } else {
             for start in unanswered {
@@ -152,7 +156,7 @@ impl Run {
         Ok(outcome)
     }
 
-    fn count_unsent(&self, outcome: &mut Outcome) {
+    fn count_unsent(&self, outcome: &mut LoadOutcome) {
         let Some(schedule) = &self.schedule else {
             return;
         };
@@ -169,14 +173,14 @@ impl Run {
     }
 }
 
-impl Schedule {
-    fn new(rate: f64) -> Result<Self, Error> {
+impl RateSchedule {
+    fn new(rate: f64) -> Result<Self, LoadError> {
         if !(rate > 0.0 && rate <= MAX_RATE) {
-            return Err(Error::Rate(rate));
+            return Err(LoadError::Rate(rate));
         }
         Ok(Self {
             rate,
-            timer: Timer::new()?,
+            timer: StartTimer::new()?,
             next: Mutex::new(0),
         })
     }
@@ -190,7 +194,7 @@ impl Schedule {
     }
 }
 
-impl Worker {
+impl LoadWorker {
     /// Waits until the next request is to begin; false when the run is over.
     pub(crate) async fn begin(&self) -> bool {
         let start = self.run.next_start().await;
@@ -202,14 +206,14 @@ impl Worker {
     }
 
     /// Writes the next request; `response` becomes room for what comes.
-    pub(crate) fn request(&self, head: &mut Vec<u8>, response: &mut Response) -> Expected {
+    pub(crate) fn request(&self, head: &mut Vec<u8>, response: &mut ReceivedResponse) -> Expected {
         head.clear();
         response.reset(self.run.outcome.borrow_mut().wants_body());
         self.run.source.borrow_mut().next(head)
     }
 
     /// The response is complete.
-    pub(crate) fn done(&self, expected: Expected, response: &mut Response) {
+    pub(crate) fn done(&self, expected: Expected, response: &mut ReceivedResponse) {
         let now = Instant::now();
         self.run.last.set(now);
         let latency = self.elapsed(now);

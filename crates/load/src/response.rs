@@ -8,7 +8,7 @@ use galley_http::{body::BodyReader, framing::BodyKind};
 
 /// The response that is being read. Used again for the next one.
 #[derive(Debug)]
-pub(crate) struct Response {
+pub(crate) struct ReceivedResponse {
     state: State,
     /// The head so far, where it came in several pieces.
     head: Vec<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct Response {
     pub(crate) length: u64,
     /// Bytes on the wire so far.
     pub(crate) bytes: u64,
-    pub(crate) coding: Coding,
+    pub(crate) coding: BodyCoding,
     /// True if the server will close the connection after it.
     pub(crate) closes: bool,
     /// The body, where it is kept.
@@ -29,7 +29,7 @@ pub(crate) struct Response {
 
 /// Content-Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Coding {
+pub enum BodyCoding {
     /// None.
     Identity,
     /// `gzip`.
@@ -42,7 +42,7 @@ pub enum Coding {
 
 /// Why bytes are no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) &'static str);
+pub(crate) struct MalformedResponse(pub(crate) &'static str);
 
 #[derive(Debug)]
 enum State {
@@ -51,7 +51,7 @@ enum State {
     UntilClose,
 }
 
-impl Coding {
+impl BodyCoding {
     /// As the field names it.
     pub fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl Coding {
     }
 }
 
-impl Response {
+impl ReceivedResponse {
     pub(crate) fn new(watch: Option<Rc<str>>) -> Self {
         Self {
             state: State::Head,
@@ -80,7 +80,7 @@ impl Response {
             status: 0,
             length: 0,
             bytes: 0,
-            coding: Coding::Identity,
+            coding: BodyCoding::Identity,
             closes: false,
             body: None,
             watch,
@@ -112,20 +112,20 @@ impl Response {
     }
 
     /// Reads on; true once the response is whole.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<bool, MalformedResponse> {
         self.bytes += bytes.len() as u64;
         if !self.head.is_empty() {
             let mut head = std::mem::take(&mut self.head);
             head.extend_from_slice(bytes);
             if head.len() > MOST_HEAD {
-                return Err(Malformed("a head without end"));
+                return Err(MalformedResponse("a head without end"));
             }
             return self.read(&head);
         }
         self.read(bytes)
     }
 
-    fn read(&mut self, mut bytes: &[u8]) -> Result<bool, Malformed> {
+    fn read(&mut self, mut bytes: &[u8]) -> Result<bool, MalformedResponse> {
         while matches!(self.state, State::Head) {
             let Some(count) = self.begin(bytes)? else {
                 self.head.extend_from_slice(bytes);
@@ -135,11 +135,11 @@ impl Response {
         }
         loop {
             let (used, data) = match &mut self.state {
-                State::Head => return Err(Malformed("a body before its head")),
+                State::Head => return Err(MalformedResponse("a body before its head")),
                 State::UntilClose => (bytes.len(), bytes),
                 State::Body(reader) => {
                     let decoded = reader.decode(bytes);
-                    let decoded = decoded.map_err(|_| Malformed("a broken body"))?;
+                    let decoded = decoded.map_err(|_| MalformedResponse("a broken body"))?;
                     (decoded.consumed, decoded.data)
                 }
             };
@@ -147,7 +147,7 @@ impl Response {
             bytes = bytes.get(used..).unwrap_or_default();
             let is_done = matches!(&self.state, State::Body(reader) if reader.is_done());
             if is_done && !bytes.is_empty() {
-                return Err(Malformed("more bytes than the response has"));
+                return Err(MalformedResponse("more bytes than the response has"));
             }
             if is_done || bytes.is_empty() {
                 return Ok(is_done);
@@ -164,16 +164,16 @@ impl Response {
     }
 
     /// Reads the head at the beginning of `bytes`; its length, or `None` if it is not whole.
-    fn begin(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    fn begin(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
         let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
         let count = match response.parse(bytes) {
             Ok(httparse::Status::Complete(count)) => count,
             Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err(Malformed("no head of a response")),
+            Err(_) => return Err(MalformedResponse("no head of a response")),
         };
         self.status = response.code.unwrap_or(0);
-        self.coding = Coding::Identity;
+        self.coding = BodyCoding::Identity;
         self.watched = None;
         // HTTP/1.0 closes unless it says otherwise.
         self.closes = response.version == Some(0);
@@ -190,11 +190,11 @@ impl Response {
                 14 if is("content-length") => {
                     let text = std::str::from_utf8(value).ok();
                     let number = text.and_then(|text| text.trim().parse().ok());
-                    length = Some(number.ok_or(Malformed("no length in Content-Length"))?);
+                    length = Some(number.ok_or(MalformedResponse("no length in Content-Length"))?);
                 }
                 17 if is("transfer-encoding") => is_chunked = has(b"chunked"),
                 10 if is("connection") => self.closes = has(b"close"),
-                16 if is("content-encoding") => self.coding = Coding::of(value),
+                16 if is("content-encoding") => self.coding = BodyCoding::of(value),
                 _ => {}
             }
             if self.watch.as_deref().is_some_and(is) {
@@ -224,8 +224,8 @@ mod tests {
 
     use super::*;
 
-    fn fed(pieces: &[&[u8]]) -> (Response, Result<bool, Malformed>) {
-        let mut response = Response::new(Some("x-cache".into()));
+    fn fed(pieces: &[&[u8]]) -> (ReceivedResponse, Result<bool, MalformedResponse>) {
+        let mut response = ReceivedResponse::new(Some("x-cache".into()));
         response.reset(true);
         let mut step = Ok(false);
         for piece in pieces {
@@ -293,7 +293,7 @@ mod tests {
         ]);
         assert_eq!(step, Ok(false));
         assert!(response.ends_with_connection() && response.closes);
-        assert_eq!(response.coding, Coding::Br);
+        assert_eq!(response.coding, BodyCoding::Br);
         assert_eq!(response.body.unwrap(), b"what comes");
     }
 

@@ -20,12 +20,12 @@ use tokio::{
 };
 
 use crate::{
-    Error,
-    connect::{Connections, Link, Protocol, Stream, Target},
+    LoadError,
+    connect::{Connections, Dialer, Stream, Target, TargetProtocol},
     http1, http2,
-    outcome::Outcome,
+    outcome::LoadOutcome,
     requests::Requests,
-    run::{Bounds, Pace, Run, Source},
+    run::{Bounds, Pace, RequestSource, Run},
 };
 
 /// Requests of one kind, with connections of their own.
@@ -66,18 +66,18 @@ impl Default for Timeouts {
 }
 
 /// Connections to one server. It stays in the thread that made it.
-pub struct Client {
+pub struct LoadClient {
     runtime: LocalRuntime,
-    link: Rc<Link>,
-    loads: Vec<Load>,
+    link: Rc<Dialer>,
+    loads: Vec<ConnectedWorkload>,
     idle: Vec<TcpStream>,
     stop: Arc<AtomicBool>,
     timeouts: Timeouts,
 }
 
 /// A workload between two runs.
-struct Load {
-    source: Source,
+struct ConnectedWorkload {
+    source: RequestSource,
     pace: Pace,
     open: Vec<Option<Open>>,
 }
@@ -87,21 +87,21 @@ enum Open {
     Http2(SendRequest<Bytes>),
 }
 
-impl Client {
+impl LoadClient {
     /// Opens the connections of all workloads, unless each is for one request only. `stop`, once true, ends any run.
     ///
     /// # Errors
-    /// [`Error::Connect`] when the server does not take one within ten seconds, [`Error::Tls`], [`Error::Stopped`].
+    /// [`LoadError::Connect`] when the server does not take one within ten seconds, [`LoadError::Tls`], [`LoadError::Stopped`].
     pub fn connect(
         target: Target,
         workloads: Vec<Workload>,
         stop: Arc<AtomicBool>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, LoadError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .event_interval(TASKS_PER_POLL)
             .build_local(LocalOptions::default())?;
-        let link = Rc::new(Link::new(target)?);
+        let link = Rc::new(Dialer::new(target)?);
         let mut client = Self {
             runtime,
             link,
@@ -118,7 +118,7 @@ impl Client {
                     Connections::PerRequest => None,
                 });
             }
-            client.loads.push(Load {
+            client.loads.push(ConnectedWorkload {
                 source: Rc::new(RefCell::new(workload.requests)),
                 pace: workload.pace,
                 open,
@@ -127,9 +127,9 @@ impl Client {
         Ok(client)
     }
 
-    fn open(&self) -> Result<Open, Error> {
+    fn open(&self) -> Result<Open, LoadError> {
         if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::Stopped);
+            return Err(LoadError::Stopped);
         }
         let opened = async {
             match self.link.streams() {
@@ -139,21 +139,21 @@ impl Client {
         };
         let addr = self.link.target.addr;
         let opened = self.runtime.block_on(opened);
-        opened.map_err(|source| Error::Connect { addr, source })
+        opened.map_err(|source| LoadError::Connect { addr, source })
     }
 
     /// Opens so many further connections that never send anything.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub fn hold_idle(&mut self, count: usize) -> Result<(), Error> {
+    pub fn hold_idle(&mut self, count: usize) -> Result<(), LoadError> {
         for _ in 0..count {
             if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::Stopped);
+                return Err(LoadError::Stopped);
             }
             let opened = self.runtime.block_on(self.link.connect());
             let addr = self.link.target.addr;
-            let opened = opened.map_err(|source| Error::Connect { addr, source })?;
+            let opened = opened.map_err(|source| LoadError::Connect { addr, source })?;
             self.idle.push(opened);
         }
         Ok(())
@@ -183,10 +183,10 @@ impl Client {
     /// Runs all workloads at the same time; what each of them saw, in their order.
     ///
     /// # Errors
-    /// [`Error::Stopped`]; [`Error::Connect`] when a broken connection of HTTP/2 cannot be made anew; [`Error::Rate`];
-    /// [`Error::TooManyBroken`] after 1,000 requests of a workload without a response; [`Error::Unfinished`] when a run limited
+    /// [`LoadError::Stopped`]; [`LoadError::Connect`] when a broken connection of HTTP/2 cannot be made anew; [`LoadError::Rate`];
+    /// [`LoadError::TooManyBroken`] after 1,000 requests of a workload without a response; [`LoadError::Unfinished`] when a run limited
     /// by the number of requests exceeds [`Timeouts::run`].
-    pub fn run(&mut self, limit: Limit) -> Result<Vec<Outcome>, Error> {
+    pub fn run(&mut self, limit: Limit) -> Result<Vec<LoadOutcome>, LoadError> {
         for (load, at) in self.closed() {
             let open = self.open()?;
             if let Some(place) = self.loads.get_mut(load).and_then(|it| it.open.get_mut(at)) {
@@ -209,7 +209,8 @@ impl Client {
         };
         let runs = self.runs(bounds)?;
         self.work(&runs, deadline)?;
-        let outcomes: Result<Vec<Outcome>, Error> = runs.iter().map(|run| run.finish()).collect();
+        let outcomes: Result<Vec<LoadOutcome>, LoadError> =
+            runs.iter().map(|run| run.finish()).collect();
         let mut outcomes = outcomes?;
         if let Some(first) = outcomes.first_mut() {
             for _ in 0..self.link.wrong_handshakes.get() {
@@ -219,7 +220,7 @@ impl Client {
         Ok(outcomes)
     }
 
-    fn runs(&self, bounds: Bounds) -> Result<Vec<Rc<Run>>, Error> {
+    fn runs(&self, bounds: Bounds) -> Result<Vec<Rc<Run>>, LoadError> {
         let _within = self.runtime.enter();
         let runs = self.loads.iter().map(|load| {
             let source = Rc::clone(&load.source);
@@ -239,7 +240,7 @@ impl Client {
         closed
     }
 
-    fn work(&mut self, runs: &[Rc<Run>], deadline: Instant) -> Result<(), Error> {
+    fn work(&mut self, runs: &[Rc<Run>], deadline: Instant) -> Result<(), LoadError> {
         let (link, loads, stop) = (&self.link, &mut self.loads, &self.stop);
         self.runtime.block_on(async {
             let mut tasks = JoinSet::new();
@@ -259,11 +260,11 @@ impl Client {
                                 *place = open;
                             }
                         }
-                        Some(Err(error)) => return Err(Error::Runtime(error.into())),
+                        Some(Err(error)) => return Err(LoadError::Runtime(error.into())),
                     },
                     () = sleep(GLANCE) => {
                         if stop.load(Ordering::Relaxed) {
-                            return Err(Error::Stopped);
+                            return Err(LoadError::Stopped);
                         }
                         // Requests in flight count as broken, and their connections are closed.
                         if Instant::now() > deadline {
@@ -276,7 +277,7 @@ impl Client {
     }
 }
 
-async fn one(run: Rc<Run>, link: Rc<Link>, open: Option<Open>) -> Option<Open> {
+async fn one(run: Rc<Run>, link: Rc<Dialer>, open: Option<Open>) -> Option<Open> {
     match (open, link.streams()) {
         (Some(Open::Http2(send)), Some(streams)) => {
             let send = http2::work(run, link, send, streams).await;
@@ -290,12 +291,12 @@ async fn one(run: Rc<Run>, link: Rc<Link>, open: Option<Open>) -> Option<Open> {
     }
 }
 
-impl Link {
+impl Dialer {
     /// Requests at a time on each connection of HTTP/2.
     fn streams(&self) -> Option<usize> {
         match self.target.tls.as_ref()?.protocol {
-            Protocol::Http1 => None,
-            Protocol::Http2 { streams } => Some(streams),
+            TargetProtocol::Http1 => None,
+            TargetProtocol::Http2 { streams } => Some(streams),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! An HTTP load generator in one thread: many connections, every response checked, latency in HDR histograms.
 //!
-//! A [`Client`] holds connections to one [`Target`] and runs one or more [`Workload`]s on them at the same time, as often
+//! A [`LoadClient`] holds connections to one [`Target`] and runs one or more [`Workload`]s on them at the same time, as often
 //! as it is asked to; the connections stay open between runs. In a closed loop each connection sends its next request when it
 //! has its response. At a constant rate each request has an intended start, and its latency counts from there, so that
 //! a server that stalls is charged for every request that was due meanwhile (no coordinated omission).
 //!
 //! [`Requests`] produces the requests; a [`Generator`] writes them from a [`Template`] that may have other values in each.
-//! An [`Outcome`] says what a workload saw: one histogram for responses as expected, one for responses with another status, one
-//! for requests whose connection failed. A request that never got a response counts with the time that it waited. Several clients in threads of their own use several cores; [`Outcome::merge`]
-//! adds up what they saw. A ramp is a series of runs with [`Client::set_pace`] between them.
+//! An [`LoadOutcome`] says what a workload saw: one histogram for responses as expected, one for responses with another status, one
+//! for requests whose connection failed. A request that never got a response counts with the time that it waited. Several clients in threads of their own use several cores; [`LoadOutcome::merge`]
+//! adds up what they saw. A ramp is a series of runs with [`LoadClient::set_pace`] between them.
 //!
 //! The crate opens connections only to the target, writes no files and prints nothing.
 
@@ -25,12 +25,12 @@ mod template;
 mod timer;
 
 pub use self::{
-    client::{Client, Limit, Timeouts, Workload},
-    connect::{Connections, Protocol, Target, Tls},
-    error::Error,
-    outcome::{Outcome, Sample},
+    client::{Limit, LoadClient, Timeouts, Workload},
+    connect::{Connections, Target, TargetProtocol, TargetTls},
+    error::LoadError,
+    outcome::{BodySample, LoadOutcome},
     requests::{Expected, Generator, Order, Requests},
-    response::Coding,
+    response::BodyCoding,
     run::Pace,
     template::Template,
 };

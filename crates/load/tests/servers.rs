@@ -15,8 +15,8 @@ use std::{
 };
 
 use galley_load::{
-    Client, Connections, Generator, Limit, Order, Outcome, Pace, Protocol, Target, Template, Tls,
-    Workload,
+    Connections, Generator, Limit, LoadClient, LoadOutcome, Order, Pace, Target, TargetProtocol,
+    TargetTls, Template, Workload,
 };
 use galley_testkit::{Nginx, Scratch, origin::Origin};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -45,8 +45,8 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\nHost: a.test")
 }
 
-fn run(target: Target, workload: Workload, limit: Limit) -> Outcome {
-    let mut client = Client::connect(target, vec![workload], Arc::default()).unwrap();
+fn run(target: Target, workload: Workload, limit: Limit) -> LoadOutcome {
+    let mut client = LoadClient::connect(target, vec![workload], Arc::default()).unwrap();
     client.run(limit).unwrap().remove(0)
 }
 
@@ -74,20 +74,20 @@ fn right_responses_count_whatever_is_spoken() {
     let (nginx, trusted) = nginx(scratch.path());
     let tls = |protocol, resumes| {
         let (name, trusted) = ("a.test".to_owned(), trusted.clone());
-        Some(Tls {
+        Some(TargetTls {
             name,
             trusted,
             protocol,
             resumes,
         })
     };
-    let http2 = Protocol::Http2 { streams: 3 };
+    let http2 = TargetProtocol::Http2 { streams: 3 };
     for (tls, connections) in [
         (None, Connections::Kept),
         (None, Connections::PerRequest),
-        (tls(Protocol::Http1, false), Connections::Kept),
-        (tls(Protocol::Http1, false), Connections::PerRequest),
-        (tls(Protocol::Http1, true), Connections::PerRequest),
+        (tls(TargetProtocol::Http1, false), Connections::Kept),
+        (tls(TargetProtocol::Http1, false), Connections::PerRequest),
+        (tls(TargetProtocol::Http1, true), Connections::PerRequest),
         (tls(http2, false), Connections::Kept),
     ] {
         let context = format!("{tls:?} {connections:?}");
@@ -104,7 +104,7 @@ fn right_responses_count_whatever_is_spoken() {
         };
         let count = 50;
         let workload = workload(&head, 2, Pace::Closed);
-        let mut client = Client::connect(target, vec![workload], Arc::default()).unwrap();
+        let mut client = LoadClient::connect(target, vec![workload], Arc::default()).unwrap();
         // The first run leaves tickets, and connections that go on.
         client.run(Limit::Requests(4)).unwrap();
         let seen = client.run(Limit::Requests(count)).unwrap().remove(0);
@@ -132,10 +132,10 @@ fn heads_with_many_fields_are_sent_over_http2() {
     let scratch = Scratch::new().unwrap();
     let (nginx, trusted) = nginx(scratch.path());
     let target = Target {
-        tls: Some(Tls {
+        tls: Some(TargetTls {
             name: "a.test".to_owned(),
             trusted,
-            protocol: Protocol::Http2 { streams: 1 },
+            protocol: TargetProtocol::Http2 { streams: 1 },
             resumes: false,
         }),
         ..target(nginx.further_addr())
@@ -166,10 +166,10 @@ fn wrong_statuses_and_handshakes_of_the_wrong_kind_are_counted_and_named() {
     assert_eq!((seen.responses, seen.unexpected_status), (20, 20));
     assert_eq!(seen.first_error.as_deref(), Some("status 404"));
     // Nothing was there to resume.
-    let tls = Tls {
+    let tls = TargetTls {
         name: "a.test".to_owned(),
         trusted,
-        protocol: Protocol::Http1,
+        protocol: TargetProtocol::Http1,
         resumes: true,
     };
     let target = Target {
@@ -290,7 +290,8 @@ fn what_is_due_and_never_sent_counts_with_the_time_that_it_waited() {
 fn a_constant_rate_is_kept_and_can_be_changed_between_runs() {
     let origin = stalling(0, Duration::ZERO);
     let load = workload(&get("/"), 4, Pace::Constant(200.0));
-    let mut client = Client::connect(target(origin.addr()), vec![load], Arc::default()).unwrap();
+    let mut client =
+        LoadClient::connect(target(origin.addr()), vec![load], Arc::default()).unwrap();
     for (rate, wanted) in [(200.0, 100), (1000.0, 500)] {
         client.set_pace(0, Pace::Constant(rate));
         let seen = client
@@ -308,7 +309,7 @@ fn workloads_run_side_by_side_and_idle_connections_stay() {
         workload(&get("/a"), 3, Pace::Closed),
         workload(&get("/b"), 2, Pace::Constant(1000.0)),
     ];
-    let mut client = Client::connect(target(origin.addr()), loads, Arc::default()).unwrap();
+    let mut client = LoadClient::connect(target(origin.addr()), loads, Arc::default()).unwrap();
     client.hold_idle(5).unwrap();
     let mut seen = client.run(Limit::Requests(50)).unwrap();
     assert_eq!((seen[0].responses, seen[1].responses), (50, 50));
@@ -324,7 +325,8 @@ fn the_callers_flag_ends_a_run() {
     let origin = stalling(1, Duration::from_secs(2));
     let stop = Arc::new(AtomicBool::new(false));
     let load = workload(&get("/"), 1, Pace::Closed);
-    let mut client = Client::connect(target(origin.addr()), vec![load], Arc::clone(&stop)).unwrap();
+    let mut client =
+        LoadClient::connect(target(origin.addr()), vec![load], Arc::clone(&stop)).unwrap();
     stop.store(true, Ordering::Relaxed);
     let error = client.run(Limit::Requests(1)).unwrap_err();
     assert_eq!(error.to_string(), "stopped");

@@ -11,14 +11,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::Error;
+use crate::LoadError;
 
 /// A text with placeholders.
 #[derive(Debug, Clone)]
-pub struct Template(Vec<Part>);
+pub struct Template(Vec<TemplatePart>);
 
 #[derive(Debug, Clone)]
-enum Part {
+enum TemplatePart {
     Text(Vec<u8>),
     Count,
     Page,
@@ -43,8 +43,8 @@ impl Template {
     /// Reads a text; `lists` has what other names in braces stand for.
     ///
     /// # Errors
-    /// [`Error::Template`] for an unknown name, an empty list, a brace without its end, and lists that name each other in a circle.
-    pub fn parse(text: &str, lists: &BTreeMap<String, Vec<String>>) -> Result<Self, Error> {
+    /// [`LoadError::Template`] for an unknown name, an empty list, a brace without its end, and lists that name each other in a circle.
+    pub fn parse(text: &str, lists: &BTreeMap<String, Vec<String>>) -> Result<Self, LoadError> {
         Self::within(text, lists, DEPTH)
     }
 
@@ -52,8 +52,8 @@ impl Template {
         text: &str,
         lists: &BTreeMap<String, Vec<String>>,
         depth: usize,
-    ) -> Result<Self, Error> {
-        let wrong = |what: String| Error::Template(what);
+    ) -> Result<Self, LoadError> {
+        let wrong = |what: String| LoadError::Template(what);
         let depth = depth
             .checked_sub(1)
             .ok_or_else(|| wrong(format!("lists are too deep: `{text}`")))?;
@@ -63,37 +63,41 @@ impl Template {
             let (name, after) = after
                 .split_once('}')
                 .ok_or_else(|| wrong(format!("`{{` without `}}`: `{text}`")))?;
-            parts.push(Part::Text(before.into()));
+            parts.push(TemplatePart::Text(before.into()));
             let length = |digits: &str| {
                 let length = digits.parse().ok().filter(|length| *length <= LONGEST);
                 length.ok_or_else(|| wrong(format!("`{{{name}}}`: not a length up to {LONGEST}")))
             };
             parts.push(match (name, name.split_once(':')) {
-                ("count", _) => Part::Count,
-                ("page", _) => Part::Page,
-                (_, Some(("digits", digits))) => Part::Random(length(digits)?, DIGITS),
-                (_, Some(("token", digits))) => Part::Random(length(digits)?, LETTERS),
+                ("count", _) => TemplatePart::Count,
+                ("page", _) => TemplatePart::Page,
+                (_, Some(("digits", digits))) => TemplatePart::Random(length(digits)?, DIGITS),
+                (_, Some(("token", digits))) => TemplatePart::Random(length(digits)?, LETTERS),
                 _ => {
                     let list = lists.get(name).filter(|list| !list.is_empty());
                     let list = list.ok_or_else(|| wrong(format!("unknown name `{{{name}}}`")))?;
                     let all = list.iter().map(|text| Self::within(text, lists, depth));
-                    Part::OneOf(all.collect::<Result<_, _>>()?)
+                    TemplatePart::OneOf(all.collect::<Result<_, _>>()?)
                 }
             });
             rest = after;
         }
-        parts.push(Part::Text(rest.into()));
+        parts.push(TemplatePart::Text(rest.into()));
         Ok(Self(parts))
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u8>, values: &mut Values) {
         for part in &self.0 {
             match part {
-                Part::Text(text) => out.extend_from_slice(text),
-                Part::Count => out.extend_from_slice(format!("{:010}", values.count).as_bytes()),
-                Part::Page => out.extend_from_slice((values.page + 1).to_string().as_bytes()),
-                Part::Random(length, letters) => values.random.fill(out, *length, letters),
-                Part::OneOf(all) => {
+                TemplatePart::Text(text) => out.extend_from_slice(text),
+                TemplatePart::Count => {
+                    out.extend_from_slice(format!("{:010}", values.count).as_bytes())
+                }
+                TemplatePart::Page => {
+                    out.extend_from_slice((values.page + 1).to_string().as_bytes())
+                }
+                TemplatePart::Random(length, letters) => values.random.fill(out, *length, letters),
+                TemplatePart::OneOf(all) => {
                     if let Some(one) = all.get(values.random.below(all.len())) {
                         one.write(out, values);
                     }

@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr};
 
 /// A run that could not be made or finished.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum LoadError {
     /// The target took no connection, or the handshake failed.
     #[error("cannot connect to {addr}: {source}")]
     Connect {

@@ -5,18 +5,18 @@ use std::{io, pin::Pin, rc::Rc};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use crate::{
-    connect::{Connections, Link, Stream},
-    response::Response,
-    run::{Run, Worker},
+    connect::{Connections, Dialer, Stream},
+    response::ReceivedResponse,
+    run::{LoadWorker, Run},
 };
 
 /// Sends requests until the run ends; the connection, if it can go on.
 pub(crate) async fn work(
     run: Rc<Run>,
-    link: Rc<Link>,
+    link: Rc<Dialer>,
     mut stream: Option<Stream>,
 ) -> Option<Stream> {
-    let mut response = Response::new(link.target.watch.as_deref().map(Rc::from));
+    let mut response = ReceivedResponse::new(link.target.watch.as_deref().map(Rc::from));
     let mut head = Vec::new();
     let worker = run.worker();
     while worker.begin().await {
@@ -34,11 +34,11 @@ pub(crate) async fn work(
 
 /// One request and its response, on a new connection if there is none, or if the server has closed the old one meanwhile.
 async fn exchange(
-    worker: &Worker,
-    link: &Link,
+    worker: &LoadWorker,
+    link: &Dialer,
     stream: Option<Stream>,
     head: &[u8],
-    response: &mut Response,
+    response: &mut ReceivedResponse,
 ) -> io::Result<Stream> {
     if let Some(mut stream) = stream {
         match one(link, &mut stream, head, response).await {
@@ -53,10 +53,10 @@ async fn exchange(
 }
 
 async fn one(
-    link: &Link,
+    link: &Dialer,
     stream: &mut Stream,
     head: &[u8],
-    response: &mut Response,
+    response: &mut ReceivedResponse,
 ) -> io::Result<()> {
     stream.write_all(head).await?;
     stream.flush().await?;
@@ -74,7 +74,7 @@ async fn one(
 
 /// Hands what comes next to `take`; `None` at the end of the connection.
 async fn read<T>(
-    link: &Link,
+    link: &Dialer,
     stream: &mut Stream,
     take: impl FnOnce(&[u8]) -> T,
 ) -> io::Result<Option<T>> {
@@ -93,7 +93,12 @@ async fn read<T>(
 
 /// The connection for the next request. One that the server closes is read to its end first: an end from this side could be a
 /// reset.
-async fn next(worker: &Worker, link: &Link, mut stream: Stream, closes: bool) -> Option<Stream> {
+async fn next(
+    worker: &LoadWorker,
+    link: &Dialer,
+    mut stream: Stream,
+    closes: bool,
+) -> Option<Stream> {
     let is_kept = link.target.connections == Connections::Kept;
     if closes {
         while let Ok(Some(())) = read(link, &mut stream, |_| ()).await {}

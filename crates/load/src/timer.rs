@@ -10,9 +10,9 @@ use rustix::time::{
 use tokio::net::unix::pipe::Receiver;
 
 /// One timer, for one task at a time. The runtime waits for it as for a pipe: both are descriptors that become readable.
-pub(crate) struct Timer(Receiver);
+pub(crate) struct StartTimer(Receiver);
 
-impl Timer {
+impl StartTimer {
     /// A timer that is not set. Call within the runtime.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
