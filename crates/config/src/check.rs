@@ -130,6 +130,21 @@ pub(crate) fn members(own: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
+/// Other caches know nothing of variants, nor of what another preset's upstream says.
+pub(crate) fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {
+    if !own.has("outer_ttl") {
+        return;
+    }
+    let why = if own.value::<String>("preset") == "none" {
+        "is given, but with `preset = \"none\"` the upstream says how long caches may store"
+    } else if own.value::<bool>("device_variants") {
+        "is given, but a cache in front would mix the variants of `device_variants`"
+    } else {
+        return;
+    };
+    own.complain("outer_ttl", why, "remove one of the two", complaints);
+}
+
 fn token(path: &Path) -> Result<(), (String, String)> {
     let path_text = path.display();
     let make =

@@ -14,6 +14,7 @@ use galley_policy::site::{NamePattern, Policy};
 use ipnet::IpNet;
 
 use crate::complaint::{Complaints, Warning};
+use crate::forward::PurgeForward;
 use crate::listen::{AdminListen, Listen};
 use crate::log::{LogConfig, LogTarget};
 use crate::origin::{MachineFinding, Origin};
@@ -274,6 +275,8 @@ pub struct SiteConfig {
     pub purge_get: bool,
     /// The folder that is watched for removals.
     pub purge_directory: Option<PathBuf>,
+    /// Caches of other machines that get its purges.
+    pub purge_forward: Vec<PurgeForward>,
     /// Whether WordPress runs as a network in sub-directories.
     pub multisite: bool,
     /// How often Galley runs its scheduled tasks; `Off` where it cannot.

@@ -16,6 +16,7 @@ mod check;
 mod cluster;
 mod complaint;
 mod config;
+mod forward;
 mod headers;
 mod include;
 mod limit;
@@ -29,6 +30,7 @@ mod origin;
 mod php;
 mod quantity;
 mod read;
+mod read_forward;
 mod reader;
 mod redirect;
 mod reference;
@@ -49,6 +51,7 @@ pub use config::{
     AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsHook,
     MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
+pub use forward::{ForwardKind, PurgeForward};
 pub use include::included;
 pub use listen::{AdminListen, Listen};
 pub use load::{ConfigSource, for_root, from_text, load, load_admin};

@@ -108,6 +108,8 @@ pub enum ValueKind {
     Certificates,
     /// `{ name = "...", ca = "...", verify = true }`.
     UpstreamTls,
+    /// `{ cloudflare = "...", token_file = "..." }` and the like.
+    PurgeForward,
     /// A host, `*.example.com` or `*`.
     Host,
     /// An address or a network.
@@ -310,6 +312,7 @@ impl ValueKind {
                 "`\"auto\"`, `{ cert = \"...\", key = \"...\" }`, or a list of these".to_owned()
             }
             Self::UpstreamTls => "`{ name = \"...\", ca = \"...\", verify = true }`".to_owned(),
+            Self::PurgeForward => "`{ cloudflare = \"...\", token_file = \"...\" }`".to_owned(),
             Self::Host => "a host, `\"*.example.com\"` or `\"*\"`".to_owned(),
             Self::Network => "an address or a network such as `\"10.0.0.0/8\"`".to_owned(),
             Self::Proxy => {

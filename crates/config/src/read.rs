@@ -8,6 +8,7 @@ use toml::de::{DeInteger, DeValue};
 use crate::certificates;
 use crate::limit;
 use crate::options::{OptionRow, ValueKind};
+use crate::read_forward;
 use crate::reader::{Problem, ValueReader, problem};
 use crate::servers;
 use crate::text::{bounded_number, parse_text};
@@ -68,6 +69,7 @@ fn read_one(
             whole(number).and_then(|n| bounded_number(kind, n))
         }
         (ValueKind::Limit, DeValue::Table(table)) => limit::of_table(table).map(ConfigValue::Limit),
+        (ValueKind::PurgeForward, DeValue::Table(table)) => read_forward::of_table(reader, table),
         (ValueKind::UpstreamUrl, DeValue::Table(table)) => servers::of_table(reader, kind, table),
         (ValueKind::Flag | ValueKind::Count { .. }, other) => Err(wrong_type(row, kind, other)),
         (_, DeValue::String(text)) => parse_text(kind, text, reader.base),

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use galley_certs::CertificateFiles;
 use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
+use galley_policy::headers::FieldName;
 use galley_policy::redirect::Home;
 use galley_policy::route::HostPattern;
 use galley_policy::site::{
@@ -17,6 +18,7 @@ use crate::balance;
 use crate::check;
 use crate::complaint::{Complaints, SourceSpan};
 use crate::config::SiteConfig;
+use crate::forward;
 use crate::headers;
 use crate::listen::Listen;
 use crate::php;
@@ -72,6 +74,7 @@ pub(crate) fn site(
     check::token_file(own, "purge_secret_file", complaints);
     check::litespeed(own, complaints);
     check::members(own, complaints);
+    check::outer_ttl(own, complaints);
     check::log_folders(&given.log, complaints);
     let hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
     let upstream = upstream(own, complaints);
@@ -106,6 +109,7 @@ pub(crate) fn site(
         purge_secret_file: own.given("purge_secret_file"),
         purge_get: own.value("purge_get"),
         purge_directory: own.given("purge_directory"),
+        purge_forward: forward::read(own, &hosts, complaints),
         multisite: own.value("multisite"),
         cron,
         upgrade: upgrade(own, complaints),
@@ -361,6 +365,8 @@ fn site_rules(
         ttl: ttl(given, policy.ttl.clone()),
         home,
         changes: headers::changes(own, complaints),
+        tag_field: own.given::<FieldName>("tag_header"),
+        outer_ttl: own.given("outer_ttl"),
         hsts: redirect::hsts(own, complaints).map(|(_, value)| value),
         access: access::site(own, preset, complaints),
         rules: given

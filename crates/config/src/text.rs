@@ -93,6 +93,7 @@ pub(crate) fn parse_text(
         | ValueKind::Count { .. }
         | ValueKind::List(_)
         | ValueKind::Certificates
+        | ValueKind::PurgeForward
         | ValueKind::UpstreamTls => problem(
             "a string, which this option does not accept",
             "see the reference page",
@@ -290,7 +291,7 @@ fn socket(path: &str, base: &Path) -> Result<PathBuf, Problem> {
     Ok(path)
 }
 
-fn url(text: &str) -> Result<HttpUpstream, Problem> {
+pub(crate) fn url(text: &str) -> Result<HttpUpstream, Problem> {
     let secure = text.strip_prefix("https://");
     let Some(rest) = secure.or_else(|| text.strip_prefix("http://")) else {
         return problem(

@@ -15,6 +15,7 @@ use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::complaint::SourceSpan;
+use crate::forward::PurgeForward;
 use crate::listen::{AdminListen, Listen, Proxy};
 use crate::log::LogTarget;
 use crate::quantity::Pace;
@@ -43,6 +44,7 @@ pub(crate) enum ConfigValue {
     Log(LogTarget),
     Certificates(Vec<(SourceSpan, CertificateFiles)>),
     UpstreamTls(UpstreamTls),
+    Forward(PurgeForward),
     Pattern(PathPattern),
     FieldName(FieldName),
     FieldLine(HeaderField),
@@ -88,6 +90,7 @@ from_value! {
     Name => NamePattern,
     Log => LogTarget,
     UpstreamTls => UpstreamTls,
+    Forward => PurgeForward,
     Pattern => PathPattern,
     FieldName => FieldName,
     FieldLine => HeaderField,

@@ -84,6 +84,12 @@ pub fn collect(fields: &http::HeaderMap) -> Tags {
     tags
 }
 
+/// Whether other caches can take a tag: in their lists, blanks and commas separate.
+pub fn is_portable(tag: &str) -> bool {
+    tag.bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b',')
+}
+
 /// The tags of one list; `None` where they cannot all be kept.
 pub fn from_list(list: &str) -> Option<Tags> {
     let mut tags = Tags::default();

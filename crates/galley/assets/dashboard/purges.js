@@ -6,10 +6,16 @@ import { count, duration } from './figures.js';
 
 const SOURCES = {
   admin: 'galley purge, dashboard or program', request: 'purge request', upstream: 'WordPress', repair: 'Galley: a file is gone',
-  folder: 'purge folder', cluster: 'another node', upgrade: 'an upgrade that failed',
+  folder: 'purge folder', cluster: 'another node', forward: 'another Galley', upgrade: 'an upgrade that failed',
 };
 
-function pending({ disk, cluster }) {
+function forwarded({ name, purge_forward: targets = [] }) {
+  return targets.map((one) => [
+    `${name}: ${one.target}`, `${count(one.pending)} waiting, ${count(one.sent)} sent`, one.error ?? '',
+  ]);
+}
+
+function pending({ disk, cluster, sites = [] }) {
   const rows = [];
   if (disk) {
     rows.push(['Written to the disk', disk.purges_kept ? 'yes' : disk.purges_lost_reason ?? 'no']);
@@ -17,6 +23,7 @@ function pending({ disk, cluster }) {
   if (cluster) {
     rows.push(['Waiting for the cluster', count(cluster.purges_unsent)], ['Acknowledged by the cluster', count(cluster.purges_acknowledged)]);
   }
+  rows.push(...sites.flatMap(forwarded));
   return rows.length > 0 ? [h('h2', {}, 'Pending'), facts(rows)] : [];
 }
 

@@ -20,7 +20,7 @@ use super::php;
 use super::site_counters::{ProcessCounters, SiteCounters};
 use super::target::{SiteSelection, View, target};
 use super::text::{MetricKind, Text};
-use super::{bodies, certificates, cluster, disk, http2, load, status, tls};
+use super::{bodies, certificates, cluster, disk, http2, load, purge_forward, status, tls};
 use crate::fetch::cron::CronState;
 use crate::request::Site;
 use crate::sys;
@@ -161,6 +161,7 @@ fn server(state: &AdminState, text: &mut Text) {
     bodies::metrics(state, text);
     disk::metrics(state, text);
     cluster::metrics(state, text);
+    purge_forward::metrics(state, text);
     http2::metrics(state, text);
 }
 

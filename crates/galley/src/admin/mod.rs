@@ -22,6 +22,7 @@ mod load;
 mod metrics;
 mod not_cached;
 mod php;
+mod purge_forward;
 mod purge_list;
 mod purges;
 mod query;

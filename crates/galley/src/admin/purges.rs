@@ -7,6 +7,8 @@
 //! `site` may be any host of the site; without it an order goes to the site of its URL, the token's site, or all sites. The answer
 //! comes when every order holds and is on the disk: `{"ok": true, "purges": 3}`, with a `warning` where it could not be written. Orders that cannot be understood are named, and then none is obeyed.
 //!
+//! Another Galley that forwards a purge says `"forwarded": true`: then the purge goes to no further Galley.
+//!
 //! With `"dry_run": true` nothing is purged: the answer says how many stored pages the same request would purge (`dry_run.rs`).
 
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use super::AdminState;
 use super::auth::{Asker, TokenReach, reach};
 use super::dry_run;
 use super::target::is_number;
-use crate::durable::{PurgeSource, Receipt};
+use crate::durable::{PurgeReceipt, PurgeSource, Receipt};
 use crate::request::Site;
 
 /// The body of a purge order.
@@ -38,6 +40,7 @@ pub(super) struct PurgeRequest {
     patterns: Vec<String>,
     soft: bool,
     dry_run: bool,
+    forwarded: bool,
 }
 
 pub(super) type PurgeReply = (StatusCode, Json<Value>);
@@ -66,13 +69,12 @@ pub(super) async fn purge(
     if wanted.dry_run {
         return dry_run::reply(&state, orders).await;
     }
-    let mut newest = Receipt::default();
-    for (site, order) in &orders {
-        newest = site.core.purges.publish(order, PurgeSource::Admin);
-        tracing::info!(site = site.core.name, scope = %order.scope, strength = ?order.strength, "purged");
-    }
-    // One log for all sites: when the last is on the disk, all are.
-    let receipt = newest.acknowledged().await;
+    let source = if wanted.forwarded {
+        PurgeSource::Forward
+    } else {
+        PurgeSource::Admin
+    };
+    let receipt = acknowledged(publish(&orders, source)).await;
     let mut answer = json!({ "ok": true, "purges": orders.len() });
     if let Some(reach) = receipt.reach_word() {
         answer["reach"] = json!(reach);
@@ -82,6 +84,35 @@ pub(super) async fn purge(
         answer["warning"] = json!(warning);
     }
     (StatusCode::OK, Json(answer))
+}
+
+/// Publishes the purges. The newest receipt of a site stands for all of the site.
+fn publish(orders: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
+    let mut newest: Vec<(&Arc<Site>, Receipt)> = Vec::new();
+    for (site, order) in orders {
+        let receipt = site.core.purges.publish(order, source);
+        tracing::info!(site = site.core.name, scope = %order.scope, strength = ?order.strength, "purged");
+        match newest.last_mut() {
+            Some((last, known)) if Arc::ptr_eq(last, site) => *known = receipt,
+            _ => newest.push((site, receipt)),
+        }
+    }
+    newest.into_iter().map(|(_, receipt)| receipt).collect()
+}
+
+/// What all of these say: the least of it.
+async fn acknowledged(receipts: Vec<Receipt>) -> PurgeReceipt {
+    let mut least = PurgeReceipt::default();
+    for receipt in receipts {
+        let receipt = receipt.acknowledged().await;
+        if least.is_final() {
+            least.reach = receipt.reach;
+        }
+        if least.warning.is_none() {
+            (least.warning, least.reason) = (receipt.warning, receipt.reason);
+        }
+    }
+    least
 }
 
 pub(super) fn refuse(status: StatusCode, error: &str) -> PurgeReply {

@@ -20,6 +20,7 @@ use super::auth::Asker;
 use super::cluster;
 use super::disk;
 use super::history::{last_hour, reading, recent};
+use super::purge_forward;
 use super::target::{JsonReply, View, target};
 use crate::body::body_spools::BodySpools;
 use crate::fetch::Handle;
@@ -140,6 +141,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         "php": site.php.as_deref().map(php),
         "upstreams": site.upstream_stats().iter().map(|stats| upstream(stats)).collect::<Vec<_>>(),
         "purges": site.core.purges.given(),
+        "purge_forward": purge_forward::value(state, site),
         "requests": totals.requests(),
         "answers": words(&totals),
         "reasons": {

@@ -152,6 +152,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
         purge_secret_file => "purging",
         purge_get => "purging",
         purge_directory => "purging",
+        purge_forward => "purging",
         cron => "cron",
         limits => "limits",
         managed => "PHP",

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use galley_config::Config;
+use galley_config::{Config, SiteConfig};
+use galley_policy::route::HostPattern;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -22,6 +23,7 @@ use super::tls::{self, Looking, TlsBefore};
 use super::{acme, canary, cron, health};
 use crate::acme::{Acme, AcmeReady};
 use crate::fetch::Handle;
+use crate::purge_forward::{ForwardingSite, Target};
 use crate::request::{Services, Site, Sites};
 use crate::server::{self, Phase};
 use crate::telemetry::access::AccessLog;
@@ -96,6 +98,9 @@ impl Generation {
         let certificates = Arc::clone(&tls.certificates);
         let built = build::build(&config, parts.php, lasting, certificates, acme.clone())?;
         let open = held.open(&config, &built.sites, tls.acceptor.as_ref())?;
+        // A purge may arrive as soon as there are threads.
+        let forwarding = forwarding(&config, &built.sites);
+        lasting.forwarder.begin(forwarding)?;
         let canaries = canary::start(&config, &built.sites)?;
         let mut threads = Threads::new(config.server.drain_timeout);
         for (index, listeners) in open.per_core.into_iter().enumerate() {
@@ -148,12 +153,21 @@ impl Generation {
 
     /// Begins what one generation alone does: it is the one in force from now on.
     pub(super) fn take_over(&mut self, lasting: &Lasting) {
+        self.forward_purges(lasting);
         self.tasks.health_checks = health::start(&self.checked);
         self.tasks.schedules = cron::start(&self.sites, lasting.clock);
         // The authority asks the listeners, so they come first; who waits for a certificate holds nobody up.
         if let Some((acme, watch)) = self.tasks.ready.take() {
             self.tasks.certificates = tls::look_after(watch, lasting.clock);
             self.tasks.keepers = acme.map(AcmeReady::start);
+        }
+    }
+
+    /// The caches that get the purges of its sites.
+    fn forward_purges(&self, lasting: &Lasting) {
+        let sites = forwarding(&self.config, &self.sites);
+        if let Err(cause) = lasting.forwarder.configure(sites) {
+            tracing::error!(%cause, "purges cannot be forwarded: no thread can be started");
         }
     }
 
@@ -192,6 +206,35 @@ impl Generation {
     pub(super) fn into_threads(self) -> Threads {
         self.threads
     }
+}
+
+/// Which caches get the purges of which site.
+fn forwarding(config: &Config, sites: &[Arc<Site>]) -> Vec<ForwardingSite> {
+    let sites = config.sites.iter().zip(sites);
+    let sites = sites.map(|(config, site)| ForwardingSite {
+        purges: Arc::clone(&site.core.purges),
+        targets: targets(config),
+    });
+    sites.collect()
+}
+
+/// The caches that get the purges of a site.
+fn targets(site: &SiteConfig) -> Vec<Target> {
+    let hosts = site.hosts.iter().filter_map(|host| match host {
+        HostPattern::Exact(name) => Some(name.clone()),
+        HostPattern::Wildcard(_) | HostPattern::Any => None,
+    });
+    let hosts: Vec<String> = hosts.collect();
+    let has_other_hosts = hosts.len() < site.hosts.len();
+    let targets = site.purge_forward.iter().map(|one| Target {
+        kind: one.kind.clone(),
+        server: one.server.clone(),
+        token_file: one.token_file.clone(),
+        by_tag: one.by_tag,
+        hosts: hosts.clone(),
+        has_other_hosts,
+    });
+    targets.collect()
 }
 
 impl Threads {

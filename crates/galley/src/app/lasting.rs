@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::compress::{Compressing, Compressor};
 use crate::durable::Durable;
 use crate::php::privileged::KeeperState;
+use crate::purge_forward::PurgeForwarder;
 use crate::request::{Services, SmallFiles, UpstreamWarnings};
 use crate::sys;
 use crate::sys::sandbox::SandboxLevel;
@@ -48,6 +49,8 @@ pub(super) struct Lasting {
     tunnels: Tunnels,
     /// Health and load of the upstreams' servers.
     pub(super) servers: ServerStates,
+    /// Caches of other machines that get purges.
+    pub(super) forwarder: Arc<PurgeForwarder>,
 }
 
 impl Lasting {
@@ -68,6 +71,7 @@ impl Lasting {
             small_files,
             spools: spools::open(&config.server)?,
             states: SiteStates::new(durable.clone(), MemoryBudget::new(private)),
+            forwarder: Arc::new(PurgeForwarder::new(durable.forward().clone())),
             durable,
             compressor: Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?,
             privileged,
@@ -116,6 +120,7 @@ impl Lasting {
             durable: self.durable.clone(),
             lease: ClusterPublisher::lease(self.cluster.as_ref()),
             cluster: self.cluster.clone(),
+            forwarder: Arc::clone(&self.forwarder),
             spools: Arc::clone(&self.spools),
             sandbox,
             privileged: self.privileged.clone(),

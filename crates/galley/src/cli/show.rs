@@ -178,7 +178,7 @@ pub(super) fn status(value: &Value) {
         for text in certificates(site) {
             line(&text);
         }
-        for text in fragments(site) {
+        for text in fragments(site).into_iter().chain(forwarded(site)) {
             line(&text);
         }
     }
@@ -349,6 +349,26 @@ fn cron(cron: &Value) -> String {
         Some(next) => format!("{last}, next in {next}s"),
         None => last,
     }
+}
+
+/// The lines of caches that do not take the purges of a site at once.
+fn forwarded(site: &Value) -> Vec<String> {
+    let targets = site["purge_forward"].as_array().into_iter().flatten();
+    let waiting = targets.filter(|one| one["pending"] != 0 || !one["error"].is_null());
+    let lines = waiting.map(|one| {
+        let error = match (one["error"].as_str(), one["retry_in_s"].as_u64()) {
+            (None, _) => String::new(),
+            (Some(error), None) => format!(", {error}"),
+            (Some(error), Some(pause)) => format!(", {error}, next attempt in {pause}s"),
+        };
+        format!(
+            "forward   {}: {} purges wait for {}{error}",
+            text(&site["name"]),
+            one["pending"],
+            text(&one["target"])
+        )
+    });
+    lines.collect()
 }
 
 /// The cluster's line; none without a cluster.

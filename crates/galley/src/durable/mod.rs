@@ -6,6 +6,7 @@
 //! pages live in memory and end together.
 
 mod disk_cache;
+mod forward;
 mod open;
 mod purges;
 mod queue;
@@ -14,6 +15,7 @@ mod recorder;
 mod relay;
 
 pub use disk_cache::{DiskCache, DiskCacheTotals, SiteDiskCache};
+pub use forward::{ForwardInbox, ForwardInboxes, ForwardNeeds, ForwardedPurge, OutboxFolder};
 pub use open::{Durable, Settings, StorageOpenError};
 pub use purges::{PurgeReceipt, Receipt, SitePurges};
 pub use recent_purges::{PurgeSource, RecentPurge};

@@ -19,6 +19,7 @@ use galley_cluster::ClusterPublisher;
 use galley_policy::time::Tick;
 
 use super::disk_cache::{DiskCache, SiteDiskCache};
+use super::forward::ForwardInboxes;
 use super::purges::{SitePurges, forgetful};
 use super::relay::PurgeRelay;
 use crate::clock::Clock;
@@ -54,6 +55,7 @@ pub struct Durable {
     cluster: Option<ClusterPublisher>,
     /// The other process, during an upgrade.
     relay: PurgeRelay,
+    forward: ForwardInboxes,
 }
 
 struct OpenedStorage {
@@ -86,6 +88,7 @@ impl Durable {
             unusable: None,
             cluster: None,
             relay: PurgeRelay::default(),
+            forward: ForwardInboxes::default(),
         }
     }
 
@@ -101,6 +104,11 @@ impl Durable {
         &self.relay
     }
 
+    /// Where purges for caches of other machines are put.
+    pub fn forward(&self) -> &ForwardInboxes {
+        &self.forward
+    }
+
     /// The number that the counters of all sites begin with in this run.
     pub fn first_number(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.past.start)
@@ -109,6 +117,7 @@ impl Durable {
     /// Lets go of the folder, for another process: writes what is waiting, for `patience` at most. From here on purges are in force in
     /// memory, and pages are stored there alone. Blocks.
     pub fn release(&self, patience: Duration) {
+        self.forward.release();
         self.close(patience);
         if let Some(open) = &self.open {
             open.past.log.close();
@@ -136,6 +145,7 @@ impl Durable {
                     unusable: Some(why),
                     cluster: None,
                     relay: PurgeRelay::default(),
+                    forward: ForwardInboxes::default(),
                 });
             }
         };
@@ -154,6 +164,7 @@ impl Durable {
             unusable,
             cluster: None,
             relay: PurgeRelay::default(),
+            forward: ForwardInboxes::kept_in(path.clone()),
         })
     }
 
@@ -161,12 +172,14 @@ impl Durable {
     pub fn site_purges(&self, site: String) -> SitePurges {
         let Some(open) = &self.open else {
             return SitePurges::in_memory(site, self.clock, self.unusable.clone())
-                .sent_to(self.cluster.clone(), self.relay.clone());
+                .sent_to(self.cluster.clone(), self.relay.clone())
+                .forwarded_to(self.forward.clone());
         };
         let table = PurgeTable::new();
         open.past.replay(&site, &table);
         SitePurges::logged(site, table, Arc::clone(&open.past), self.clock)
             .sent_to(self.cluster.clone(), self.relay.clone())
+            .forwarded_to(self.forward.clone())
     }
 
     /// A site's part of the disk. `fingerprint` tells the rules that shape its keys: what was written under others is purged.

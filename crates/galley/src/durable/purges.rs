@@ -9,6 +9,7 @@ use galley_cluster::{ClusterPublisher, PendingReach, PurgeReach};
 use galley_policy::purge::Purge;
 use tokio::sync::oneshot;
 
+use super::forward::ForwardInboxes;
 use super::recent_purges::{PurgeSource, RecentPurge, RecentPurges};
 use super::relay::{PurgeRelay, RelayGuard};
 use crate::clock::Clock;
@@ -58,6 +59,8 @@ pub struct SitePurges {
     recent: RecentPurges,
     /// The process that takes over, or that this one takes over from.
     relay: PurgeRelay,
+    /// Caches of other machines.
+    forward: ForwardInboxes,
 }
 
 enum PurgeTarget {
@@ -77,6 +80,7 @@ impl SitePurges {
             cluster: None,
             recent: RecentPurges::default(),
             relay: PurgeRelay::default(),
+            forward: ForwardInboxes::default(),
         }
     }
 
@@ -96,6 +100,7 @@ impl SitePurges {
             cluster: None,
             recent: RecentPurges::default(),
             relay: PurgeRelay::default(),
+            forward: ForwardInboxes::default(),
         }
     }
 
@@ -106,9 +111,23 @@ impl SitePurges {
         self
     }
 
-    /// Publishes a purge on this node, and sends it to the other nodes. What it touches here is purged when this returns. It may be
-    /// acknowledged when the receipt says so.
+    /// The same, with caches of other machines that get each purge.
+    pub(super) fn forwarded_to(mut self, forward: ForwardInboxes) -> Self {
+        self.forward = forward;
+        self
+    }
+
+    /// Publishes a purge on this node, and sends it to the other nodes and to other caches. What it touches here is purged when this
+    /// returns. It may be acknowledged when the receipt says so.
     pub fn publish(&self, purge: &Purge, source: PurgeSource) -> Receipt {
+        let hard = self.forward.strengthened(&self.site, purge);
+        let purge = hard.as_ref().unwrap_or(purge);
+        let receipt = self.publish_unforwarded(purge, source);
+        self.forward.send(&self.site, purge, source, receipt)
+    }
+
+    /// The same without other caches.
+    pub fn publish_unforwarded(&self, purge: &Purge, source: PurgeSource) -> Receipt {
         self.recent.note(purge, source, self.clock.tick());
         let relay = self.relay.hold();
         let here = self.apply_and_send(purge, &relay);
@@ -151,6 +170,12 @@ impl SitePurges {
             // The other process says that it holds on this node.
             drop(cluster.publish(&self.site, purge));
         }
+        // The other process may end before it has forwarded it.
+        let source = PurgeSource::Upgrade;
+        drop(
+            self.forward
+                .send(&self.site, purge, source, Receipt::default()),
+        );
         here
     }
 
@@ -232,6 +257,10 @@ pub struct Receipt {
     /// In the other process of this node.
     elsewhere: Option<oneshot::Receiver<()>>,
     cluster: Option<PendingReach>,
+    /// From the forwarder, which waits for the rest.
+    forwarded: Option<oneshot::Receiver<PurgeReceipt>>,
+    /// Whether a cache behind this one is purged later than this says.
+    is_unforwarded: bool,
 }
 
 #[derive(Debug, Default)]
@@ -245,12 +274,41 @@ enum PendingReceipt {
 }
 
 impl Receipt {
+    /// The same, where a cache behind this one is purged later.
+    pub(super) fn not_forwarded(self) -> Self {
+        Self {
+            is_unforwarded: true,
+            ..self
+        }
+    }
+
+    /// One that the forwarder of the purge gives.
+    pub(super) fn of_forwarder(forwarded: oneshot::Receiver<PurgeReceipt>) -> Self {
+        Self {
+            forwarded: Some(forwarded),
+            ..Self::default()
+        }
+    }
+
     /// Waits for the disk and the other nodes; returns at once where there are none.
     pub async fn acknowledged(self) -> PurgeReceipt {
+        if let Some(forwarded) = self.forwarded {
+            return forwarded.await.unwrap_or_else(|_| PurgeReceipt {
+                reach: Some(PurgeReach::Local("the server ends".into())),
+                ..PurgeReceipt::default()
+            });
+        }
         let receipt = self.here.acknowledged().await;
         if let Some(elsewhere) = self.elsewhere {
             // One that has ended sends no page any more.
             let _ = elsewhere.await;
+        }
+        if self.is_unforwarded {
+            let reason = "too many purges wait for caches behind this one";
+            return PurgeReceipt {
+                reach: Some(PurgeReach::Local(reason.into())),
+                ..receipt
+            };
         }
         let Some(cluster) = self.cluster else {
             return receipt;
@@ -279,7 +337,7 @@ pub struct PurgeReceipt {
     pub reason: Option<Arc<str>>,
     /// The same for whoever gave it: what a restart will do.
     pub warning: Option<&'static str>,
-    /// How far it got in the cluster; `None`: there is none.
+    /// How far it got in the cluster and in caches behind this one; `None`: there are none.
     pub reach: Option<PurgeReach>,
 }
 
@@ -303,7 +361,7 @@ impl PurgeReceipt {
             tracing::warn!(site, %reason, "a purge was {warning}");
         }
         if let Some(PurgeReach::Local(reason)) = &self.reach {
-            tracing::warn!(site, %reason, "a purge is in force on this node, and the cluster has not acknowledged it yet");
+            tracing::warn!(site, %reason, "a purge is in force on this node, and not acknowledged yet by all others");
         }
     }
 }

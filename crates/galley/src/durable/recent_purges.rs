@@ -23,6 +23,8 @@ pub enum PurgeSource {
     Cluster,
     /// A process that was to take over and has ended: what it did not acknowledge is published again.
     Upgrade,
+    /// Once more, after a cache behind this one was purged.
+    Forward,
 }
 
 impl PurgeSource {
@@ -36,6 +38,7 @@ impl PurgeSource {
             Self::Folder => "folder",
             Self::Cluster => "cluster",
             Self::Upgrade => "upgrade",
+            Self::Forward => "forward",
         }
     }
 }

@@ -81,6 +81,7 @@ impl FetchWorker {
         let (names, selections) = match job.storage().validation {
             ValidationPolicy::Galley => {
                 storable::browser_fields(&mut fields, rules);
+                storable::outer_fields(&mut fields, rules, &job.info, &life);
                 self.date(&mut fields);
                 (Vec::new(), Vec::new())
             }

@@ -53,14 +53,26 @@ pub async fn respond(exchange: &Exchange<'_>) -> Result<Response, Fault> {
     let purges = dialect
         .purges(&exchange.info, fields, body, &exchange.site.core.rules)
         .map_err(|e| refuse(e.to_string()))?;
-    let receipt = execute(&exchange.site, dialect, &purges).await;
+    let mut fields = exchange.head.fields();
+    let is_second_hand = fields.any(|(name, _)| name.eq_ignore_ascii_case(FORWARDED));
+    let source = if is_second_hand {
+        PurgeSource::Forward
+    } else {
+        PurgeSource::Request
+    };
+    let receipt = execute(&exchange.site, dialect, &purges, source).await;
     Ok(reply(dialect.reply, &purges, &receipt))
 }
 
-async fn execute(site: &Site, dialect: &Dialect, purges: &[Purge]) -> PurgeReceipt {
+async fn execute(
+    site: &Site,
+    dialect: &Dialect,
+    purges: &[Purge],
+    source: PurgeSource,
+) -> PurgeReceipt {
     let mut newest = Receipt::default();
     for purge in purges {
-        newest = site.core.purges.publish(purge, PurgeSource::Request);
+        newest = site.core.purges.publish(purge, source);
         tracing::info!(site = site.core.name, scope = %purge.scope, dialect = dialect.name, "purged by request");
     }
     let receipt = newest.acknowledged().await;
@@ -160,6 +172,9 @@ const PASSED_ON: &[&str] = &[
 
 /// Fields of browsers that WordPress does not send.
 const OF_BROWSERS: &[&str] = &["cookie", "origin", "sec-fetch-mode", "sec-fetch-site"];
+
+/// In a purge that another Galley forwards.
+const FORWARDED: &str = "galley-forwarded";
 
 /// What Proxy Cache Purge reads to tell an editor what happened.
 const PURGE_RESULT: HeaderName = HeaderName::from_static("cache-purge-result");

@@ -32,6 +32,7 @@ use crate::fault::Fault;
 use crate::fetch;
 use crate::php::PoolNumbers;
 use crate::php::privileged::KeeperState;
+use crate::purge_forward::PurgeForwarder;
 use crate::sys::sandbox::SandboxLevel;
 use crate::telemetry::errors::{RateLimited, Seldom};
 use crate::tls::{Certificates, Presented};
@@ -316,6 +317,8 @@ pub struct Services {
     pub lease: Arc<Lease>,
     /// The other nodes.
     pub cluster: Option<ClusterPublisher>,
+    /// Caches of other machines that get purges.
+    pub forwarder: Arc<PurgeForwarder>,
     /// Spools bodies for slow clients.
     pub spools: Arc<BodySpools>,
     /// Who compresses pages and files.

@@ -25,7 +25,7 @@ const RANKS: &[(u32, &[&str])] = &[
         2,
         &["access", "acme", "compress", "durable", "setup", "upstream"],
     ),
-    (3, &["binary_upgrade", "fetch"]),
+    (3, &["binary_upgrade", "fetch", "purge_forward"]),
     (4, &["request"]),
     (5, &["server", "admin"]),
     (6, &["app"]),

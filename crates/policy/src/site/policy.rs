@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 
 use super::names::NamePattern;
 use super::preset::{
@@ -74,6 +74,10 @@ pub struct Policy {
     pub home: Home,
     /// Fields of its responses.
     pub changes: Changes,
+    /// The field with the tags of a page, for caches in front; `None`: they are not sent.
+    pub tag_field: Option<HeaderName>,
+    /// How long caches in front may use a stored page, at most; `None`: nothing is said.
+    pub outer_ttl: Option<Duration>,
     /// `Strict-Transport-Security` (RFC 6797), where it is asked for.
     pub hsts: Option<HeaderValue>,
     /// Who may ask for what.
@@ -132,6 +136,8 @@ impl Policy {
             ignore_query: Vec::new(),
             home: Home::default(),
             changes: Changes::default(),
+            tag_field: None,
+            outer_ttl: None,
             hsts: None,
             access: SiteAccess::default(),
             rules: Vec::new(),

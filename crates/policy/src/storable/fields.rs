@@ -7,14 +7,16 @@ use http::header::{CACHE_CONTROL, CONNECTION, EXPIRES, SET_COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::litespeed::{self, LSC_COOKIE};
-use super::response::{is_html, media_type};
+use super::response::{Lifetime, is_html, media_type};
 use crate::appointments::APPOINTMENTS_FIELD;
 use crate::cache_control::CacheControl;
 use crate::fields::is_hop_by_hop;
+use crate::fragments;
 use crate::headers::HIDDEN;
 use crate::purge::PURGE_FIELDS;
+use crate::request_info::RequestInfo;
 use crate::site::{AddressedFields, Policy, UnnamedCookies, ValidationPolicy};
-use crate::tags::TAG_FIELDS;
+use crate::tags::{self, TAG_FIELDS, Tags};
 
 /// Takes out of a head what a stored copy must not carry: hop-by-hop and `Connection`-listed fields, every `Set-Cookie`,
 /// `Age`, `Content-Length`, proxy authentication, tags, orders, and what is addressed to surrogates. Also `Vary` where
@@ -54,8 +56,34 @@ pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> 
     if site.litespeed {
         litespeed::add_cookies(fields, &mut kept);
     }
+    if let Some(name) = &site.tag_field {
+        add_tags(name, fields, &mut kept);
+    }
     kept
 }
+
+/// Adds the tags of a page for caches in front: its own and those of its fragments, of which these caches know nothing.
+fn add_tags(name: &HeaderName, fields: &HeaderMap, kept: &mut HeaderMap) {
+    let mut tags = tags::collect(fields);
+    match fragments::parse(fields) {
+        Ok(parts) => parts.iter().for_each(|part| tags.add(&part.tags)),
+        Err(_) => tags = Tags::everything(),
+    }
+    let length: usize = tags.names.iter().map(|tag| tag.len() + 1).sum();
+    let are_portable = tags.names.iter().all(|tag| tags::is_portable(tag));
+    if length > MOST_TAG_BYTES || !are_portable {
+        tags = Tags::everything();
+    }
+    let separator = if *name == "surrogate-key" { " " } else { "," };
+    if !tags.names.is_empty()
+        && let Ok(value) = HeaderValue::try_from(tags.names.join(separator))
+    {
+        kept.insert(name.clone(), value);
+    }
+}
+
+/// As much as Cloudflare and Fastly take.
+const MOST_TAG_BYTES: usize = 16_000;
 
 /// Adds back what `no-cache="a"` and `private="a"` name: the one who asked gets it, nobody else (RFC 9111 §5.2.2.4).
 /// Says whether there was any.
@@ -123,6 +151,23 @@ pub fn browser_fields(fields: &mut HeaderMap, site: &Policy) {
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     }
 }
+
+/// Adds how long caches in front may use a page (RFC 9213), where the site says so: no longer than this one. Other caches know nothing
+/// of variants by cookie.
+pub fn outer_fields(fields: &mut HeaderMap, site: &Policy, info: &RequestInfo, life: &Lifetime) {
+    let Some(most) = site.outer_ttl else {
+        return;
+    };
+    let seconds = most.min(life.fresh).as_secs();
+    if !info.vary_cookies().is_empty() || seconds == 0 {
+        return;
+    }
+    if let Ok(value) = HeaderValue::try_from(format!("max-age={seconds}")) {
+        fields.insert(CDN_CACHE_CONTROL, value);
+    }
+}
+
+const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 
 /// The names of the cookies that a response sets. `Lsc-Cookie` is how the plugin of `LiteSpeed` sets one on cached answers: where
 /// it drives the cache, what it sets so is for everybody and does not count.
@@ -368,5 +413,41 @@ mod tests {
         let plain = Policy::default();
         let found: Vec<&[u8]> = cookies_set(&rows, &plain).collect();
         assert_eq!(found, [&b"a"[..], b"c", b"d", b"g"]);
+    }
+
+    #[test]
+    fn tags_for_caches_in_front_include_those_of_fragments() {
+        let with = |name: &'static str, lines: &[(&'static str, &str)]| {
+            let policy = Policy {
+                tag_field: Some(HeaderName::from_static(name)),
+                ..Policy::default()
+            };
+            let fields = lines.iter().map(|(name, value)| {
+                let value = HeaderValue::from_str(value).unwrap();
+                (HeaderName::from_static(name), value)
+            });
+            let kept = stored_fields(&fields.collect(), &policy, None);
+            kept.get(name)
+                .map(|value| value.to_str().unwrap().to_owned())
+        };
+        let tags = ("galley-tags", "p1,t2");
+        let fragment = ("galley-fragment", "widget:a 0 5 b d posts,p1");
+        assert_eq!(with("cache-tag", &[tags]).as_deref(), Some("p1,t2"));
+        assert_eq!(
+            with("surrogate-key", &[tags, fragment]).as_deref(),
+            Some("p1 t2 posts")
+        );
+        let broken = ("galley-fragment", "widget:a x");
+        assert_eq!(with("cache-tag", &[tags, broken]).as_deref(), Some("*"));
+        let foreign = ("galley-tags", "caf\u{e9}");
+        assert_eq!(with("cache-tag", &[foreign]).as_deref(), Some("*"));
+        let long = "x".repeat(200);
+        let many: Vec<String> = (0..100).map(|n| format!("{long}{n}")).collect();
+        let many = many.join(",");
+        assert_eq!(
+            with("cache-tag", &[("galley-tags", &many)]).as_deref(),
+            Some("*")
+        );
+        assert_eq!(with("cache-tag", &[]), None);
     }
 }

@@ -19,7 +19,7 @@ mod rfc9111;
 pub use self::body::{is_judged_whole, judge_body};
 pub use self::explicit::{judge_part, judge_taught};
 pub use self::fields::{
-    add_confined, browser_fields, forwarded_fields, passed_fields, stored_fields,
+    add_confined, browser_fields, forwarded_fields, outer_fields, passed_fields, stored_fields,
 };
 pub use self::judge::{judge, judge_spread};
 pub use self::redirect::{ReferenceUrl, resolve};

@@ -1,0 +1,18 @@
+//! Purges for caches of other machines: in front of this one (Cloudflare, Fastly, Bunny, Varnish) and behind it (Galley).
+//!
+//! [`PurgeForwarder`] (`forwarder`) owns a thread. A worker for each site keeps the order of its caches (`worker`), each target has a
+//! bounded queue with retries (`queue`), and what waits survives a restart (`outbox`). `target` knows the form of each API and is pure;
+//! `client` sends one request and judges the response.
+
+mod client;
+mod everything;
+mod forwarder;
+mod outbox;
+mod queue;
+mod target;
+mod worker;
+
+use everything::everything;
+pub use forwarder::{ForwardingSite, PurgeForwarder};
+pub use queue::TargetStats;
+pub use target::Target;

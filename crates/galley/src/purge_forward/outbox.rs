@@ -1,0 +1,247 @@
+//! Purges of one site that not all targets have taken yet, in a file beside the stored pages: a restart sends them again.
+//!
+//! A purge is written before it is acknowledged. The file is removed when every target has taken what is in it. A crash may leave
+//! purges that were taken; they are sent twice, which does no harm.
+//!
+//! ```text
+//! for each purge: length (u32, little-endian), the record of the purge log
+//! ```
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use galley_cache::log::PurgeRecord;
+use galley_policy::purge::Purge;
+use sha2::{Digest, Sha256};
+
+use super::everything;
+use crate::durable::OutboxFolder;
+
+/// The file of one site, if there is a disk.
+pub(super) struct Outbox {
+    folder: OutboxFolder,
+    site: String,
+    file: Option<File>,
+    bytes: usize,
+}
+
+impl Outbox {
+    /// Reads and writes nothing yet.
+    pub(super) fn new(folder: OutboxFolder, site: &str) -> Self {
+        Self {
+            folder,
+            site: site.to_owned(),
+            file: None,
+            bytes: 0,
+        }
+    }
+
+    /// What an earlier run has left. An incomplete record at the end was acknowledged to nobody, and is removed. A file that cannot be
+    /// read stands for everything.
+    pub(super) fn read(&mut self) -> Vec<Purge> {
+        let folder = self.folder.clone();
+        let Some(path) = &*folder.lock() else {
+            return Vec::new();
+        };
+        match self.read_from(&path.join(self.name())) {
+            Ok(purges) => purges,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                tracing::warn!(%error, site = self.site, "purges that waited for other caches cannot be read: everything is purged there");
+                vec![everything()]
+            }
+        }
+    }
+
+    fn read_from(&mut self, path: &Path) -> io::Result<Vec<Purge>> {
+        let file = File::options().read(true).write(true).open(path)?;
+        let mut bytes = Vec::new();
+        let most = u64::try_from(MOST_BYTES * 2).unwrap_or(u64::MAX);
+        (&file).take(most).read_to_end(&mut bytes)?;
+        let mut rest = bytes.as_slice();
+        let purges: Vec<Purge> = std::iter::from_fn(|| read_record(&mut rest)).collect();
+        self.bytes = bytes.len() - rest.len();
+        file.set_len(u64::try_from(self.bytes).unwrap_or(0))?;
+        Ok(purges)
+    }
+
+    /// Writes purges, and waits until they are on the disk. A failure is logged: then they live as long as the process.
+    pub(super) fn keep(&mut self, purges: &[Purge]) {
+        let folder = self.folder.clone();
+        let Some(path) = &*folder.lock() else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        for purge in purges {
+            self.write_record(purge, &mut bytes);
+        }
+        let file = path.join(self.name());
+        let written = if self.bytes + bytes.len() > MOST_BYTES {
+            self.replace(&file)
+        } else {
+            self.append(&file, &bytes)
+        };
+        if let Err(error) = written {
+            self.file = None;
+            tracing::warn!(%error, path = %file.display(), "purges that wait for other caches cannot be written: a restart forgets them");
+        }
+    }
+
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            closed => {
+                if let Some(folder) = path.parent() {
+                    fs::create_dir_all(folder)?;
+                }
+                closed.insert(File::options().create(true).append(true).open(path)?)
+            }
+        };
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        self.bytes += bytes.len();
+        Ok(())
+    }
+
+    /// One purge of everything in the place of all that is in the file and of what comes.
+    fn replace(&mut self, path: &Path) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.write_record(&everything(), &mut bytes);
+        let new = path.with_extension("new");
+        let mut file = File::create(&new)?;
+        file.write_all(&bytes)?;
+        file.sync_data()?;
+        fs::rename(&new, path)?;
+        self.file = None;
+        self.bytes = bytes.len();
+        Ok(())
+    }
+
+    /// All targets have what is in it.
+    pub(super) fn clear(&mut self) {
+        let folder = self.folder.clone();
+        let Some(path) = &*folder.lock() else {
+            return;
+        };
+        if self.bytes == 0 {
+            return;
+        }
+        self.file = None;
+        self.bytes = 0;
+        if let Err(error) = fs::remove_file(path.join(self.name())) {
+            // They are sent again after a restart, which purges what is purged already.
+            tracing::debug!(%error, site = self.site, "the purges that waited for other caches cannot be removed");
+        }
+    }
+
+    fn write_record(&self, purge: &Purge, out: &mut Vec<u8>) {
+        let record = PurgeRecord {
+            site: self.site.clone(),
+            purge: purge.clone(),
+        };
+        let record = record.bytes();
+        // A record has some texts of at most 64 KiB.
+        let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&record);
+    }
+
+    /// Names of sites may contain anything.
+    fn name(&self) -> String {
+        let hash = Sha256::digest(self.site.as_bytes());
+        let mut name = format!("{FOLDER}/");
+        for byte in hash.iter().take(16) {
+            let _ = write!(name, "{byte:02x}");
+        }
+        name
+    }
+}
+
+/// The purge of the first record; `None`: there is none that is whole.
+fn read_record(rest: &mut &[u8]) -> Option<Purge> {
+    let (length, behind) = rest.split_first_chunk()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    let (record, behind) = behind.split_at_checked(length)?;
+    let purge = PurgeRecord::read(record)?.purge;
+    *rest = behind;
+    Some(purge)
+}
+
+/// Below the folder of the disk cache.
+const FOLDER: &str = "purge-forward";
+
+/// More is replaced by one purge of everything.
+const MOST_BYTES: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use galley_policy::purge::{Scope, Strength};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tag(name: &str) -> Purge {
+        Purge {
+            scope: Scope::Tag(name.to_owned()),
+            strength: Strength::Hard,
+        }
+    }
+
+    fn file_of(dir: &Path) -> std::path::PathBuf {
+        let mut files = fs::read_dir(dir.join(FOLDER)).unwrap();
+        files.next().unwrap().unwrap().path()
+    }
+
+    #[test]
+    fn purges_are_read_again_until_they_are_cleared_also_behind_a_torn_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Outbox::new(OutboxFolder::at(dir.path().to_owned()), "a.test");
+        let mut outbox = open();
+        assert_eq!(outbox.read(), []);
+        outbox.keep(&[tag("one"), tag("two")]);
+        outbox.keep(&[tag("three")]);
+        let file = file_of(dir.path());
+        let bytes = fs::read(&file).unwrap();
+        fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
+        let mut after_crash = open();
+        assert_eq!(after_crash.read(), [tag("one"), tag("two")]);
+        after_crash.keep(&[tag("four")]);
+        assert_eq!(open().read(), [tag("one"), tag("two"), tag("four")]);
+        after_crash.clear();
+        assert_eq!(open().read(), []);
+    }
+
+    #[test]
+    fn a_full_file_becomes_one_purge_of_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = OutboxFolder::at(dir.path().to_owned());
+        let mut outbox = Outbox::new(folder.clone(), "a.test");
+        for _ in 0..MOST_BYTES / 10_000 {
+            outbox.keep(&[tag(&"x".repeat(10_000))]);
+        }
+        assert_eq!(Outbox::new(folder, "a.test").read()[0], everything());
+    }
+
+    #[test]
+    fn a_process_that_has_handed_over_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = OutboxFolder::at(dir.path().to_owned());
+        let mut before = Outbox::new(folder.clone(), "a.test");
+        before.keep(&[tag("one")]);
+        *folder.lock() = None;
+        before.keep(&[tag("two")]);
+        before.clear();
+        let mut after = Outbox::new(OutboxFolder::at(dir.path().to_owned()), "a.test");
+        assert_eq!(after.read(), [tag("one")]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
+            let mut rest = bytes.as_slice();
+            while read_record(&mut rest).is_some() {}
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The purges that wait for one target, and the task that sends them.
+//!
+//! Purges are sent in batches and in order, and stay in the queue until the target has taken them. A batch is some requests; one that was
+//! taken is not sent again when a later one of the batch fails. After a failure the task pauses, longer each time, and at least as long as
+//! the target asks. A request that the target refuses for what it is, and a queue that is full, become one purge of everything. Written
+//! by the task and by the worker of the site, which share a thread; read by the admin interface.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use galley_policy::purge::Purge;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::client::{Connector, LONGEST_PAUSE, SendError};
+use super::everything;
+use super::target::{Call, Target};
+
+/// See the module.
+pub(super) struct TargetQueue {
+    target: Target,
+    state: Mutex<QueueState>,
+    filled: Notify,
+    closed: Notify,
+}
+
+#[derive(Default)]
+struct QueueState {
+    waiting: VecDeque<WaitingPurge>,
+    /// Of those, how many are being sent.
+    sending: usize,
+    sent: u64,
+    failures: u64,
+    overflows: u64,
+    trouble: Option<String>,
+    failures_in_a_row: u32,
+    next: Option<Instant>,
+}
+
+struct WaitingPurge {
+    purge: Purge,
+    /// Who waits for it.
+    told: Vec<oneshot::Sender<()>>,
+}
+
+/// What there is to say of a target.
+#[derive(Clone, Debug)]
+pub struct TargetStats {
+    /// Its name.
+    pub name: String,
+    /// Purges that wait for it.
+    pub pending: usize,
+    /// Purges that it took.
+    pub sent: u64,
+    /// Attempts that failed.
+    pub failures: u64,
+    /// How often the queue was full.
+    pub overflows: u64,
+    /// Why the last attempt failed; `None`: it did not.
+    pub trouble: Option<String>,
+    /// When the next attempt is, after a failure.
+    pub retry_in: Option<Duration>,
+}
+
+impl TargetQueue {
+    /// An empty one, or one with what waits in `before`.
+    pub(super) fn new(target: Target, before: Option<&Self>) -> Self {
+        let waiting = before.map(|before| std::mem::take(&mut before.lock().waiting));
+        Self {
+            target,
+            state: Mutex::new(QueueState {
+                waiting: waiting.unwrap_or_default(),
+                ..QueueState::default()
+            }),
+            filled: Notify::new(),
+            closed: Notify::new(),
+        }
+    }
+
+    /// What it sends to.
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What there is to say of it.
+    pub(super) fn stats(&self) -> TargetStats {
+        let state = self.lock();
+        let now = Instant::now();
+        TargetStats {
+            name: self.target.name(),
+            pending: state.waiting.len(),
+            sent: state.sent,
+            failures: state.failures,
+            overflows: state.overflows,
+            trouble: state.trouble.clone(),
+            retry_in: state.next.map(|next| next.saturating_duration_since(now)),
+        }
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().waiting.is_empty()
+    }
+
+    /// Whether the last attempt failed, so that nobody should wait for the next.
+    pub(super) fn is_failing(&self) -> bool {
+        self.lock().failures_in_a_row > 0
+    }
+
+    /// Adds purges. What is returned is told when the target has taken all of them.
+    pub(super) fn push(&self, purges: &[Purge]) -> oneshot::Receiver<()> {
+        let (tell, told) = oneshot::channel();
+        let mut state = self.lock();
+        for purge in purges {
+            let told = Vec::new();
+            let purge = purge.clone();
+            state.waiting.push_back(WaitingPurge { purge, told });
+        }
+        if state.waiting.len() > MOST_WAITING {
+            state.overflow();
+        }
+        if let Some(last) = state.waiting.back_mut() {
+            last.told.push(tell);
+        }
+        drop(state);
+        self.filled.notify_one();
+        told
+    }
+
+    /// Ends the task: the configuration has the target no more, or in another form.
+    pub(super) fn close(&self) {
+        self.closed.notify_one();
+    }
+
+    /// Sends what comes until it is closed. `taken` is called after each batch, before those who wait are told; `removed`, when the
+    /// batch waits no more.
+    pub(super) async fn work(&self, taken: impl AsyncFn(&[Purge]), removed: impl Fn()) {
+        tokio::select! {
+            () = self.closed.notified() => {}
+            () = self.send_all(taken, removed) => {}
+        }
+    }
+
+    async fn send_all(&self, taken: impl AsyncFn(&[Purge]), removed: impl Fn()) {
+        loop {
+            let batch = self.lock().batch();
+            if batch.is_empty() {
+                self.filled.notified().await;
+                // Purges come in crowds: one request for all of an edit.
+                if !self.target.is_behind() {
+                    tokio::time::sleep(GATHERING).await;
+                }
+                continue;
+            }
+            self.send(&batch).await;
+            taken(&batch).await;
+            let told = self.lock().taken();
+            for tell in told {
+                let _ = tell.send(());
+            }
+            removed();
+        }
+    }
+
+    /// Sends a batch, however often it has to try.
+    async fn send(&self, purges: &[Purge]) {
+        let mut calls = VecDeque::from(self.target.calls(purges));
+        let mut may_widen = true;
+        while let Some(call) = calls.front() {
+            let Err(error) = self.send_once(call).await else {
+                calls.pop_front();
+                self.lock().recovered();
+                continue;
+            };
+            let target = self.target.name();
+            if error.is_rejected && may_widen {
+                may_widen = false;
+                calls = self.target.calls(&[everything()]).into();
+                self.lock().rejected(&error);
+                tracing::warn!(
+                    target,
+                    why = error.why,
+                    "a purge was rejected: everything is purged there"
+                );
+                continue;
+            }
+            let pause = self.lock().failed(&error);
+            tracing::warn!(target, why = error.why, retry_in = ?pause, "a purge could not be forwarded");
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn send_once(&self, call: &Call) -> Result<(), SendError> {
+        let connector = Connector::new(&self.target.server)?;
+        connector.send(&self.target, call).await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueState {
+    /// The oldest purges, each once; they stay in the queue.
+    fn batch(&mut self) -> Vec<Purge> {
+        self.sending = self.waiting.len().min(MOST_BATCH);
+        let mut batch: Vec<Purge> = Vec::new();
+        for one in self.waiting.iter().take(self.sending) {
+            if !batch.contains(&one.purge) {
+                batch.push(one.purge.clone());
+            }
+        }
+        batch
+    }
+
+    fn taken(&mut self) -> Vec<oneshot::Sender<()>> {
+        let taken = self.sending.min(self.waiting.len());
+        self.sent += u64::try_from(taken).unwrap_or(u64::MAX);
+        self.sending = 0;
+        self.waiting
+            .drain(..taken)
+            .flat_map(|one| one.told)
+            .collect()
+    }
+
+    fn recovered(&mut self) {
+        (self.trouble, self.next, self.failures_in_a_row) = (None, None, 0);
+    }
+
+    fn rejected(&mut self, error: &SendError) {
+        self.failures += 1;
+        self.trouble = Some(error.why.clone());
+    }
+
+    fn failed(&mut self, error: &SendError) -> Duration {
+        let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.failures_in_a_row.min(10));
+        let pause = pause.min(USUAL_LONGEST_PAUSE);
+        let pause = pause
+            .max(error.retry_after.unwrap_or_default())
+            .min(LONGEST_PAUSE);
+        self.failures += 1;
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        self.trouble = Some(error.why.clone());
+        self.next = Some(Instant::now() + pause);
+        pause
+    }
+
+    /// Everything in place of what waits. What is being sent stays in front, so that it is not taken for the rest.
+    fn overflow(&mut self) {
+        let mut rest = self.waiting.split_off(self.sending.min(self.waiting.len()));
+        let told = rest.iter_mut().flat_map(|one| one.told.drain(..)).collect();
+        self.overflows += 1;
+        self.waiting.push_back(WaitingPurge {
+            purge: everything(),
+            told,
+        });
+    }
+}
+
+/// Purges that wait for one target: some megabytes.
+const MOST_WAITING: usize = 10_000;
+
+/// Purges of one batch.
+const MOST_BATCH: usize = 500;
+
+/// How long purges are gathered, for fewer requests.
+const GATHERING: Duration = Duration::from_millis(200);
+
+/// After the first failure, and at most after many.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const USUAL_LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use galley_policy::purge::{Scope, Strength};
+
+    use super::*;
+
+    fn waiting(count: usize) -> QueueState {
+        let purges = (0..count).map(|n| WaitingPurge {
+            purge: Purge {
+                scope: Scope::Tag(format!("p{n}")),
+                strength: Strength::Hard,
+            },
+            told: Vec::new(),
+        });
+        QueueState {
+            waiting: purges.collect(),
+            ..QueueState::default()
+        }
+    }
+
+    #[test]
+    fn a_full_queue_becomes_everything_behind_what_is_being_sent() {
+        let mut state = waiting(2000);
+        assert_eq!(state.batch().len(), MOST_BATCH);
+        state.overflow();
+        assert_eq!(state.waiting.len(), MOST_BATCH + 1);
+        state.taken();
+        assert_eq!(state.batch()[0].scope, Scope::Site);
+        assert_eq!((state.sent, state.overflows), (500, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_and_are_as_long_as_asked() {
+        let mut state = waiting(1);
+        let error = |retry_after| SendError {
+            why: "status 429".to_owned(),
+            retry_after,
+            is_rejected: false,
+        };
+        let pauses: Vec<u128> = (0..9)
+            .map(|_| state.failed(&error(None)).as_millis())
+            .collect();
+        assert_eq!(pauses[..4], [500, 1000, 2000, 4000]);
+        assert_eq!(pauses[8], 60_000);
+        let asked = Duration::from_secs(90);
+        assert_eq!(state.failed(&error(Some(asked))), asked);
+        state.recovered();
+        assert_eq!(state.failed(&error(None)), FIRST_PAUSE);
+    }
+}

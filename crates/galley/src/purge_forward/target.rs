@@ -1,0 +1,481 @@
+//! What each kind of cache is sent for a list of purges.
+//!
+//! A purge that a cache has no form for becomes a larger one, at last a purge of everything: too much is purged, never too little.
+//!
+//! - Cloudflare: `POST /client/v4/zones/ZONE/purge_cache`, with up to 30 tags or URLs in one request.
+//! - Fastly: `POST /service/ID/purge` with up to 256 surrogate keys, `POST /purge/HOST/PATH`, `POST /service/ID/purge_all`.
+//! - Bunny: `POST /pullzone/ID/purgeCache` with a tag or for everything, `POST /purge?url=URL`.
+//! - `PURGE`: as the plugin Proxy Cache Purge sends it to Varnish, with `X-Purge-Method: regex` for more than one URL; tags in
+//!   `xkey-purge`.
+//! - `BAN`: all URLs that begin with the path.
+//! - Galley: `POST /purge` of the admin interface, which knows every kind of purge.
+
+use std::path::PathBuf;
+
+use galley_config::{ForwardKind, HttpUpstream};
+use galley_policy::purge::{Purge, Scope, Strength};
+use galley_policy::tags::{self, EVERYTHING};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+/// A cache of another machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// What it is.
+    pub kind: ForwardKind,
+    /// The address of its interface.
+    pub server: HttpUpstream,
+    /// A file with its token or key; read for each request.
+    pub token_file: Option<PathBuf>,
+    /// Whether it knows the tags of pages.
+    pub by_tag: bool,
+    /// The hosts of the site that are names.
+    pub hosts: Vec<String>,
+    /// Whether the site has other hosts: `*.example.com` or `*`.
+    pub has_other_hosts: bool,
+}
+
+/// One request to a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    /// Its method.
+    pub(super) method: &'static str,
+    /// Path and query.
+    pub(super) target: String,
+    /// The host, where it is not that of the address.
+    pub(super) host: Option<String>,
+    /// Fields beside host, permission and type.
+    pub(super) fields: Vec<(&'static str, String)>,
+    /// JSON.
+    pub(super) body: Option<Value>,
+}
+
+/// The scopes of one strength, sorted by what caches have forms for.
+#[derive(Default)]
+struct Wanted {
+    everything: bool,
+    tags: Vec<String>,
+    urls: Vec<String>,
+    prefixes: Vec<String>,
+    patterns: Vec<String>,
+}
+
+impl Target {
+    /// Its name in status and log, without secrets.
+    pub(super) fn name(&self) -> String {
+        match &self.kind {
+            ForwardKind::Cloudflare(zone) => format!("cloudflare {zone}"),
+            ForwardKind::Fastly(service) => format!("fastly {service}"),
+            ForwardKind::Bunny(zone) => format!("bunny {zone}"),
+            ForwardKind::Purge => format!("purge {}", self.server),
+            ForwardKind::Ban => format!("ban {}", self.server),
+            ForwardKind::Galley => format!("galley {}", self.server),
+        }
+    }
+
+    /// Whether it is a cache behind this one, which has to be purged before a purge here is final.
+    pub(super) fn is_behind(&self) -> bool {
+        self.kind == ForwardKind::Galley
+    }
+
+    /// Whether it may be a Galley that forwards to this one.
+    pub(super) fn may_forward_too(&self) -> bool {
+        match self.kind {
+            ForwardKind::Purge | ForwardKind::Ban | ForwardKind::Galley => true,
+            ForwardKind::Cloudflare(_) | ForwardKind::Fastly(_) | ForwardKind::Bunny(_) => false,
+        }
+    }
+
+    /// Whether a response with this status says that the page was not stored there.
+    pub(super) fn means_absent(&self, call: &Call, status: u16) -> bool {
+        // Squid and nginx say so.
+        let is_method = matches!(self.kind, ForwardKind::Purge | ForwardKind::Ban);
+        let is_exact = call.fields.iter().any(|(_, value)| value == EXACT.1);
+        is_method && is_exact && matches!(status, 404 | 412)
+    }
+
+    /// The field with the permission.
+    pub(super) fn permission(&self, token: &str) -> (&'static str, String) {
+        match self.kind {
+            ForwardKind::Fastly(_) => ("fastly-key", token.to_owned()),
+            ForwardKind::Bunny(_) => ("accesskey", token.to_owned()),
+            ForwardKind::Cloudflare(_)
+            | ForwardKind::Purge
+            | ForwardKind::Ban
+            | ForwardKind::Galley => ("authorization", format!("Bearer {token}")),
+        }
+    }
+
+    /// The requests for these purges.
+    pub(super) fn calls(&self, purges: &[Purge]) -> Vec<Call> {
+        let of = |strength: Strength| -> Vec<&Scope> {
+            let some = purges.iter().filter(|purge| purge.strength == strength);
+            some.map(|purge| &purge.scope).collect()
+        };
+        let mut calls = self.calls_of(&of(Strength::Hard), Strength::Hard);
+        calls.extend(self.calls_of(&of(Strength::Soft), Strength::Soft));
+        calls
+    }
+
+    fn calls_of(&self, scopes: &[&Scope], strength: Strength) -> Vec<Call> {
+        if scopes.is_empty() {
+            return Vec::new();
+        }
+        let mut wanted = Wanted::default();
+        for scope in scopes {
+            self.sort(scope, &mut wanted);
+        }
+        match &self.kind {
+            ForwardKind::Cloudflare(zone) => cloudflare(zone, &wanted),
+            ForwardKind::Fastly(service) => fastly(service, &wanted, strength),
+            ForwardKind::Bunny(zone) => bunny(zone, &wanted),
+            ForwardKind::Purge => self.purge(&wanted),
+            ForwardKind::Ban => self.ban(&wanted),
+            ForwardKind::Galley => vec![galley(self.hosts.first(), &wanted, strength)],
+        }
+    }
+
+    fn sort(&self, scope: &Scope, wanted: &mut Wanted) {
+        let is_galley = self.is_behind();
+        match scope {
+            Scope::Tag(tag) if is_galley => push(&mut wanted.tags, tag.clone()),
+            Scope::Tag(tag) if self.by_tag && tags::is_portable(tag) => {
+                push(&mut wanted.tags, tag.clone());
+                // A page whose tags are not known has this one.
+                push(&mut wanted.tags, EVERYTHING.to_owned());
+            }
+            Scope::Url { host, path, query } => {
+                match self.urls(host.as_deref(), path, query.as_deref()) {
+                    Some(urls) => urls.into_iter().for_each(|url| push(&mut wanted.urls, url)),
+                    None => wanted.everything = true,
+                }
+            }
+            Scope::Prefix(path) if is_galley => push(&mut wanted.prefixes, text(path)),
+            Scope::Prefix(path) if self.has_prefixes() && path.iter().copied().all(is_plain) => {
+                push(&mut wanted.prefixes, text(path));
+            }
+            Scope::Pattern(pattern) if is_galley => push(&mut wanted.patterns, pattern.to_string()),
+            Scope::Site | Scope::Host(_) | Scope::Tag(_) | Scope::Prefix(_) | Scope::Pattern(_) => {
+                wanted.everything = true;
+            }
+        }
+    }
+
+    fn has_prefixes(&self) -> bool {
+        matches!(self.kind, ForwardKind::Purge | ForwardKind::Ban)
+    }
+
+    /// `host/path?query` at every host that is meant; without a host for a Galley, which knows its hosts. `None`: they cannot be listed.
+    fn urls(&self, host: Option<&str>, path: &[u8], query: Option<&[u8]>) -> Option<Vec<String>> {
+        let mut rest = text(path);
+        if let Some(query) = query {
+            rest.push('?');
+            rest.push_str(&text(query));
+        }
+        if let Some(host) = host {
+            return Some(vec![format!("{host}{rest}")]);
+        }
+        if self.is_behind() {
+            return Some(vec![rest]);
+        }
+        let at = |host: &String| format!("{host}{rest}");
+        (!self.has_other_hosts).then(|| self.hosts.iter().map(at).collect())
+    }
+
+    fn purge(&self, wanted: &Wanted) -> Vec<Call> {
+        if wanted.everything {
+            let all = |host: &String| by_method("PURGE", host, "/.*".to_owned(), REGEX);
+            return self.hosts.iter().map(all).collect();
+        }
+        let below = wanted.prefixes.iter().flat_map(|prefix| {
+            let hosts = self.hosts.iter();
+            hosts.map(move |host| by_method("PURGE", host, format!("{prefix}.*"), REGEX))
+        });
+        let tags = wanted.tags.chunks(TAGS_OF_A_FIELD).filter_map(|some| {
+            let field = ("xkey-purge", some.join(" "));
+            let host = self.hosts.first()?;
+            Some(by_method("PURGE", host, "/".to_owned(), field))
+        });
+        urls_by_method("PURGE", &wanted.urls)
+            .chain(below)
+            .chain(tags)
+            .collect()
+    }
+
+    fn ban(&self, wanted: &Wanted) -> Vec<Call> {
+        // What is not for URLs or paths is for everything, as tags are: a BAN has none.
+        let at = |path: &str| -> Vec<Call> {
+            let hosts = self.hosts.iter();
+            hosts
+                .map(|host| by_method("BAN", host, path.to_owned(), BEGINNING))
+                .collect()
+        };
+        if wanted.everything || !wanted.tags.is_empty() {
+            return at("/");
+        }
+        let below = wanted.prefixes.iter().flat_map(|path| at(path));
+        urls_by_method("BAN", &wanted.urls).chain(below).collect()
+    }
+}
+
+impl Call {
+    fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.fields.push((name, value.to_owned()));
+        self
+    }
+}
+
+fn urls_by_method(method: &'static str, urls: &[String]) -> impl Iterator<Item = Call> {
+    urls.iter().filter_map(move |url| {
+        let (host, path) = url.split_at_checked(url.find('/')?)?;
+        Some(by_method(method, host, path.to_owned(), EXACT))
+    })
+}
+
+fn by_method<V: Into<String>>(
+    method: &'static str,
+    host: &str,
+    target: String,
+    field: (&'static str, V),
+) -> Call {
+    Call {
+        method,
+        target,
+        host: Some(host.to_owned()),
+        fields: vec![
+            (field.0, field.1.into()),
+            (FORWARDED.0, FORWARDED.1.to_owned()),
+        ],
+        body: None,
+    }
+}
+
+fn galley(site: Option<&String>, wanted: &Wanted, strength: Strength) -> Call {
+    let body = json!({
+        "site": site, "soft": strength == Strength::Soft, "all": wanted.everything, "tags": wanted.tags, "urls": wanted.urls,
+        "prefixes": wanted.prefixes, "patterns": wanted.patterns, "forwarded": true,
+    });
+    post("/purge".to_owned(), Some(body))
+}
+
+fn cloudflare(zone: &str, wanted: &Wanted) -> Vec<Call> {
+    let call = |body: Value| post(format!("/client/v4/zones/{zone}/purge_cache"), Some(body));
+    if wanted.everything {
+        return vec![call(json!({ "purge_everything": true }))];
+    }
+    let schemes = |url: &String| [format!("http://{url}"), format!("https://{url}")];
+    let files: Vec<String> = wanted.urls.iter().flat_map(schemes).collect();
+    let files = files
+        .chunks(CLOUDFLARE_ITEMS)
+        .map(|some| call(json!({ "files": some })));
+    let tags = wanted
+        .tags
+        .chunks(CLOUDFLARE_ITEMS)
+        .map(|some| call(json!({ "tags": some })));
+    files.chain(tags).collect()
+}
+
+fn fastly(service: &str, wanted: &Wanted, strength: Strength) -> Vec<Call> {
+    if wanted.everything {
+        // Without a soft form.
+        return vec![post(format!("/service/{service}/purge_all"), None)];
+    }
+    let keys = wanted.tags.chunks(FASTLY_KEYS).map(|some| {
+        let body = json!({ "surrogate_keys": some });
+        post(format!("/service/{service}/purge"), Some(body))
+    });
+    let urls = wanted
+        .urls
+        .iter()
+        .map(|url| post(format!("/purge/{url}"), None));
+    let calls = keys.chain(urls);
+    match strength {
+        Strength::Hard => calls.collect(),
+        Strength::Soft => calls
+            .map(|call| call.with("fastly-soft-purge", "1"))
+            .collect(),
+    }
+}
+
+fn bunny(zone: &str, wanted: &Wanted) -> Vec<Call> {
+    let of_zone = |body| post(format!("/pullzone/{zone}/purgeCache"), body);
+    if wanted.everything {
+        return vec![of_zone(None)];
+    }
+    let tags = wanted
+        .tags
+        .iter()
+        .map(|tag| of_zone(Some(json!({ "CacheTag": tag }))));
+    let urls = wanted.urls.iter().map(|url| {
+        let url = format!("https://{url}");
+        let url = utf8_percent_encode(&url, IN_QUERY);
+        post(format!("/purge?url={url}&async=false"), None)
+    });
+    tags.chain(urls).collect()
+}
+
+fn post(target: String, body: Option<Value>) -> Call {
+    Call {
+        method: "POST",
+        target,
+        host: None,
+        fields: Vec::new(),
+        body,
+    }
+}
+
+fn push(list: &mut Vec<String>, one: String) {
+    if !list.contains(&one) {
+        list.push(one);
+    }
+}
+
+/// Host and port, as the field `Host` has them.
+pub(super) fn authority(server: &HttpUpstream) -> String {
+    let usual = if server.tls { 443 } else { 80 };
+    if server.port == usual {
+        server.host.clone()
+    } else {
+        format!("{}:{}", server.host, server.port)
+    }
+}
+
+/// Whether a byte of a path means at most itself in a regular expression; a dot means more.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"/-_.~%".contains(&byte)
+}
+
+/// Paths and queries in canonical form are ASCII.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const EXACT: (&str, &str) = ("x-purge-method", "exact");
+const BEGINNING: (&str, &str) = ("x-purge-method", "beginning");
+const REGEX: (&str, &str) = ("x-purge-method", "regex");
+
+/// Says to a Galley that it is not to forward the purge to another one.
+const FORWARDED: (&str, &str) = ("galley-forwarded", "1");
+
+/// Items of one request, in every plan and version of the API.
+const CLOUDFLARE_ITEMS: usize = 30;
+
+/// Surrogate keys of one request.
+const FASTLY_KEYS: usize = 256;
+
+/// Tags of one field: far below the limits on fields, with tags of the usual length.
+const TAGS_OF_A_FIELD: usize = 50;
+
+/// What a value in a query keeps.
+const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+#[cfg(test)]
+mod tests {
+    use galley_config::ServerShare;
+
+    use super::*;
+
+    fn target(kind: ForwardKind, by_tag: bool) -> Target {
+        Target {
+            kind,
+            server: HttpUpstream {
+                host: "cache.test".to_owned(),
+                port: 443,
+                tls: true,
+                share: ServerShare::default(),
+            },
+            token_file: None,
+            by_tag,
+            hosts: vec!["a.test".to_owned(), "b.test".to_owned()],
+            has_other_hosts: false,
+        }
+    }
+
+    fn purge(scope: Scope) -> Purge {
+        Purge {
+            scope,
+            strength: Strength::Hard,
+        }
+    }
+
+    fn url(host: Option<&str>) -> Purge {
+        purge(Scope::Url {
+            host: host.map(str::to_owned),
+            path: b"/x".to_vec(),
+            query: None,
+        })
+    }
+
+    fn bodies(target: &Target, purges: &[Purge]) -> Vec<Value> {
+        let calls = target.calls(purges).into_iter();
+        calls.filter_map(|call| call.body).collect()
+    }
+
+    #[test]
+    fn what_has_no_form_purges_everything_and_never_nothing() {
+        let cloudflare = ForwardKind::Cloudflare("z".to_owned());
+        let all = vec![json!({ "purge_everything": true })];
+        let tag = |tag: &str| purge(Scope::Tag(tag.to_owned()));
+        let by_tag = target(cloudflare.clone(), true);
+        assert_eq!(
+            bodies(&by_tag, &[tag("p1")]),
+            [json!({ "tags": ["p1", "*"] })]
+        );
+        for strange in ["a b", "a,b", "caf\u{e9}"] {
+            assert_eq!(bodies(&by_tag, &[tag(strange)]), all, "{strange}");
+        }
+        let by_url = target(cloudflare.clone(), false);
+        for other in [
+            tag("p1"),
+            purge(Scope::Site),
+            purge(Scope::Host("a.test".to_owned())),
+            purge(Scope::Prefix(b"/shop".to_vec())),
+        ] {
+            assert_eq!(bodies(&by_url, &[url(None), other]), all);
+        }
+        assert_eq!(
+            bodies(&by_url, &[url(None)]),
+            [
+                json!({ "files": ["http://a.test/x", "https://a.test/x", "http://b.test/x", "https://b.test/x"] })
+            ]
+        );
+        let wild = Target {
+            has_other_hosts: true,
+            ..target(cloudflare, false)
+        };
+        assert_eq!(bodies(&wild, &[url(None)]), all);
+        assert_ne!(bodies(&wild, &[url(Some("a.test"))]), all);
+    }
+
+    #[test]
+    fn a_path_that_is_no_plain_expression_purges_all_of_each_host() {
+        let varnish = target(ForwardKind::Purge, false);
+        let of = |path: &str| -> Vec<String> {
+            let purges = [purge(Scope::Prefix(path.as_bytes().to_vec()))];
+            let calls = varnish.calls(&purges).into_iter();
+            calls
+                .map(|call| format!("{} {}", call.host.unwrap_or_default(), call.target))
+                .collect()
+        };
+        assert_eq!(of("/shop"), ["a.test /shop.*", "b.test /shop.*"]);
+        assert_eq!(of("/a+b"), ["a.test /.*", "b.test /.*"]);
+    }
+
+    #[test]
+    fn fastly_purges_softly_what_is_purged_softly() {
+        let fastly = target(ForwardKind::Fastly("s".to_owned()), true);
+        let soft = Purge {
+            strength: Strength::Soft,
+            ..url(Some("a.test"))
+        };
+        let calls = fastly.calls(&[url(Some("b.test")), soft]);
+        let soft: Vec<bool> = calls.iter().map(|call| !call.fields.is_empty()).collect();
+        let targets: Vec<&str> = calls.iter().map(|call| call.target.as_str()).collect();
+        assert_eq!(targets, ["/purge/b.test/x", "/purge/a.test/x"]);
+        assert_eq!(soft, [false, true]);
+    }
+}

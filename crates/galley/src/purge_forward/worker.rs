@@ -1,0 +1,263 @@
+//! The order in which the caches of a site are purged.
+//!
+//! A purge is in force on this node when it comes here. Then:
+//!
+//! 1. It is written to the outbox.
+//! 2. The caches behind this one are purged, and confirm it. Until then this node may have stored an old page of theirs as a new one, so
+//!    the purge is published here and in the cluster once more.
+//! 3. The purge is on the disk, and the cluster has acknowledged it: whoever published it may be told.
+//! 4. The caches in front are purged. What they fetch from now on is new. Nobody waits for them; they are asked until they take it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use galley_cluster::PurgeReach;
+use galley_policy::purge::Purge;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::everything;
+use super::outbox::Outbox;
+use super::queue::{TargetQueue, TargetStats};
+use super::target::Target;
+use crate::durable::{
+    ForwardInbox, ForwardNeeds, ForwardedPurge, OutboxFolder, PurgeReceipt, PurgeSource, Receipt,
+    SitePurges,
+};
+
+/// The targets of a site and what waits for them. Lives as long as the site forwards.
+pub(super) struct SiteForwarding {
+    purges: Arc<SitePurges>,
+    needs: Arc<ForwardNeeds>,
+    queues: Mutex<Vec<Arc<TargetQueue>>>,
+    outbox: Mutex<Outbox>,
+    /// Batches that are in the outbox and not in all queues yet.
+    on_their_way: AtomicUsize,
+}
+
+/// Takes purges out of the inbox of one site.
+pub(super) struct ForwardWorker {
+    site: Arc<SiteForwarding>,
+    incoming: mpsc::Receiver<ForwardedPurge>,
+}
+
+/// A new inbox, and its other end.
+pub(super) fn inbox() -> (ForwardInbox, mpsc::Receiver<ForwardedPurge>) {
+    let (purges, incoming) = mpsc::channel(MOST_INCOMING);
+    let needs = Arc::default();
+    (ForwardInbox { purges, needs }, incoming)
+}
+
+impl SiteForwarding {
+    /// Without targets yet.
+    pub(super) fn new(
+        purges: Arc<SitePurges>,
+        needs: Arc<ForwardNeeds>,
+        folder: OutboxFolder,
+    ) -> Self {
+        let outbox = Outbox::new(folder, purges.site());
+        Self {
+            purges,
+            needs,
+            queues: Mutex::default(),
+            outbox: Mutex::new(outbox),
+            on_their_way: AtomicUsize::new(0),
+        }
+    }
+
+    /// Forwards to these targets from here on. Returns the queues that are new; each needs [`SiteForwarding::work`].
+    pub(super) fn retarget(&self, targets: Vec<Target>) -> Vec<Arc<TargetQueue>> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *queues);
+        let mut new = Vec::new();
+        for target in targets {
+            if let Some(known) = before.iter().find(|queue| *queue.target() == target) {
+                queues.push(Arc::clone(known));
+                continue;
+            }
+            let name = target.name();
+            let renewed = before.iter().find(|queue| queue.target().name() == name);
+            let queue = Arc::new(TargetQueue::new(target, renewed.map(Arc::as_ref)));
+            queues.push(Arc::clone(&queue));
+            new.push(queue);
+        }
+        for queue in &before {
+            if !queues.iter().any(|one| Arc::ptr_eq(one, queue)) {
+                queue.close();
+            }
+        }
+        let is_behind = |queue: &Arc<TargetQueue>| queue.target().is_behind();
+        let has_behind = queues.iter().any(is_behind);
+        let has_front = !queues.iter().all(is_behind);
+        let needs = &self.needs;
+        needs
+            .is_in_front_of_others
+            .store(has_behind, Ordering::Release);
+        needs.is_behind_others.store(has_front, Ordering::Release);
+        new
+    }
+
+    /// Whether there are targets.
+    pub(super) fn has_targets(&self) -> bool {
+        !self.queues().is_empty()
+    }
+
+    /// What there is to say of them.
+    pub(super) fn stats(&self) -> Vec<TargetStats> {
+        self.queues().iter().map(|queue| queue.stats()).collect()
+    }
+
+    /// Sends what waits for one target, until the target is not wanted any more.
+    pub(super) async fn work(&self, queue: Arc<TargetQueue>) {
+        let is_behind = queue.target().is_behind();
+        let taken = async |taken: &[Purge]| {
+            if is_behind {
+                // Also those that nobody waits for any more: the old page may have been stored meanwhile.
+                let _ = republish(&self.purges, taken).acknowledged().await;
+            }
+        };
+        queue.work(taken, || self.settle()).await;
+        self.settle();
+    }
+
+    fn queues(&self) -> Vec<Arc<TargetQueue>> {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.clone()
+    }
+
+    /// Removes what waits on the disk when every target has it.
+    fn settle(&self) {
+        let is_under_way = self.on_their_way.load(Ordering::Acquire) > 0;
+        if !is_under_way && self.queues().iter().all(|queue| queue.is_empty()) {
+            self.outbox().clear();
+        }
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One batch, from step 2 on.
+    async fn forward(&self, batch: Vec<ForwardedPurge>, purges: ForwardedBatch) {
+        let queues = self.queues();
+        let (behind, in_front): (Vec<_>, Vec<_>) =
+            queues.iter().partition(|queue| queue.target().is_behind());
+        let told: Vec<oneshot::Receiver<()>> = behind
+            .iter()
+            .map(|queue| queue.push(purges.for_target(queue.target())))
+            .collect();
+        // One that is away keeps nobody waiting.
+        let is_away = behind.iter().any(|queue| queue.is_failing());
+        let all_told = async {
+            for one in told {
+                let _ = one.await;
+            }
+        };
+        let is_late = !behind.is_empty() && (is_away || timeout(PATIENCE, all_told).await.is_err());
+        for one in batch {
+            let receipt = one.receipt.acknowledged().await;
+            let reach = if is_late {
+                Some(PurgeReach::Local(UNCONFIRMED.into()))
+            } else {
+                receipt.reach.clone()
+            };
+            let _ = one.done.send(PurgeReceipt { reach, ..receipt });
+        }
+        for queue in in_front {
+            drop(queue.push(purges.for_target(queue.target())));
+        }
+        self.on_their_way.fetch_sub(1, Ordering::AcqRel);
+        self.settle();
+    }
+}
+
+/// The purges of one batch, by who may get them.
+struct ForwardedBatch {
+    all: Vec<Purge>,
+    /// Those that no other Galley has forwarded.
+    own: Vec<Purge>,
+}
+
+impl ForwardedBatch {
+    fn for_target(&self, target: &Target) -> &[Purge] {
+        if target.may_forward_too() {
+            &self.own
+        } else {
+            &self.all
+        }
+    }
+}
+
+impl ForwardWorker {
+    /// For a site.
+    pub(super) fn new(site: Arc<SiteForwarding>, incoming: mpsc::Receiver<ForwardedPurge>) -> Self {
+        Self { site, incoming }
+    }
+
+    /// Forwards what an earlier run has left, then what comes, until the site forwards no more.
+    pub(super) async fn run(mut self) {
+        let left = self.site.outbox().read();
+        if !left.is_empty() {
+            tracing::info!(
+                site = self.site.purges.site(),
+                purges = left.len(),
+                "purges of an earlier run wait for other caches"
+            );
+            for queue in self.site.queues() {
+                drop(queue.push(&left));
+            }
+        }
+        let rounds = Arc::new(Semaphore::new(MOST_ROUNDS));
+        let mut batch = Vec::new();
+        while self.incoming.recv_many(&mut batch, MOST_BATCH).await > 0 {
+            let batch = std::mem::take(&mut batch);
+            let purges = self.keep(&batch);
+            let Ok(round) = Arc::clone(&rounds).acquire_owned().await else {
+                return;
+            };
+            let site = Arc::clone(&self.site);
+            tokio::task::spawn_local(async move {
+                site.forward(batch, purges).await;
+                drop(round);
+            });
+        }
+    }
+
+    /// Writes a batch to the outbox.
+    fn keep(&self, batch: &[ForwardedPurge]) -> ForwardedBatch {
+        let mut all: Vec<Purge> = batch.iter().map(|one| one.purge.clone()).collect();
+        let own = batch.iter().filter(|one| !one.is_second_hand);
+        let mut own: Vec<Purge> = own.map(|one| one.purge.clone()).collect();
+        if self.site.needs.has_overflowed.swap(false, Ordering::AcqRel) {
+            // Those that found the inbox full are not here.
+            all.push(everything());
+            own.push(everything());
+        }
+        self.site.on_their_way.fetch_add(1, Ordering::AcqRel);
+        self.site.outbox().keep(&all);
+        ForwardedBatch { all, own }
+    }
+}
+
+fn republish(purges: &SitePurges, all: &[Purge]) -> Receipt {
+    let mut newest = Receipt::default();
+    for purge in all {
+        newest = purges.publish_unforwarded(purge, PurgeSource::Forward);
+    }
+    newest
+}
+
+const UNCONFIRMED: &str = "a cache behind this one has not confirmed";
+
+/// How long whoever purges may wait for the caches behind this one: as long as for a cluster.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Purges of one round.
+const MOST_BATCH: usize = 500;
+
+/// Rounds that may wait for confirmations at a time; each waits for seconds at most.
+const MOST_ROUNDS: usize = 64;
+
+/// Purges that wait for a round.
+const MOST_INCOMING: usize = 10_000;
