@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use super::AdminState;
 use super::auth::Asker;
 use super::entry::strength;
-use super::target::{JsonReply, each_site};
+use super::query::each_site;
+use super::target::JsonReply;
 use crate::request::Site;
 
 /// Handles `GET /purges`.

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use axum::Json;
 use axum::http::StatusCode;
 use percent_encoding::percent_decode;
+use serde_json::{Value, json};
 
-use super::target::{JsonReply, refuse};
+use super::AdminState;
+use super::auth::Asker;
+use super::target::{JsonReply, refuse, target};
+use crate::request::Site;
 
 /// What a question's query says.
 #[derive(Debug, Default)]
@@ -57,6 +62,24 @@ fn decoded(text: &str) -> String {
     percent_decode(text.as_bytes())
         .decode_utf8_lossy()
         .into_owned()
+}
+
+/// The answer to a question with the single parameter `site`: what `describe` says about each site that it reaches.
+pub(super) fn each_site(
+    state: &AdminState,
+    asker: &Asker,
+    query: Option<&str>,
+    describe: impl Fn(&AdminState, &Site) -> Value,
+) -> JsonReply {
+    let query = QueryParams::read(query, &["site"]);
+    match query.and_then(|query| target(state, asker, query.get("site"))) {
+        Ok(target) => {
+            let sites = target.sites.iter().map(|site| describe(state, site));
+            let sites: Vec<Value> = sites.collect();
+            (StatusCode::OK, Json(json!({ "ok": true, "sites": sites })))
+        }
+        Err(reply) => reply,
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::AdminState;
 use super::auth::{Asker, TokenReach, reach};
-use super::query::QueryParams;
 use crate::request::Site;
 
 /// What an answer in JSON is.
@@ -81,24 +80,6 @@ fn whole(state: &AdminState, reach: TokenReach) -> Result<SiteSelection, JsonRep
             view: View::Sites,
         }),
         TokenReach::None => Err(unknown()),
-    }
-}
-
-/// The answer to a question with the single parameter `site`: what `describe` says about each site that it reaches.
-pub(super) fn each_site(
-    state: &AdminState,
-    asker: &Asker,
-    query: Option<&str>,
-    describe: impl Fn(&AdminState, &Site) -> Value,
-) -> JsonReply {
-    let query = QueryParams::read(query, &["site"]);
-    match query.and_then(|query| target(state, asker, query.get("site"))) {
-        Ok(target) => {
-            let sites = target.sites.iter().map(|site| describe(state, site));
-            let sites: Vec<Value> = sites.collect();
-            (StatusCode::OK, Json(json!({ "ok": true, "sites": sites })))
-        }
-        Err(reply) => reply,
     }
 }
 
