@@ -8,7 +8,7 @@
 //! [`redirect`], [`forward`] and [`cgi`] use the result. [`spellings`] knows the URLs of the same page.
 //! Responses: [`storable`] decides what is stored, [`freshness`] for how long, [`decide`] whether a stored response is sent;
 //! [`conditional`], [`range`] and [`encoding`] choose its form, [`headers`] its fields.
-//! [`fragments`] describes the shared parts of pages, [`private`] those of members.
+//! [`fragments`] describes the shared parts of pages, [`private`] those of members, and [`esi`] finds what pages include.
 //! [`purge`] parses purges, [`class`] sorts those who wait for an upstream, and [`outcome`] has the words that explain decisions.
 
 pub mod access;
@@ -24,6 +24,7 @@ pub mod cookie;
 pub mod decide;
 pub mod decoded;
 pub mod encoding;
+pub mod esi;
 pub mod extensions;
 pub mod fields;
 pub mod forward;

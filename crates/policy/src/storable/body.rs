@@ -35,6 +35,20 @@ pub fn judge_body(
     }
 }
 
+/// Judges the body of an ESI include. It is no whole page, so it may be short or empty.
+pub fn judge_include(
+    response: &ResponseHead<'_>,
+    site: &Policy,
+    body: &[u8],
+) -> Result<(), NotStored> {
+    let is_judged = is_judged_whole(response.status, response.fields, site);
+    if is_judged && error_page::is_one(response.fields, body) {
+        Err(NotStored::ErrorPage)
+    } else {
+        Ok(())
+    }
+}
+
 /// Whether [`judge_body`] has to see the whole body of such a response.
 pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, site: &Policy) -> bool {
     site.storage.checks_pages && status == StatusCode::OK && is_html(fields)

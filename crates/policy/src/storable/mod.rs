@@ -16,7 +16,7 @@ mod redirect;
 mod response;
 mod rfc9111;
 
-pub use self::body::{is_judged_whole, judge_body};
+pub use self::body::{is_judged_whole, judge_body, judge_include};
 pub use self::explicit::{judge_part, judge_taught};
 pub use self::fields::{
     add_confined, browser_fields, forwarded_fields, outer_fields, passed_fields, stored_fields,

@@ -1,0 +1,341 @@
+//! What an include may request: a page that everybody may see, of the site whose page names it.
+//!
+//! A visitor's text can contain a tag where an application prints it without escaping. So an address never leads to another server: it
+//! is requested from the site's own upstream, at a host of the site or one that the configuration lists, without cookies of the
+//! visitor other than those that select a variant. [`is_for_everybody`] keeps what is closed to some visitors out of pages for others.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::access::{self, Area, xmlrpc};
+use crate::request_info::{Cacheability, Device, RequestInfo};
+use crate::route::{self, HostPattern};
+use crate::site::Policy;
+
+/// The longest address of an include.
+const MAX_ADDRESS: usize = 4096;
+
+/// Why an include is not requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IncludeRefused {
+    /// It is no address.
+    Address,
+    /// It names another host.
+    Host,
+    /// Not everybody may see it, or its response cannot be shared.
+    Personal,
+    /// The configuration redirects it.
+    Redirect,
+    /// A file below the root, or nothing.
+    File,
+}
+
+impl IncludeRefused {
+    /// One stable word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Host => "host",
+            Self::Personal => "personal",
+            Self::Redirect => "redirect",
+            Self::File => "file",
+        }
+    }
+}
+
+/// Where an include is requested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncludeTarget {
+    /// For `Host`: `host`, or `host:port`.
+    pub authority: String,
+    /// Path and query.
+    pub target: Vec<u8>,
+}
+
+impl IncludeTarget {
+    /// The target of an address that stands in a page; `hosts`: those of the site and those that are listed.
+    pub fn resolve(
+        address: &str,
+        page: &RequestInfo,
+        hosts: &[HostPattern],
+    ) -> Result<Self, IncludeRefused> {
+        let address = address.trim();
+        let is_bad = |byte: u8| byte <= b' ' || byte == 0x7f || byte == b'\\';
+        if address.is_empty() || address.len() > MAX_ADDRESS || address.bytes().any(is_bad) {
+            return Err(IncludeRefused::Address);
+        }
+        let address = address.split('#').next().unwrap_or_default();
+        if let Some(rest) = behind_scheme(address) {
+            return absolute(rest, page, hosts);
+        }
+        let first = address.split(['/', '?']).next().unwrap_or_default();
+        if first.contains(':') {
+            return Err(IncludeRefused::Address);
+        }
+        let mut target = match address.as_bytes().first() {
+            Some(b'/') => Vec::new(),
+            Some(b'?') | None => page.path().to_vec(),
+            Some(_) => {
+                let path = page.path();
+                let folder = memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1);
+                path.get(..folder).unwrap_or_default().to_vec()
+            }
+        };
+        target.extend_from_slice(address.as_bytes());
+        Ok(Self {
+            authority: page.authority().to_owned(),
+            target,
+        })
+    }
+
+    /// The head of a request for it: of nobody, with what selects the variant of the page.
+    pub fn head(&self, page: &RequestInfo) -> Vec<u8> {
+        let mut out = b"GET ".to_vec();
+        out.extend_from_slice(&self.target);
+        out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
+        out.extend_from_slice(self.authority.as_bytes());
+        out.extend_from_slice(b"\r\naccept: text/html\r\n");
+        if page.device() == Device::Mobile {
+            out.extend_from_slice(b"sec-ch-ua-mobile: ?1\r\n");
+        }
+        if !page.vary_cookies().is_empty() {
+            out.extend_from_slice(b"cookie: ");
+            out.extend_from_slice(page.vary_cookies());
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+        out
+    }
+}
+
+/// What follows `http://`, `https://` or `//`.
+fn behind_scheme(address: &str) -> Option<&str> {
+    ["http://", "https://", "//"].iter().find_map(|scheme| {
+        let start = address.get(..scheme.len())?;
+        start
+            .eq_ignore_ascii_case(scheme)
+            .then(|| address.get(scheme.len()..))?
+    })
+}
+
+/// The port has to be that of the page, if one is named. The scheme is always the page's.
+fn absolute(
+    rest: &str,
+    page: &RequestInfo,
+    hosts: &[HostPattern],
+) -> Result<IncludeTarget, IncludeRefused> {
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = route::canonical_host(authority.as_bytes()).map_err(|_| IncludeRefused::Address)?;
+    let of_page = page.port().unwrap_or(page.scheme().default_port());
+    let is_other_port = route::port(authority.as_bytes()).is_some_and(|port| port != of_page);
+    let is_known = host == page.host() || hosts.iter().any(|known| is_named(known, &host));
+    if is_other_port || !is_known {
+        return Err(IncludeRefused::Host);
+    }
+    let authority = match page.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    };
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    Ok(IncludeTarget {
+        authority,
+        target: [slash, path].concat().into_bytes(),
+    })
+}
+
+/// A site for every host does not permit every host here.
+fn is_named(known: &HostPattern, host: &str) -> bool {
+    match known {
+        HostPattern::Exact(name) => name == host,
+        HostPattern::Wildcard(end) => host.len() > end.len() && host.ends_with(end.as_str()),
+        HostPattern::Any => false,
+    }
+}
+
+/// Whether an include may become part of a page: it can be shared, is nothing of the administration, and access control lets everybody
+/// request it, or lets the same visitors request it as the page.
+pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo) -> bool {
+    let is_special = access::area(include) != Area::Outside
+        || xmlrpc::is_meant(include)
+        || access::asks_in_head(include);
+    if is_special || include.cacheability() != Cacheability::Cacheable {
+        return false;
+    }
+    let guards = |info: &RequestInfo| {
+        let mut guards: Vec<_> = info.guarding().collect();
+        guards.sort_unstable();
+        guards.dedup();
+        guards
+    };
+    if guards(page) == guards(include) {
+        return true;
+    }
+    // An address that is on nobody's list.
+    let stranger = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    access::judge(site, include, stranger).is_ok_and(|demands| demands.passwords.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::access::{AccessRules, AccessSetting};
+    use crate::request_info::{RequestLineInfo, Scheme};
+    use crate::site::Rule;
+
+    fn info(site: &Policy, host: &str, target: &str, fields: &[(&str, &[u8])]) -> RequestInfo {
+        let line = RequestLineInfo {
+            method: "GET",
+            target: target.as_bytes(),
+            scheme: Scheme::Http,
+            host,
+            has_body: false,
+            upgrade: false,
+        };
+        let mut info = RequestInfo::default();
+        info.parse(&line, fields.iter().copied(), site).unwrap();
+        info
+    }
+
+    fn hosts() -> Vec<HostPattern> {
+        ["www.a.test", "*.parts.test", "*"]
+            .iter()
+            .map(|text| HostPattern::parse(text).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn addresses_lead_to_hosts_of_the_site_alone() {
+        let site = Policy::wordpress();
+        let page = info(&site, "a.test", "/blog/post/", &[("host", b"a.test:8080")]);
+        type Found = Result<(&'static str, &'static str), IncludeRefused>;
+        let table: &[(&str, Found)] = &[
+            ("/x", Ok(("a.test:8080", "/x"))),
+            (" /x?b=1#c ", Ok(("a.test:8080", "/x?b=1"))),
+            ("x/y", Ok(("a.test:8080", "/blog/post/x/y"))),
+            ("../x", Ok(("a.test:8080", "/blog/post/../x"))),
+            ("?x=1", Ok(("a.test:8080", "/blog/post/?x=1"))),
+            (
+                "x?u=http://b",
+                Ok(("a.test:8080", "/blog/post/x?u=http://b")),
+            ),
+            ("http://a.test/x", Ok(("a.test:8080", "/x"))),
+            ("HTTPS://A.TEST:8080/x", Ok(("a.test:8080", "/x"))),
+            ("//a.test?x", Ok(("a.test:8080", "/?x"))),
+            ("//a.test", Ok(("a.test:8080", "/"))),
+            ("http://www.a.test/x", Ok(("www.a.test:8080", "/x"))),
+            ("http://one.parts.test/x", Ok(("one.parts.test:8080", "/x"))),
+            ("http://parts.test/x", Err(IncludeRefused::Host)),
+            ("http://evilparts.test/x", Err(IncludeRefused::Host)),
+            ("http://a.test:22/x", Err(IncludeRefused::Host)),
+            ("http://evil.test/x", Err(IncludeRefused::Host)),
+            ("//evil.test/x", Err(IncludeRefused::Host)),
+            ("http://a.test.evil.test/", Err(IncludeRefused::Host)),
+            ("http://127.0.0.1/x", Err(IncludeRefused::Host)),
+            ("http://[::1]/x", Err(IncludeRefused::Host)),
+            ("http://a.test@evil.test/", Err(IncludeRefused::Address)),
+            ("http://evil.test\\@a.test/", Err(IncludeRefused::Address)),
+            ("/\\evil.test/", Err(IncludeRefused::Address)),
+            ("file:///etc/passwd", Err(IncludeRefused::Address)),
+            ("unix:/run/php", Err(IncludeRefused::Address)),
+            ("http:x", Err(IncludeRefused::Address)),
+            ("", Err(IncludeRefused::Address)),
+            ("/a b", Err(IncludeRefused::Address)),
+            ("/a\r\nx: y", Err(IncludeRefused::Address)),
+        ];
+        for (address, expected) in table {
+            let found = IncludeTarget::resolve(address, &page, &hosts());
+            let expected = expected.map(|(authority, target)| IncludeTarget {
+                authority: authority.to_owned(),
+                target: target.as_bytes().to_vec(),
+            });
+            assert_eq!(found, expected, "{address}");
+        }
+        let long = format!("/{}", "x".repeat(MAX_ADDRESS));
+        let found = IncludeTarget::resolve(&long, &page, &hosts());
+        assert_eq!(found, Err(IncludeRefused::Address));
+    }
+
+    #[test]
+    fn only_what_selects_the_variant_is_in_the_head() {
+        let site = Policy {
+            device_variants: true,
+            vary_cookies: vec![crate::site::NamePattern::parse("currency")],
+            ..Policy::wordpress()
+        };
+        let fields: &[(&str, &[u8])] = &[
+            (
+                "cookie",
+                b"wordpress_logged_in_1=secret; currency=eur; other=1",
+            ),
+            ("authorization", b"Basic secret"),
+            ("sec-ch-ua-mobile", b"?1"),
+        ];
+        let page = info(&site, "a.test", "/", fields);
+        let target = IncludeTarget::resolve("/x", &page, &[]).unwrap();
+        let head = String::from_utf8(target.head(&page)).unwrap();
+        assert_eq!(
+            head,
+            "GET /x HTTP/1.1\r\nhost: a.test\r\naccept: text/html\r\nsec-ch-ua-mobile: ?1\r\ncookie: currency=eur\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn what_is_closed_to_some_is_no_part_of_what_others_see() {
+        let closed = |path: &str| Rule {
+            path: path.to_owned(),
+            access: AccessRules {
+                allow: AccessSetting::Is(vec!["10.0.0.0/8".parse().unwrap()]),
+                ..AccessRules::default()
+            },
+            ..Rule::default()
+        };
+        for preset in [Policy::wordpress(), Policy::rfc9111()] {
+            let has_preset = preset.urls.has_wordpress_paths;
+            let site = Policy {
+                rules: vec![closed("/closed/*")],
+                ..preset
+            }
+            .guarded();
+            let is_open = |page: &str, include: &str| {
+                let page = info(&site, "a.test", page, &[]);
+                is_for_everybody(&site, &page, &info(&site, "a.test", include, &[]))
+            };
+            assert!(is_open("/", "/part"));
+            assert!(!is_open("/", "/closed/part"));
+            assert!(is_open("/closed/", "/closed/part"), "the same visitors");
+            assert!(is_open("/closed/", "/part"));
+            for admin in [
+                "/wp-admin/",
+                "/wp-login.php",
+                "/sub/wp-admin/admin-ajax.php?action=x",
+            ] {
+                assert!(!is_open("/", admin), "{admin}");
+            }
+            assert_eq!(is_open("/", "/?preview=true"), !has_preset);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_address_is_judged(address in "\\PC{0,40}") {
+            let site = Policy::wordpress();
+            let page = info(&site, "a.test", "/blog/", &[]);
+            if let Ok(target) = IncludeTarget::resolve(&address, &page, &hosts()) {
+                let head = String::from_utf8_lossy(&target.head(&page)).into_owned();
+                prop_assert_eq!(head.matches("\r\n").count(), 4, "{}", head);
+            }
+        }
+
+        #[test]
+        fn addresses_of_others_are_refused(
+            scheme in "(http:|https:|HTTP:)?//", user in "(a\\.test[@:.]|@)?", host in "(evil|127)\\.(test|0\\.0\\.1)", path in "(/|/a\\.test|\\?|#)?",
+        ) {
+            let site = Policy::wordpress();
+            let page = info(&site, "a.test", "/blog/", &[]);
+            let address = [scheme, user, host, path].concat();
+            prop_assert!(IncludeTarget::resolve(&address, &page, &hosts()).is_err(), "{}", address);
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! A body with ESI tags, taken apart: the bytes that stay, and where includes are among them.
+//!
+//! Total and linear: every body is a template. What is no complete tag of those that are known, or has no `src`, stays as it is.
+//! The contents of `<!--esi ... -->` count as if they stood without it.
+
+use memchr::memmem;
+
+use super::attributes::{self, TagTail};
+
+/// What a page becomes without its tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EsiTemplate {
+    /// The bytes that stay.
+    pub body: Vec<u8>,
+    /// The includes, in rising order.
+    pub includes: Vec<IncludeTag>,
+}
+
+/// An include, and where its bytes belong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncludeTag {
+    /// Its place among the bytes that stay.
+    pub at: usize,
+    /// What is included.
+    pub source: IncludeSource,
+}
+
+/// What is included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncludeSource {
+    /// The address, as the page names it.
+    pub src: Box<str>,
+    /// The address to request if that fails.
+    pub alt: Option<Box<str>>,
+    /// What happens if both fail.
+    pub on_error: OnError,
+}
+
+/// What happens to a page whose include fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// The page fails.
+    Fail,
+    /// The page is sent without it (`onerror="continue"`).
+    Continue,
+}
+
+impl EsiTemplate {
+    /// Takes a body apart.
+    pub fn parse(body: &[u8]) -> Self {
+        let mut parser = TemplateParser {
+            source: body,
+            at: 0,
+            template: Self {
+                body: Vec::with_capacity(body.len()),
+                includes: Vec::new(),
+            },
+            comment_end: None,
+            comment_ends: Occurrences::new(b"-->"),
+            remove_ends: Occurrences::new(b"</esi:remove>"),
+        };
+        while parser.step() {}
+        parser.template
+    }
+}
+
+struct TemplateParser<'b> {
+    source: &'b [u8],
+    at: usize,
+    template: EsiTemplate,
+    /// Where the `<!--esi` that is open ends: the place of its `-->`.
+    comment_end: Option<usize>,
+    comment_ends: Occurrences,
+    remove_ends: Occurrences,
+}
+
+impl TemplateParser<'_> {
+    /// Takes the text up to the next `<` and what stands there. False at the end.
+    fn step(&mut self) -> bool {
+        let limit = self.comment_end.unwrap_or(self.source.len());
+        let rest = self.source.get(self.at..limit).unwrap_or_default();
+        let text = memchr::memchr(b'<', rest).unwrap_or(rest.len());
+        self.keep(text);
+        if self.at >= limit {
+            return match self.comment_end.take() {
+                Some(end) => {
+                    self.at = end + COMMENT_END.len();
+                    true
+                }
+                None => false,
+            };
+        }
+        if !self.take_tag(limit) {
+            self.keep(1);
+        }
+        true
+    }
+
+    /// Leaves the next bytes in the page.
+    fn keep(&mut self, length: usize) {
+        let end = self.at + length;
+        let bytes = self.source.get(self.at..end).unwrap_or_default();
+        self.template.body.extend_from_slice(bytes);
+        self.at = end;
+    }
+
+    /// Takes the tag that begins here, if one does that ends before `limit`.
+    fn take_tag(&mut self, limit: usize) -> bool {
+        let rest = self.source.get(self.at..limit).unwrap_or_default();
+        if rest.starts_with(COMMENT) {
+            return self.open_comment();
+        }
+        for closing in CLOSING {
+            if rest.starts_with(closing) {
+                self.at += closing.len();
+                return true;
+            }
+        }
+        let tag = |name: &[u8]| {
+            let tail = attributes::parse(rest.strip_prefix(name)?)?;
+            Some((name.len() + tail.length, tail))
+        };
+        if let Some((length, tail)) = tag(b"<esi:include") {
+            let Some(source) = source(&tail) else {
+                return false;
+            };
+            let at = self.template.body.len();
+            self.template.includes.push(IncludeTag { at, source });
+            self.at += length;
+            return true;
+        }
+        if let Some((length, _)) = tag(b"<esi:comment") {
+            self.at += length;
+            return true;
+        }
+        match tag(b"<esi:remove") {
+            Some((length, tail)) => self.remove(self.at + length, &tail, limit),
+            None => false,
+        }
+    }
+
+    /// Enters a `<!--esi` that has an end. Comments are not nested.
+    fn open_comment(&mut self) -> bool {
+        let inside = self.at + COMMENT.len();
+        let begins_word = self
+            .source
+            .get(inside)
+            .is_some_and(u8::is_ascii_alphanumeric);
+        if self.comment_end.is_some() || begins_word {
+            return false;
+        }
+        self.comment_end = self.comment_ends.from(self.source, inside);
+        if self.comment_end.is_some() {
+            self.at = inside;
+        }
+        self.comment_end.is_some()
+    }
+
+    fn remove(&mut self, inside: usize, tag: &TagTail, limit: usize) -> bool {
+        if tag.is_empty {
+            self.at = inside;
+            return true;
+        }
+        let end = self.remove_ends.from(self.source, inside);
+        match end.map(|end| end + REMOVE_END.len()) {
+            Some(behind) if behind <= limit => {
+                self.at = behind;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn source(tag: &TagTail) -> Option<IncludeSource> {
+    let on_error = match tag.get("onerror") {
+        Some("continue") => OnError::Continue,
+        _ => OnError::Fail,
+    };
+    Some(IncludeSource {
+        src: tag.get("src").filter(|src| !src.is_empty())?.into(),
+        alt: tag.get("alt").filter(|alt| !alt.is_empty()).map(Box::from),
+        on_error,
+    })
+}
+
+/// Where a text next occurs. Asked from rising places, it reads the body once.
+struct Occurrences {
+    needle: &'static [u8],
+    /// The occurrence that was found last; the end of the body if there is none.
+    found: Option<usize>,
+}
+
+impl Occurrences {
+    const fn new(needle: &'static [u8]) -> Self {
+        Self {
+            needle,
+            found: None,
+        }
+    }
+
+    fn from(&mut self, body: &[u8], at: usize) -> Option<usize> {
+        let is_known = self.found.is_some_and(|found| found >= at);
+        if !is_known {
+            let rest = body.get(at..).unwrap_or_default();
+            let found = memmem::find(rest, self.needle);
+            self.found = Some(found.map_or(body.len(), |found| at + found));
+        }
+        self.found.filter(|&found| found < body.len())
+    }
+}
+
+const COMMENT: &[u8] = b"<!--esi";
+
+const COMMENT_END: &[u8] = b"-->";
+
+const REMOVE_END: &[u8] = b"</esi:remove>";
+
+/// Ends of tags that have no contents.
+const CLOSING: [&[u8]; 2] = [b"</esi:include>", b"</esi:comment>"];
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The page with `[src]` in place of includes.
+    fn shown(body: &str) -> String {
+        let template = EsiTemplate::parse(body.as_bytes());
+        let mut out = Vec::new();
+        let mut copied = 0;
+        for tag in &template.includes {
+            out.extend_from_slice(&template.body[copied..tag.at]);
+            out.extend_from_slice(format!("[{}]", tag.source.src).as_bytes());
+            copied = tag.at;
+        }
+        out.extend_from_slice(&template.body[copied..]);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn tags_are_taken_and_anything_else_stays() {
+        let table = [
+            ("", ""),
+            ("a<b>c", "a<b>c"),
+            ("a<esi:include src='/x'/>b", "a[/x]b"),
+            ("<esi:include src=\"/x\" ></esi:include>", "[/x]"),
+            ("<esi:include src='/x'><esi:include src='/y'/>", "[/x][/y]"),
+            ("a<esi:remove>b<esi:include src='/x'/></esi:remove>c", "ac"),
+            ("a<esi:remove/>b", "ab"),
+            ("a<esi:comment text='b'/>c", "ac"),
+            ("a<!--esi b<esi:include src='/x'/> -->c", "a b[/x] c"),
+            ("a<!--esi\n<esi:remove>b</esi:remove>-->c", "a\nc"),
+            ("<!--esi a <!--esi b --> c -->", " a <!--esi b  c -->"),
+            // No tags of ours, or none that are whole.
+            ("<!-- esi a -->", "<!-- esi a -->"),
+            ("<!--esify a -->", "<!--esify a -->"),
+            ("<!--esi a", "<!--esi a"),
+            ("<esi:include/>", "<esi:include/>"),
+            ("<esi:include src=''/>", "<esi:include src=''/>"),
+            ("<esi:include src='/x'", "<esi:include src='/x'"),
+            ("<esi:includes src='/x'/>", "<esi:includes src='/x'/>"),
+            ("<ESI:include src='/x'/>", "<ESI:include src='/x'/>"),
+            ("<esi:remove>a", "<esi:remove>a"),
+            (
+                "<esi:vars>$(HTTP_HOST)</esi:vars>",
+                "<esi:vars>$(HTTP_HOST)</esi:vars>",
+            ),
+            ("<!--esi <esi:include src='-->'/>", " <esi:include src=''/>"),
+            (
+                "<!--esi <esi:remove>a --> b</esi:remove>",
+                " <esi:remove>a  b</esi:remove>",
+            ),
+            (
+                "&lt;esi:include src='/x'/&gt;",
+                "&lt;esi:include src='/x'/&gt;",
+            ),
+        ];
+        for (body, expected) in table {
+            assert_eq!(shown(body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn an_include_says_what_happens_if_it_fails() {
+        let body = b"<esi:include src='/a' alt='/b' onerror='continue'/><esi:include src='/c' onerror='x'/>";
+        let sources: Vec<_> = EsiTemplate::parse(body)
+            .includes
+            .into_iter()
+            .map(|tag| tag.source)
+            .collect();
+        let source = |src: &str, alt: Option<&str>, on_error| IncludeSource {
+            src: src.into(),
+            alt: alt.map(Box::from),
+            on_error,
+        };
+        assert_eq!(
+            sources,
+            [
+                source("/a", Some("/b"), OnError::Continue),
+                source("/c", None, OnError::Fail)
+            ]
+        );
+    }
+
+    #[test]
+    fn bodies_that_open_again_and_again_take_no_longer_than_their_length() {
+        for unit in [
+            "<esi:remove>",
+            "<!--esi",
+            "<!--esi ",
+            "<esi:include ",
+            "<esi:include src='",
+            "<esi:include src=\"'",
+            "<!--esi <esi:remove>",
+            "<esi:include          ",
+        ] {
+            for tail in ["", "</esi:remove>", "-->"] {
+                let body = unit.repeat(200_000) + tail;
+                let began = Instant::now();
+                EsiTemplate::parse(body.as_bytes());
+                let took = began.elapsed();
+                assert!(took < Duration::from_secs(5), "{unit}{tail}: {took:?}");
+            }
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Piece {
+        Text(String),
+        Include(String),
+        Removed(String),
+        Note(String),
+        Unhidden(String),
+    }
+
+    impl Piece {
+        fn printed(&self) -> String {
+            match self {
+                Self::Text(text) => text.clone(),
+                Self::Include(src) => format!("<esi:include src=\"{src}\"/>"),
+                Self::Removed(text) => format!("<esi:remove>{text}</esi:remove>"),
+                Self::Note(text) => format!("<esi:comment text='{text}'/>"),
+                Self::Unhidden(text) => format!("<!--esi {text}-->"),
+            }
+        }
+
+        fn read(&self) -> String {
+            match self {
+                Self::Text(text) => text.clone(),
+                Self::Include(src) => format!("[{src}]"),
+                Self::Removed(_) | Self::Note(_) => String::new(),
+                Self::Unhidden(text) => format!(" {text}"),
+            }
+        }
+    }
+
+    fn piece() -> impl Strategy<Value = Piece> {
+        let text = || "[a-z >/'\"-]{0,6}";
+        prop_oneof![
+            text().prop_map(Piece::Text),
+            "/[a-z]{0,6}".prop_map(Piece::Include),
+            text().prop_map(Piece::Removed),
+            "[a-z ]{0,6}".prop_map(Piece::Note),
+            "[a-z ]{0,6}".prop_map(Piece::Unhidden),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_template(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let template = EsiTemplate::parse(&body);
+            prop_assert!(template.body.len() <= body.len());
+        }
+
+        #[test]
+        fn what_looks_like_tags_is_a_template(body in "(<esi:|<!--esi |-->|</esi:|include|remove|comment| src=|'/x'|\"|/>|>|[a-c]){0,30}") {
+            let template = EsiTemplate::parse(body.as_bytes());
+            let mut last = 0;
+            for tag in &template.includes {
+                prop_assert!(last <= tag.at && tag.at <= template.body.len());
+                last = tag.at;
+            }
+        }
+
+        #[test]
+        fn what_is_printed_is_what_is_read(pieces in prop::collection::vec(piece(), 0..12)) {
+            let body: String = pieces.iter().map(Piece::printed).collect();
+            let expected: String = pieces.iter().map(Piece::read).collect();
+            prop_assert_eq!(shown(&body), expected);
+        }
+    }
+}
