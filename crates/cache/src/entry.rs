@@ -22,37 +22,13 @@ use crate::budget::{MemoryBudget, OutOfBudget, Reservation};
 use crate::disk::BodyPieces;
 use crate::fields;
 use crate::fragments::PageFragment;
+use crate::includes::Assembly;
 use crate::key::Key;
-use crate::purge_table::Touch;
 use crate::source::EntrySource;
 use crate::validity::ValidityCheck;
 
 pub use crate::fields::FieldLines;
-
-/// What purges can reach an entry by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scopes {
-    /// `galley_policy::key::host_id` of the canonical host.
-    pub host: u64,
-    /// `galley_policy::key::url_id`: all variants and both schemes of one URL.
-    pub url: u64,
-    /// Canonical path and normalised query, `/a/b?x`; no `?` where there is no query. For prefix and pattern purges.
-    pub path_query: Box<[u8]>,
-    /// `galley_policy::key::tag_id` of each tag; `tag_id("*")` alone when there were more than allowed.
-    pub tags: Box<[u64]>,
-}
-
-impl Scopes {
-    /// The same as borrowed, tags included.
-    pub fn touch(&self) -> Touch<'_> {
-        Touch {
-            host: self.host,
-            url: self.url,
-            path_query: &self.path_query,
-            tags: Some(&self.tags),
-        }
-    }
-}
+pub use crate::scopes::Scopes;
 
 /// Whether an entry serves requests or only remembers something about a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +115,8 @@ pub struct Entry {
     pressed: Press,
     /// Parts that it shares with other pages, by their place.
     fragments: Box<[PageFragment]>,
+    /// What it was put together from, if it has includes.
+    assembly: Option<Arc<Assembly>>,
 }
 
 /// A stored response in another coding: a representation of its own.
@@ -200,6 +178,7 @@ impl Entry {
             source: None,
             pressed: Press::Untried,
             fragments: Box::default(),
+            assembly: None,
         }
     }
 
@@ -214,6 +193,22 @@ impl Entry {
             fragments: fragments.into(),
             ..self
         }
+    }
+
+    /// The same page, put together from a page and its includes.
+    #[must_use]
+    pub fn with_assembly(self, assembly: Option<Arc<Assembly>>) -> Self {
+        let added = assembly.as_ref().map_or(0, |assembly| assembly.weight());
+        Self {
+            weight: self.weight + added,
+            assembly,
+            ..self
+        }
+    }
+
+    /// What it was put together from; `None`: it has no includes.
+    pub fn assembly(&self) -> Option<&Arc<Assembly>> {
+        self.assembly.as_ref()
     }
 
     /// The same page, as often requested as the one that it replaces.
@@ -273,6 +268,7 @@ impl Entry {
             source: self.source.clone(),
             pressed: press,
             fragments: self.fragments.clone(),
+            assembly: self.assembly.clone(),
         }
     }
 

@@ -19,11 +19,13 @@ pub mod fragment_table;
 pub mod fragments;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+pub mod includes;
 pub mod key;
 pub mod log;
 pub mod memory;
 pub mod private;
 pub mod purge_table;
+mod scopes;
 pub mod source;
 mod sync;
 #[cfg(test)]

@@ -59,8 +59,12 @@ pub(super) struct StoredOrigin {
     pub(super) age: Duration,
 }
 
-/// Fixed part and head of `entry`'s file, not yet sealed. `None`: longer than [`MAX_HEADER`].
+/// Fixed part and head of `entry`'s file, not yet sealed. `None`: longer than [`MAX_HEADER`], or a page with includes, whose purges the
+/// file could not tell of.
 pub(super) fn header(entry: &Entry, origin: &StoredOrigin) -> Option<Vec<u8>> {
+    if entry.assembly().is_some() {
+        return None;
+    }
     let mut out = Vec::with_capacity(FIXED + 1024);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());

@@ -12,6 +12,7 @@ use super::tables::{PurgeTableLimits, TableLookup, Tables};
 use super::touching::Touching;
 use crate::entry::Entry;
 use crate::fragments::PageFragment;
+use crate::includes::Inclusions;
 use crate::sync::{AtomicU64, RwLock};
 use crate::validity::PurgeEffect;
 
@@ -187,6 +188,14 @@ impl PurgeTable {
         }
     }
 
+    /// Whether purges newer than `born` touch one of the responses that are in a fill. Waits for a writer.
+    pub fn newer_than_parts(&self, born: u64, inclusions: &Inclusions) -> bool {
+        inclusions
+            .parts
+            .iter()
+            .any(|part| self.newer_than(born.max(part.born), part.scopes.touch()) != Touched::No)
+    }
+
     /// The newest purge above `born` that touches something, for people who ask what purged it; `None` if there is none.
     /// Proves nothing and changes nothing. Waits for a writer; tests patterns under the lock, so not for a hot path.
     pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
@@ -209,7 +218,8 @@ impl PurgeTable {
     fn prove_at(&self, entry: &Entry, now: u64, patience: OnContention) -> Validity {
         let proved = entry.proof.load();
         let touch = entry.scopes.touch();
-        let looked = {
+        let included = entry.assembly().map(|assembly| &*assembly.inclusions.parts);
+        let (looked, looked_at_parts) = {
             let tables = match (self.tables.try_read(), patience) {
                 (Ok(tables), _) => tables,
                 (Err(TryLockError::Poisoned(poisoned)), _) => poisoned.into_inner(),
@@ -223,15 +233,24 @@ impl PurgeTable {
                 tables.look_at_tags(base, fragment.version.all_tags())
             });
             // A soft purge of a fragment, too: to replace its bytes costs little, so that the old ones need not be sent.
-            match fragments.max() {
+            let looked = match fragments.max() {
                 None | Some(PurgeEffect::Untouched) => tables.look(proved.number, &touch),
                 Some(PurgeEffect::Soft | PurgeEffect::Hard) => {
                     TableLookup::decided(PurgeEffect::Hard)
                 }
-            }
+            };
+            let parts = included.unwrap_or_default().iter();
+            let parts = parts.map(|part| {
+                let base = proved.number.max(part.born);
+                tables.look(base, &part.scopes.touch())
+            });
+            (looked, parts.collect::<Vec<_>>())
         };
         // Patterns are tested here, after the lock, so that they do not hold a purge back.
-        let verdict = looked.settle(&touch).max(proved.verdict);
+        let mut verdict = looked.settle(&touch).max(proved.verdict);
+        for (part, looked) in included.unwrap_or_default().iter().zip(looked_at_parts) {
+            verdict = verdict.max(looked.settle(&part.scopes.touch()));
+        }
         entry.proof.note(now, verdict);
         verdict.into()
     }
