@@ -110,8 +110,16 @@ pub(crate) fn token_at(
     complaints.add(place, option, message, help);
 }
 
+/// Options that do not fit each other, or what they are for.
+pub(crate) fn applications(own: &SectionTable, complaints: &mut Complaints) {
+    litespeed(own, complaints);
+    members(own, complaints);
+    outer_ttl(own, complaints);
+    esi(own, complaints);
+}
+
 /// Without the preset Galley ignores the plugin's headers.
-pub(crate) fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
+fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
     let is_rfc9111 = own.value::<String>("preset") == "none";
     if own.value::<bool>("litespeed") && is_rfc9111 {
         let why = "is given, but without the WordPress preset Galley ignores LiteSpeed Cache";
@@ -121,7 +129,7 @@ pub(crate) fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
 }
 
 /// Without the preset nobody tells members from others.
-pub(crate) fn members(own: &SectionTable, complaints: &mut Complaints) {
+fn members(own: &SectionTable, complaints: &mut Complaints) {
     let is_rfc9111 = own.value::<String>("preset") == "none";
     if own.value::<String>("members") == "fragments" && is_rfc9111 {
         let why = "is `fragments`, but without the WordPress preset Galley does not know members";
@@ -131,7 +139,7 @@ pub(crate) fn members(own: &SectionTable, complaints: &mut Complaints) {
 }
 
 /// Other caches know nothing of variants, nor of what another preset's upstream says.
-pub(crate) fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {
+fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {
     if !own.has("outer_ttl") {
         return;
     }
@@ -139,10 +147,21 @@ pub(crate) fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {
         "is given, but with `preset = \"none\"` the upstream says how long caches may store"
     } else if own.value::<bool>("device_variants") {
         "is given, but a cache in front would mix the variants of `device_variants`"
+    } else if own.value::<bool>("esi") {
+        "is given, but a purge of an ESI include would not reach the pages of `esi` in other caches"
     } else {
         return;
     };
     own.complain("outer_ttl", why, "remove one of the two", complaints);
+}
+
+/// Every host would be as good as none.
+fn esi(own: &SectionTable, complaints: &mut Complaints) {
+    let hosts: Vec<HostPattern> = own.value("esi_hosts");
+    if hosts.contains(&HostPattern::Any) {
+        let why = "contains `*`: an include must not name every host";
+        own.complain("esi_hosts", why, "list the hosts", complaints);
+    }
 }
 
 fn token(path: &Path) -> Result<(), (String, String)> {

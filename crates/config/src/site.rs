@@ -10,7 +10,7 @@ use galley_policy::headers::FieldName;
 use galley_policy::redirect::Home;
 use galley_policy::route::HostPattern;
 use galley_policy::site::{
-    Ignore, MemberPages, NamePattern, Policy, Preset, Rule, TtlTable, UpstreamTimeouts,
+    EsiPolicy, Ignore, MemberPages, NamePattern, Policy, Preset, Rule, TtlTable, UpstreamTimeouts,
 };
 
 use crate::access;
@@ -72,9 +72,7 @@ pub(crate) fn site(
     check::error_page(own, "error_page", own.given("error_page"), complaints);
     check::token_file(own, "token_file", complaints);
     check::token_file(own, "purge_secret_file", complaints);
-    check::litespeed(own, complaints);
-    check::members(own, complaints);
-    check::outer_ttl(own, complaints);
+    check::applications(own, complaints);
     check::log_folders(&given.log, complaints);
     let hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
     let upstream = upstream(own, complaints);
@@ -357,6 +355,7 @@ fn site_rules(
             "fragments" => MemberPages::Fragments,
             _ => MemberPages::Pass,
         },
+        esi: esi(own),
         litespeed: own.value("litespeed"),
         harmless_cookies: own.value("harmless_cookies"),
         vary_cookies: own.value("vary_cookies"),
@@ -381,6 +380,15 @@ fn site_rules(
         ..policy
     }
     .guarded()
+}
+
+/// Every host of the site may be named, and those that are listed.
+fn esi(own: &SectionTable) -> Option<EsiPolicy> {
+    own.value::<bool>("esi").then(|| {
+        let mut hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
+        hosts.extend(own.value::<Vec<HostPattern>>("esi_hosts"));
+        EsiPolicy { hosts }
+    })
 }
 
 /// Statuses of the file are added to the preset's, and win over them. Without a preset the RFC alone decides, so that only

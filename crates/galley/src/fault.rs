@@ -109,6 +109,7 @@ impl From<FillError> for Fault {
                 RefusedWhy::BadUpstream,
                 "the upstream's response is invalid",
             ),
+            FillError::Include => (RefusedWhy::BadUpstream, "an ESI include of the page failed"),
             FillError::Overload => (RefusedWhy::Overload, "the queue of the upstream is full"),
             FillError::Aborted => (
                 RefusedWhy::Internal,

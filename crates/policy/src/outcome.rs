@@ -208,6 +208,8 @@ pub enum StoreOutcome {
 pub enum Outcome {
     /// A fresh copy answered.
     Hit,
+    /// A fresh copy answered, which was put together from a page and its ESI includes.
+    HitOfIncludes,
     /// A stored copy answered, in which purged fragments had been replaced.
     Patched,
     /// A stored copy answered, with the private fragments of a member.
@@ -239,7 +241,7 @@ impl Outcome {
     /// The first word: `hit`, `stale`, `miss`, `pass`, `file`, `redirect`, `purge` or `refused`.
     pub const fn word(self) -> &'static str {
         match self {
-            Self::Hit | Self::Patched | Self::Assembled => "hit",
+            Self::Hit | Self::HitOfIncludes | Self::Patched | Self::Assembled => "hit",
             Self::Stale(_) => "stale",
             Self::Miss { .. } => "miss",
             Self::Pass(_) => "pass",
@@ -262,6 +264,7 @@ impl Outcome {
                 outcome: StoreOutcome::Stored,
                 ..
             } => None,
+            Self::HitOfIncludes => Some(ESI),
             Self::Patched => Some(PATCHED),
             Self::Assembled => Some(ASSEMBLED),
             Self::Stale(why) => Some(why.word()),
@@ -287,7 +290,7 @@ impl Outcome {
     pub fn write_cache_status(self, ttl_s: Option<i64>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"galley");
         match self {
-            Self::Hit | Self::Patched | Self::Assembled | Self::Stale(_) => {
+            Self::Hit | Self::HitOfIncludes | Self::Patched | Self::Assembled | Self::Stale(_) => {
                 out.extend_from_slice(b"; hit");
             }
             Self::Miss {
@@ -322,6 +325,7 @@ impl Outcome {
         matches!(
             self,
             Self::Hit
+                | Self::HitOfIncludes
                 | Self::Patched
                 | Self::Stale(_)
                 | Self::Miss {
@@ -331,6 +335,9 @@ impl Outcome {
         )
     }
 }
+
+/// The detail of a hit of a page with ESI includes.
+pub const ESI: &str = "esi";
 
 /// The detail of a hit in which fragments had been replaced.
 pub const PATCHED: &str = "patched";

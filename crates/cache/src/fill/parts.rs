@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::body::StoredBody;
 use crate::budget::MemoryBudget;
+use crate::includes::Inclusions;
 
 /// Head of a response that is being received.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub enum FillSharing {
         life: Lifetime,
         /// Ids of its tags, for those who have to prove it before they use it.
         tags: Vec<u64>,
+        /// Other responses whose bytes are in it, which have to be proved, too.
+        inclusions: Inclusions,
     },
     /// The one reader that joined first.
     Private,
@@ -63,6 +66,9 @@ pub enum FillError {
     /// A purge came while it was generated; ask again.
     #[error("purged during the fetch")]
     Purged,
+    /// It cannot be put together, because one of its ESI includes failed.
+    #[error("an ESI include of the page failed")]
+    Include,
     /// It may not be shared; each reader has to ask on its own, whole.
     #[error("the response may not be shared")]
     Unstorable(NotStored),

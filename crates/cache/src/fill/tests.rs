@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::budget::MemoryBudget;
+use crate::includes::Inclusions;
 use crate::testing::life;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -22,6 +23,7 @@ fn shared_head(length: Option<u64>) -> FillHead {
     let share = FillSharing::Shared {
         life: life(),
         tags: vec![1],
+        inclusions: Inclusions::default(),
     };
     FillHead {
         status: StatusCode::OK,

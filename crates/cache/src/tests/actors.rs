@@ -14,6 +14,7 @@ use super::world::{
 use crate::body::StoredBody;
 use crate::entry::{Entry, EntryKind};
 use crate::fill::{self, FillError, FillHead, FillReader, FillSharing, FillWriter};
+use crate::includes::Inclusions;
 use crate::log::{Durability, Restart};
 use crate::memory::PutRefused;
 use crate::purge_table::{Touch, Touched, Validity};
@@ -261,6 +262,7 @@ fn compose(
         share: FillSharing::Shared {
             life: life(),
             tags: scopes(SITE, "/", &tags).tags.into(),
+            inclusions: Inclusions::default(),
         },
         length: None,
     });

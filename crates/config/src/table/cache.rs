@@ -23,6 +23,10 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""7d""#),
     row(OptionSection::Site, "members", Word(&["pass", "fragments"]), "What logged-in members and visitors with a cart get. `pass`: pages that PHP generates for each request. `fragments`: stored pages in which Galley replaces the private parts, such as the toolbar and the comment form, by the visitor's own. Needs the plugin.")
         .or(r#""pass""#),
+    row(OptionSection::Site, "esi", Flag, "Carries out ESI tags: in pages of the upstream that have `Surrogate-Control: content=\"ESI/1.0\"`, Galley replaces `<esi:include src=\"/part\"/>` by the response of that address, which it stores on its own.")
+        .or("false"),
+    row(OptionSection::Site, "esi_hosts", List(&ValueKind::Host), "Further hosts that an ESI include may name, besides `hosts`. Galley requests them from the site's own upstream; it never connects to another server because of a tag.")
+        .or("[]").example(r#"["parts.example.com"]"#),
     row(OptionSection::Site, "litespeed", Flag, "Lets the plugin LiteSpeed Cache control the site's cache: Galley announces to PHP that it supports the plugin's headers.")
         .or("false"),
     row(OptionSection::Site, "device_variants", Flag, "Stores separate variants for phones and desktops. Only for themes that send them different HTML.")

@@ -2,6 +2,7 @@
 
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fragments::PageFragment;
+use galley_cache::includes::PageInclude;
 use galley_cache::purge_table::{Touching, Validity};
 use galley_policy::key::{KeyParts, read_key};
 use galley_policy::purge::Strength;
@@ -39,10 +40,7 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
 /// All of it: the windows, what it weighs, its place among purge orders, the fields that matter.
 pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let mut value = brief(clock, site, entry);
-    let touching = site
-        .core
-        .purges
-        .newest_touching(entry.born, &entry.scopes.touch());
+    let touching = newest_touching(site, entry);
     let fields: Vec<Value> = TELLING
         .iter()
         .flat_map(|name| entry.fields.get_all(*name).iter().map(move |v| (*name, v)))
@@ -57,6 +55,9 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "in_memory": entry.pieces().is_none(),
         "born": entry.born,
         "purged_by": touching.map(order),
+        "includes": entry.assembly().map_or_else(Vec::new, |assembly| {
+            assembly.includes.iter().map(include).collect::<Vec<_>>()
+        }),
         "fragments": entry.fragments().iter().map(fragment).collect::<Vec<_>>(),
         // A marker holds the upstream's own words, which are told as the reason.
         "fields": if entry.kind == EntryKind::Page { fields } else { Vec::new() },
@@ -82,6 +83,27 @@ fn fragment(fragment: &PageFragment) -> Value {
         "failed": fragment.version.has_failed(),
         "born": fragment.born,
     })
+}
+
+/// What a page includes with an ESI tag.
+fn include(include: &PageInclude) -> Value {
+    json!({
+        "src": &*include.source.src,
+        "alt": include.source.alt.as_deref(),
+        "bytes": include.range.end.saturating_sub(include.range.start),
+    })
+}
+
+/// The newest purge that touches a page or what it includes.
+fn newest_touching(site: &Site, entry: &Entry) -> Option<Touching> {
+    let purges = &site.core.purges;
+    let own = purges.newest_touching(entry.born, &entry.scopes.touch());
+    let parts = entry.assembly().map(|assembly| &*assembly.inclusions.parts);
+    let parts = parts.unwrap_or_default().iter();
+    parts
+        .filter_map(|part| purges.newest_touching(part.born, &part.scopes.touch()))
+        .chain(own)
+        .max_by_key(|touching| touching.number)
 }
 
 /// An order that touched something.

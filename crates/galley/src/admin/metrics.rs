@@ -228,6 +228,7 @@ fn sites(rows: &[SiteCounters], text: &mut Text) {
         text.sample(name, &[("site", &row.site)], row.totals.collapsed());
     }
     owned(rows, text);
+    includes(rows, text);
     members(rows, text);
     tls::certificates(rows, text);
     php::metrics(rows, text);
@@ -360,6 +361,26 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
         text.family(name, MetricKind::Gauge, help);
         for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
             text.sample(name, &[("site", &row.site)], of(own));
+        }
+    }
+}
+
+/// Of the sites whose pages have ESI includes.
+fn includes(rows: &[SiteCounters], text: &mut Text) {
+    let name = "galley_esi_includes_total";
+    text.family(
+        name,
+        MetricKind::Counter,
+        "ESI includes of pages: stored, fetched from the upstream, or missing because they failed",
+    );
+    for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
+        let fills = &own.fills;
+        for (result, count) in [
+            ("stored", fills.includes_stored),
+            ("fetched", fills.includes_fetched),
+            ("failed", fills.includes_failed),
+        ] {
+            text.sample(name, &[("site", &row.site), ("result", result)], count);
         }
     }
 }

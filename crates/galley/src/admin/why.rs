@@ -29,7 +29,7 @@ use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use galley_http::framing;
 use galley_http::head::{self as wire, ParsedHead};
-use galley_policy::outcome::RefusedWhy;
+use galley_policy::outcome::{ESI, RefusedWhy};
 use galley_policy::request_info::{RequestInfo, Scheme};
 use serde_json::{Value, json};
 
@@ -182,12 +182,21 @@ fn refused(wanted: &WhyRequest, why: RefusedWhy, status: u16, note: &str) -> Val
     value
 }
 
+/// Whether the stored page was put together from a page and its ESI includes.
+fn has_includes(explanation: &Explanation<'_, '_>) -> bool {
+    let page = explanation.found.response();
+    page.is_some_and(|page| page.assembly().is_some())
+}
+
 /// The whole answer.
 fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Option<&str>) -> Value {
     let decision = decision::decision(explanation);
     let (exchange, state) = (&explanation.exchange, explanation.state);
     let clock = state.services.clock;
-    let (what, why) = decision::words(&decision);
+    let (what, why) = match decision::words(&decision) {
+        ("hit", None) if has_includes(explanation) => ("hit", Some(ESI)),
+        words => words,
+    };
     let entry = explanation
         .found
         .entry

@@ -1,7 +1,7 @@
 //! From a configuration to the parts of one generation: its sites, with the pools and fetch threads behind them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use galley_certs::file;
@@ -23,7 +23,7 @@ use crate::fetch::{self, Handle};
 use crate::php::PoolNumbers;
 use crate::request::{
     AccessControl, ErrorPage, ErrorPages, PoolHandle, RefreshedPages, Services, Site, SiteCron,
-    SiteFiles, SmallFiles, Upstream,
+    SiteFiles, SiteIncludes, SmallFiles, Upstream,
 };
 use crate::server::{ClientLimits, Speed};
 use crate::sys;
@@ -79,13 +79,9 @@ pub(super) fn build(
             identity,
             log,
         };
-        sites.push(Arc::new(build_site(
-            site,
-            &planned,
-            &fetch_threads,
-            core,
-            own,
-        )?));
+        let built = Arc::new(build_site(site, &planned, &fetch_threads, core, own)?);
+        SiteIncludes::enable(&services, &built);
+        sites.push(built);
     }
     Ok(Built {
         services,
@@ -138,6 +134,7 @@ fn build_site(
         row: own.identity.row,
         mark: own.identity.mark,
         log: own.log,
+        includes: OnceLock::new(),
         php: own.php,
     })
 }

@@ -282,6 +282,12 @@ fn stored(entry: &Value) {
         };
         row("part", &format!("{}: {state}", text(&part["label"])));
     }
+    for include in items(&entry["includes"]) {
+        row(
+            "include",
+            &format!("{}: {} bytes", text(&include["src"]), include["bytes"]),
+        );
+    }
     for field in items(&entry["fields"]) {
         row(
             "field",

@@ -20,6 +20,9 @@ pub struct FetchCounters {
     patched: AtomicU64,
     patch_failed: AtomicU64,
     awaiting_patch: AtomicU64,
+    includes_stored: AtomicU64,
+    includes_fetched: AtomicU64,
+    includes_failed: AtomicU64,
     /// The newest last; at most [`MOST_LATELY`].
     lately: Mutex<VecDeque<(Key, Lately)>>,
 }
@@ -48,6 +51,12 @@ pub struct Fills {
     pub patch_failed: u64,
     /// Those that are to be patched in the background.
     pub awaiting_patch: u64,
+    /// ESI includes whose stored response was used.
+    pub includes_stored: u64,
+    /// Those that were requested.
+    pub includes_fetched: u64,
+    /// Those that had no response.
+    pub includes_failed: u64,
 }
 
 impl FetchCounters {
@@ -60,6 +69,9 @@ impl FetchCounters {
             patched: self.patched.load(Ordering::Relaxed),
             patch_failed: self.patch_failed.load(Ordering::Relaxed),
             awaiting_patch: self.awaiting_patch.load(Ordering::Relaxed),
+            includes_stored: self.includes_stored.load(Ordering::Relaxed),
+            includes_fetched: self.includes_fetched.load(Ordering::Relaxed),
+            includes_failed: self.includes_failed.load(Ordering::Relaxed),
         }
     }
 
@@ -93,6 +105,18 @@ impl FetchCounters {
 
     pub(super) fn patch_failed(&self) {
         self.patch_failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn include_stored(&self) {
+        self.includes_stored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn include_fetched(&self) {
+        self.includes_fetched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn include_failed(&self) {
+        self.includes_failed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn add_awaiting(&self, pages: usize) {

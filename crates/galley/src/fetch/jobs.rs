@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,9 +12,12 @@ use galley_cache::fragments::FragmentVersion;
 use galley_cache::key::Key;
 use galley_cache::private::SessionEnd;
 use galley_policy::class::Class;
+use galley_policy::esi::target::IncludeRefused;
 use galley_policy::key::read_key;
+use galley_policy::outcome::NotStored;
 use galley_policy::request_info::RequestInfo;
-use galley_policy::site::StoragePolicy;
+use galley_policy::site::{Policy, StoragePolicy};
+use galley_policy::storable::{self, ResponseHead};
 use tokio::sync::Semaphore;
 
 use super::patch_progress::PatchProgress;
@@ -36,6 +40,10 @@ pub struct PageJob {
     pub held: Option<Arc<Entry>>,
     /// `galley_policy::key::fragment_id` of the fragments that are wanted in place of the page; none: the page.
     pub fragments: Box<[u64]>,
+    /// How deep it is nested in the pages that include it; 0: somebody requests it for itself.
+    pub depth: u8,
+    /// Who knows what its ESI includes request, on a site that has any.
+    pub includes: Option<Arc<dyn IncludeLookup>>,
 }
 
 impl PageJob {
@@ -54,6 +62,8 @@ impl PageJob {
             call: self.call.without_body(),
             held: self.held.clone(),
             fragments: self.fragments.clone(),
+            depth: self.depth,
+            includes: self.includes.clone(),
         }
     }
 
@@ -67,11 +77,22 @@ impl PageJob {
         job
     }
 
+    /// What judges the body of the response: an include is no whole page.
+    pub(super) fn body_judge(&self) -> BodyJudge {
+        match self.depth {
+            0 => storable::judge_body,
+            _ => storable::judge_include,
+        }
+    }
+
     /// What the keys of its site have at their end.
     pub(super) fn site_mark(&self) -> &[u8] {
         read_key(self.key.bytes()).map_or(&[], |parts| parts.rest)
     }
 }
+
+/// Judges a body that came to its end.
+type BodyJudge = fn(&ResponseHead<'_>, &Policy, &[u8]) -> Result<(), NotStored>;
 
 /// A request that bypasses the cache.
 pub struct PassJob {
@@ -89,6 +110,69 @@ pub struct PassJob {
     pub is_read_here: bool,
     /// The session that it may change.
     pub session: Option<SessionEnd>,
+    /// Who knows what the ESI includes of its response request, on a site that has any.
+    pub includes: Option<Arc<dyn IncludeLookup>>,
+}
+
+/// A page with ESI includes, as far as they depend on it.
+pub struct IncludingPage {
+    /// Whose page.
+    pub site: Arc<FetchSite>,
+    /// The request for it.
+    pub info: RequestInfo,
+    /// The request that was sent for it: includes are requested in the same name.
+    pub call: UpstreamCall,
+    /// How deep it is nested itself.
+    pub depth: u8,
+    /// Who knows what its includes request.
+    pub(super) lookup: Option<Arc<dyn IncludeLookup>>,
+}
+
+impl IncludingPage {
+    /// The page of a fetch.
+    pub(super) fn of_fetch(job: &PageJob) -> Self {
+        Self {
+            site: Arc::clone(&job.site),
+            info: job.info.clone(),
+            call: job.call.without_body(),
+            depth: job.depth,
+            lookup: job.includes.clone(),
+        }
+    }
+
+    /// The page of a request that bypasses the cache.
+    pub(super) fn of_pass(job: &PassJob) -> Self {
+        Self {
+            site: Arc::clone(&job.site),
+            info: job.info.clone(),
+            call: job.call.without_body(),
+            depth: 0,
+            lookup: job.includes.clone(),
+        }
+    }
+}
+
+/// What there is for an include.
+pub enum IncludeFound {
+    /// A fresh response is stored.
+    Stored(Arc<Entry>),
+    /// It has to be fetched.
+    Fetch {
+        /// The fetch; its `depth` is not set.
+        job: Box<PageJob>,
+        /// The stored response that is used if that fails.
+        stale: Option<Arc<Entry>>,
+    },
+}
+
+/// See [`IncludeLookup::look_up`].
+pub type IncludeLookupFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<IncludeFound, IncludeRefused>> + 'a>>;
+
+/// Finds what the includes of one site request. Implemented above, where hosts, access control and files are known.
+pub trait IncludeLookup: Send + Sync {
+    /// What is stored or has to be fetched for an address that a page includes, unless the page may not include it.
+    fn look_up<'a>(&'a self, page: &'a IncludingPage, address: &'a str) -> IncludeLookupFuture<'a>;
 }
 
 /// What a page job gives.

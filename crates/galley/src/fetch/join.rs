@@ -100,12 +100,17 @@ impl FetchWorker {
 
     /// The key under which requests like this one are fetched, as far as is known now.
     pub(super) fn fetch_key(&self, job: &PageJob) -> Key {
-        match job.storage().vary {
+        let key = match job.storage().vary {
             VaryPolicy::CoveredByKey => job.key.clone(),
             VaryPolicy::Variants => {
                 variants::fetch_key(&self.memory, &job.key, &job.call.request.fields)
             }
+        };
+        if job.depth == 0 {
+            return key;
         }
+        // Pages may include each other. A fetch waits only for fetches that are nested deeper, so none waits for itself.
+        Key::new(&[key.bytes(), b"\0esi", &[job.depth]].concat())
     }
 
     /// An entry that was stored since the job was sent and settles it.
@@ -244,11 +249,18 @@ impl FetchWorker {
             (Err(failure), _) => return HeadVerdict::Failed(*failure),
             (Ok(head), _) => head,
         };
-        let FillSharing::Shared { life, tags } = &head.share else {
+        let FillSharing::Shared {
+            life,
+            tags,
+            inclusions,
+        } = &head.share
+        else {
             return HeadVerdict::HitForPass;
         };
+        let purges = job.site.purges.table();
         let is_purged = slot.terms == WaitTerms::ToCheck
-            && touched(&slot.in_progress, job, Some(tags)) != Touched::No;
+            && (touched(&slot.in_progress, job, Some(tags)) != Touched::No
+                || purges.newer_than_parts(slot.in_progress.born.get(), inclusions));
         if is_purged {
             return HeadVerdict::Refuse;
         }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter, Finished};
+use galley_cache::includes::Inclusions;
 use galley_cache::purge_table::Validity;
+use galley_policy::esi::announcement;
 use galley_policy::forward;
 use galley_policy::outcome::NotStored;
 use galley_policy::purge::{self, Purge};
@@ -20,8 +22,10 @@ use galley_policy::time::Tick;
 use http::StatusCode;
 use http::header;
 
+use super::esi::AssembledPage;
 use super::hit_for_pass::Uncacheable;
 use super::in_progress::{For, InProgressFetch, is_given_up};
+use super::jobs::IncludingPage;
 use super::rfc9111::HeadUpdate;
 use super::spool::{AHEAD, ResponseSpool};
 use super::store::ToStore;
@@ -80,13 +84,19 @@ impl FetchWorker {
 
     /// Asks with the validators of the held response where there are any; without them again when a purge made the 304 worthless.
     async fn fetch(
-        &self,
+        self: &Rc<Self>,
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
         sink: &mut ResponseSink,
         whom: For,
     ) -> Result<Option<ToStore>, FillError> {
         let site_purges = &job.site.purges;
+        // Before anything is compared with the purges: what comes later is missing.
+        let (current, now) = (site_purges.current(), self.clock.tick());
+        if let Some(page) = self.parted(job) {
+            in_progress.start_request(current, now);
+            return self.reassemble(job, in_progress, sink, &page).await;
+        }
         let mut held = job.held.as_ref();
         loop {
             held = held.filter(|held| site_purges.prove_waiting(held) != Validity::Purged);
@@ -145,7 +155,7 @@ impl FetchWorker {
 
     /// Judges a response by its head, and gives it to everybody or to the one who asked.
     async fn receive(
-        &self,
+        self: &Rc<Self>,
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
         sink: &mut ResponseSink,
@@ -162,6 +172,9 @@ impl FetchWorker {
             }
             ValidationPolicy::Origin => Ok(()),
         };
+        let has_tags = job.includes.is_some()
+            && readable.is_ok()
+            && announcement::take(incoming.status, &mut incoming.fields);
         let response_head = ResponseHead {
             status: incoming.status,
             fields: &incoming.fields,
@@ -173,10 +186,21 @@ impl FetchWorker {
             Ok(()) => storable::judge_spread(&job.info, &response_head, &job.site.rules, seed),
             Err(why) => Storability::Skip(why),
         };
+        let is_sent = job.storage().validation == ValidationPolicy::Origin
+            || matches!(verdict, Storability::Store(_));
+        let assembled = if has_tags && is_sent {
+            Some(self.with_includes(job, in_progress, &mut incoming).await?)
+        } else {
+            None
+        };
         let why = match verdict {
             Storability::Store(life) => match self.prepare_store(job, in_progress, &incoming, life)
             {
                 Some(to_store) => {
+                    let to_store = match assembled.map(|page| page.assembly(life)) {
+                        Some((assembly, life)) => to_store.with_assembly(assembly, life),
+                        None => to_store,
+                    };
                     return self.fill(job, in_progress, sink, incoming, to_store).await;
                 }
                 None => NotStored::Vary,
@@ -209,6 +233,22 @@ impl FetchWorker {
             rest.await;
         });
         Err(FillError::Unstorable(why))
+    }
+
+    /// Puts a page with ESI tags together.
+    async fn with_includes(
+        self: &Rc<Self>,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
+        incoming: &mut IncomingResponse,
+    ) -> Result<AssembledPage, FillError> {
+        self.decode_for_includes(incoming)?;
+        let page = IncludingPage::of_fetch(job);
+        let note_progress = || in_progress.note_progress();
+        let assembling = self.assemble(page, incoming, &note_progress);
+        let assembled = in_progress.watch(assembling).await?;
+        in_progress.note_progress();
+        Ok(assembled)
     }
 
     /// Gives a response that may not be stored to the client whose request it answers.
@@ -312,6 +352,7 @@ async fn pour(
             life: Lifetime::default(),
             // What it was generated from is not known: any newer purge may concern it.
             tags: Tags::everything().ids,
+            inclusions: Inclusions::default(),
         },
         length: incoming.length(),
     });

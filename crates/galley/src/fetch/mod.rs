@@ -14,9 +14,11 @@ pub mod counters;
 pub mod cron;
 mod cron_runs;
 mod entry_parts;
+mod esi;
 mod handle;
 pub mod hit_for_pass;
 mod in_progress;
+mod include;
 mod invalidation;
 mod jobs;
 mod join;
@@ -41,7 +43,9 @@ mod waiters;
 mod worker;
 
 pub use handle::Handle;
-pub use jobs::{Fetched, PageJob, PassJob};
+pub use jobs::{
+    Fetched, IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage, PageJob, PassJob,
+};
 use publish::{Acknowledgement, publish, write_to_disk};
 use relay::{ResponseSink, relay, way};
 pub use site::{FetchLimits, FetchSite};

@@ -40,7 +40,11 @@ impl FetchWorker {
         }
     }
 
-    async fn exchange(&self, job: &PassJob, writer: &mut FillWriter) -> Result<(), FillError> {
+    async fn exchange(
+        self: &Rc<Self>,
+        job: &PassJob,
+        writer: &mut FillWriter,
+    ) -> Result<(), FillError> {
         let pool = self.pool(job.pool)?;
         let began = Cell::new((job.site.purges.current(), self.clock.tick()));
         let sending = || began.set((job.site.purges.current(), self.clock.tick()));
@@ -67,7 +71,17 @@ impl FetchWorker {
         purges.extend(invalidation.now);
         let (calm, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
         acknowledgement.given(&job.site).await;
-        let mut pupil = self.start_copy(job, &incoming, born, delay);
+        // What is learnt from it would not tell of purges of what it includes.
+        let mut pupil = match self.assemble_passed(job, &mut incoming).await {
+            Ok(true) => None,
+            Ok(false) => self.start_copy(job, &incoming, born, delay),
+            Err(failure) => {
+                let (_, acknowledgement) = publish_purges(job, &incoming, &purges, calm);
+                self.invalidations.delay(&job.site, invalidation.later);
+                acknowledgement.given(&job.site).await;
+                return Err(failure);
+            }
+        };
         let (head, stream) = self.passed(job, &incoming);
         writer.head(head);
         let mut spool = ResponseSpool::new(&self.spools, AHEAD);

@@ -360,6 +360,8 @@ fn batch_job(page: &PageJob, versions: &[Arc<FragmentVersion>]) -> PageJob {
         call,
         held: None,
         fragments: versions.iter().map(|version| version.id).collect(),
+        depth: 0,
+        includes: None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_cache::fill::{FillError, FillHead, FillSharing, Finished};
+use galley_cache::includes::{Assembly, Inclusions};
 use galley_cache::key::Key;
 use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
@@ -34,16 +35,18 @@ use crate::upstream::IncomingResponse;
 
 /// What is stored when the body is whole.
 pub(super) struct ToStore {
-    status: StatusCode,
-    fields: HeaderMap,
-    life: Lifetime,
+    pub(super) status: StatusCode,
+    pub(super) fields: HeaderMap,
+    pub(super) life: Lifetime,
     /// Of the page, without what only its fragments depend on.
-    tags: Tags,
-    fragments: ReceivedFragments,
+    pub(super) tags: Tags,
+    pub(super) fragments: ReceivedFragments,
+    /// What the page was put together from, if it has ESI includes.
+    pub(super) assembly: Option<Arc<Assembly>>,
     /// By RFC 9111: the fields by which the responses of this address vary, and the selections that this one answers.
-    names: Vec<HeaderName>,
-    selections: Vec<Vec<u8>>,
-    recorder: Recorder,
+    pub(super) names: Vec<HeaderName>,
+    pub(super) selections: Vec<Vec<u8>>,
+    pub(super) recorder: Recorder,
 }
 
 impl ToStore {
@@ -54,6 +57,24 @@ impl ToStore {
             tags.add(&part.tags);
         }
         tags
+    }
+
+    /// The responses that it includes.
+    fn inclusions(&self) -> Inclusions {
+        let assembly = self.assembly.as_ref();
+        assembly.map_or_else(Inclusions::default, |one| one.inclusions.clone())
+    }
+
+    /// The same page, put together with ESI includes. Its fragments are not where its fields say, so they belong to the page.
+    #[must_use]
+    pub(super) fn with_assembly(self, assembly: Option<Arc<Assembly>>, life: Lifetime) -> Self {
+        Self {
+            tags: self.all_tags(),
+            fragments: ReceivedFragments::default(),
+            assembly,
+            life,
+            ..self
+        }
     }
 
     /// Where it is stored: under its address, or under those of its variants.
@@ -108,6 +129,7 @@ impl FetchWorker {
             life,
             tags,
             fragments,
+            assembly: None,
             names,
             selections,
             recorder: Recorder::off(),
@@ -139,6 +161,7 @@ impl FetchWorker {
             share: FillSharing::Shared {
                 life: to_store.life,
                 tags: to_store.all_tags().ids,
+                inclusions: to_store.inclusions(),
             },
             length: incoming.length(),
         });
@@ -146,8 +169,10 @@ impl FetchWorker {
         to_store.recorder = self.recorder(job, in_progress, &to_store, incoming.length());
         let note_progress = || in_progress.note_progress();
         relay(&mut incoming, sink, &mut to_store.recorder, &note_progress).await?;
+        // Requested for itself, a page has includes that it lacks where it is nested too deeply.
+        let is_whole = job.depth == 0 || !to_store.inclusions().is_cut;
         if incoming.ended_well() {
-            return Ok(Some(to_store));
+            return Ok(Some(to_store).filter(|_| is_whole));
         }
         self.note_not_stored(job, NotStored::Incomplete);
         Ok(None)
@@ -164,7 +189,9 @@ impl FetchWorker {
         let is_judged_whole =
             storable::is_judged_whole(to_store.status, &to_store.fields, &job.site.rules);
         match (&job.site.disk, to_store.keys(job).into_iter().next()) {
-            (Some(shelved), Some(key)) if !is_judged_whole && job.fragments.is_empty() => {
+            (Some(shelved), Some(key))
+                if !is_judged_whole && job.fragments.is_empty() && to_store.assembly.is_none() =>
+            {
                 let mut parts = self.parts(job, in_progress, to_store, key);
                 // Positions of fragments are of use in memory only.
                 parts.scopes.tags = to_store.all_tags().ids.into();
@@ -211,7 +238,7 @@ impl FetchWorker {
         if body.bytes().len() > PIECE {
             sys::let_others_go();
         }
-        if let Err(why) = storable::judge_body(&response_head, &job.site.rules, body.bytes()) {
+        if let Err(why) = (job.body_judge())(&response_head, &job.site.rules, body.bytes()) {
             self.rest_refreshes(job);
             return self.note_not_stored(job, why);
         }
@@ -243,7 +270,8 @@ impl FetchWorker {
         for key in to_store.keys(job) {
             let parts = self.parts(job, in_progress, &to_store, key);
             let body = body.clone();
-            let entry = Entry::new(EntryParts { body, ..parts });
+            let entry =
+                Entry::new(EntryParts { body, ..parts }).with_assembly(to_store.assembly.clone());
             let entry =
                 Arc::new(self.inheriting(&job.site, entry.with_fragments(fragments.clone())));
             self.store_entry(job, in_progress, &entry);

@@ -19,6 +19,7 @@ use super::progress::{AccessState, EarlierLookup};
 use super::site::{Site, Sites, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
+use crate::fetch::IncludingPage;
 use crate::upstream::interim::{self, Mailbox};
 use crate::upstream::switch::AwaitedSwitch;
 
@@ -70,6 +71,37 @@ impl<'h> Exchange<'h> {
             key: Vec::new(),
             earlier: EarlierLookup::None,
             // It is ours.
+            access: AccessState::Granted {
+                body: None,
+                form: false,
+                hides_password: true,
+            },
+            upgrade: None,
+            awaited: None,
+            mailbox: None,
+        }
+    }
+
+    /// The request for an include of a page, in the name of who requested the page.
+    pub(super) fn of_include(
+        head: &'h Head<'h, 'h>,
+        info: RequestInfo,
+        site: Arc<Site>,
+        client: SocketAddr,
+        page: &IncludingPage,
+    ) -> Self {
+        let address = page.call.server_address;
+        let local = address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        Exchange {
+            head,
+            info,
+            site,
+            body: RequestBody::Empty,
+            client,
+            local: SocketAddr::new(local, page.call.server_port),
+            request_id: page.call.request_id.clone(),
+            key: Vec::new(),
+            earlier: EarlierLookup::None,
             access: AccessState::Granted {
                 body: None,
                 form: false,

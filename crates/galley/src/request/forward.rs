@@ -71,7 +71,9 @@ pub fn fetch_request(
             forward::set_acknowledged(&mut request, &core.acknowledged.line());
             forward::schedule(&mut request, exchange.site.schedule());
         }
-        UpstreamRequests::AsSent => forward::announce(&mut request, &services.identity),
+        UpstreamRequests::AsSent => {
+            forward::announce(&mut request, &services.identity, &core.rules);
+        }
     }
     request
 }
@@ -103,7 +105,9 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
             forward::for_plugin(&mut request, &core.acknowledged.line());
             forward::schedule(&mut request, exchange.site.schedule());
         }
-        UpstreamRequests::AsSent => forward::announce(&mut request, &services.identity),
+        UpstreamRequests::AsSent => {
+            forward::announce(&mut request, &services.identity, &core.rules);
+        }
     }
     request
 }
@@ -124,6 +128,8 @@ pub(super) fn page_job(
         call: upstream_call(exchange, request, script, class),
         held: None,
         fragments: Box::default(),
+        depth: 0,
+        includes: exchange.site.includes.get().cloned(),
     }
 }
 

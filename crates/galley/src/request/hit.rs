@@ -238,6 +238,7 @@ impl Hit {
     /// How it went.
     pub fn outcome(&self) -> Outcome {
         match self.kind {
+            HitKind::Page { .. } if self.entry.assembly().is_some() => Outcome::HitOfIncludes,
             HitKind::Page { .. } => Outcome::Hit,
             HitKind::File { .. } => Outcome::File,
         }

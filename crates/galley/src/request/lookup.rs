@@ -187,8 +187,11 @@ impl LookupContext<'_, '_> {
         let purges = &self.exchange.site.core.purges;
         // A purge may be written at this moment. This is not the fast path, so it waits for it.
         let validity = purges.prove_waiting(&entry);
-        // A page with fragments stays until it is replaced, to be compared with the next one.
-        let is_of_no_use = validity == Validity::Purged && entry.fragments().is_empty();
+        // A page with fragments stays until it is replaced, to be compared with the next one; one with includes, because only some of
+        // them may have been purged.
+        let is_of_no_use = validity == Validity::Purged
+            && entry.fragments().is_empty()
+            && entry.assembly().is_none();
         if is_of_no_use && self.purpose == Purpose::Serve {
             self.services.memory.remove_if_same(&entry);
         }

@@ -200,6 +200,7 @@ impl Miss<'_, '_> {
             learn,
             is_read_here: false,
             session: session.clone().filter(|_| !is_safe),
+            includes: exchange.site.includes.get().cloned(),
         };
         let mut reader = match pool.fetch_thread.pass(job).await {
             Ok(reader) => reader,

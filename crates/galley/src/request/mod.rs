@@ -13,6 +13,7 @@ mod file;
 mod folder;
 mod forward;
 mod hit;
+mod include;
 pub mod lookup;
 mod member_session;
 mod miss;
@@ -37,6 +38,7 @@ pub use exchange::{Admission, Exchange, Resumed, admit, origin, resume, site_mar
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
 pub use forward::{backend, fetch_request, member_request, pass_request};
 pub use hit::{Hit, Keys, hit};
+pub use include::SiteIncludes;
 pub use own_call::{probe, run_cron};
 pub use progress::EarlierLookup;
 pub use redirect::has_tls;

@@ -37,6 +37,10 @@ pub fn from_entry(
     let ttl = i64::try_from(entry.life.fresh.as_secs()).unwrap_or(i64::MAX)
         - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     let shown_ttl = matches!(outcome, Outcome::Stale(_)).then_some(ttl);
+    let outcome = match outcome {
+        Outcome::Hit if entry.assembly().is_some() => Outcome::HitOfIncludes,
+        outcome => outcome,
+    };
     exchange.site.core.compressing.offer(&entry);
     let coded = coded(&exchange.info, &entry);
     let body = match (coded.and_then(|at| entry.coded().get(at)), entry.pieces()) {

@@ -135,6 +135,7 @@ impl Miss<'_, '_> {
             learn: None,
             is_read_here: true,
             session: None,
+            includes: exchange.site.includes.get().cloned(),
         };
         let fault = |failure| pool.fault(failure);
         let mut reader = pool.fetch_thread.pass(job).await.map_err(fault)?;

@@ -1,6 +1,6 @@
 //! What the server knows while it runs: sites by host, and the services that all exchanges share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use galley_cache::budget::MemoryBudget;
@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::compress::Compressor;
 use crate::durable::{Durable, SitePurges};
 use crate::fault::Fault;
-use crate::fetch;
+use crate::fetch::{self, IncludeLookup};
 use crate::php::PoolNumbers;
 use crate::php::privileged::KeeperState;
 use crate::purge_forward::PurgeForwarder;
@@ -89,6 +89,8 @@ pub struct Site {
     pub mark: u32,
     /// Which access log its requests go to: an index into each core's.
     pub log: usize,
+    /// What ESI includes request, where the site may have any; set once, before the first request.
+    pub includes: OnceLock<Arc<dyn IncludeLookup>>,
 }
 
 impl Site {

@@ -15,6 +15,7 @@ use galley_http::head::{self, Head, ParsedHead, Version};
 use galley_http::owned_head::OwnedHead;
 use galley_http::response_writer::{self, ConnectionField, Length};
 use galley_policy::headers::Compiled;
+use galley_policy::outcome::Outcome;
 use galley_policy::proxied::{ConnectionInfo, RequestOrigin};
 use galley_policy::request_info::{RequestLineInfo, Scheme};
 use galley_policy::route;
@@ -391,7 +392,13 @@ fn write_head(
 ) {
     let mut age = itoa::Buffer::new();
     let age_lines = match hit.age() {
-        Some(seconds) => [AGE, age.format(seconds).as_bytes(), BEHIND_AGE],
+        Some(seconds) => {
+            let status = match hit.outcome() {
+                Outcome::HitOfIncludes => BEHIND_AGE_OF_INCLUDES,
+                _ => BEHIND_AGE,
+            };
+            [AGE, age.format(seconds).as_bytes(), status]
+        }
         None => [b"", b"", OF_FILE],
     };
     let dated = [b"date: ".as_slice(), date, b"\r\n"];
@@ -415,6 +422,9 @@ fn write_head(
 /// `Cache-Status` of a fresh hit (RFC 9211).
 pub(super) const CACHE_STATUS: &str = "galley; hit";
 
+/// `Cache-Status` of a fresh hit of a page with ESI includes.
+pub(super) const CACHE_STATUS_OF_INCLUDES: &str = "galley; hit; detail=esi";
+
 /// The line for a file whose URL changes with its content.
 const IMMUTABLE: &[u8] = b"cache-control: public, max-age=31536000, immutable\r\n";
 
@@ -424,6 +434,7 @@ pub(super) const CACHE_STATUS_FILE: &str = "galley; detail=file";
 /// The lines of a page before and after its age.
 const AGE: &[u8] = b"age: ";
 const BEHIND_AGE: &[u8] = b"\r\ncache-status: galley; hit\r\n";
+const BEHIND_AGE_OF_INCLUDES: &[u8] = b"\r\ncache-status: galley; hit; detail=esi\r\n";
 
 /// The line of a file.
 const OF_FILE: &[u8] = b"cache-status: galley; detail=file\r\n";
@@ -431,7 +442,6 @@ const OF_FILE: &[u8] = b"cache-status: galley; detail=file\r\n";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_policy::outcome::Outcome;
 
     #[test]
     fn the_lines_of_a_hit_are_those_of_the_slow_path() {
@@ -439,11 +449,19 @@ mod tests {
         Outcome::Hit.write_cache_status(None, &mut text);
         assert_eq!(text, CACHE_STATUS.as_bytes());
         text.clear();
+        Outcome::HitOfIncludes.write_cache_status(None, &mut text);
+        assert_eq!(text, CACHE_STATUS_OF_INCLUDES.as_bytes());
+        text.clear();
         Outcome::File.write_cache_status(None, &mut text);
         assert_eq!(text, CACHE_STATUS_FILE.as_bytes());
         let line = |value| format!("cache-status: {value}\r\n").into_bytes();
         assert_eq!(OF_FILE, line(CACHE_STATUS_FILE));
         assert_eq!(BEHIND_AGE, [b"\r\n".to_vec(), line(CACHE_STATUS)].concat());
+        let of_includes = line(CACHE_STATUS_OF_INCLUDES);
+        assert_eq!(
+            BEHIND_AGE_OF_INCLUDES,
+            [b"\r\n".to_vec(), of_includes].concat()
+        );
         let value = galley_files::IMMUTABLE;
         let line = [b"cache-control: ", value.as_bytes(), b"\r\n"].concat();
         assert_eq!(line, IMMUTABLE);

@@ -40,7 +40,7 @@ pub(super) mod slots {
     /// The slots of an outcome's requests and bytes.
     pub(in crate::telemetry) fn of_outcome(outcome: Outcome) -> (usize, usize) {
         let index = match outcome {
-            Outcome::Hit | Outcome::Patched | Outcome::Assembled => 0,
+            Outcome::Hit | Outcome::HitOfIncludes | Outcome::Patched | Outcome::Assembled => 0,
             Outcome::Stale(_) => 1,
             Outcome::Miss { .. } => 2,
             Outcome::Pass(_) => 3,
@@ -56,6 +56,7 @@ pub(super) mod slots {
     pub(in crate::telemetry) fn of_reasons(outcome: Outcome) -> [Option<usize>; 3] {
         match outcome {
             Outcome::Hit
+            | Outcome::HitOfIncludes
             | Outcome::Patched
             | Outcome::Assembled
             | Outcome::File

@@ -32,6 +32,11 @@ pub struct IncomingResponse {
 pub(super) enum IncomingBody {
     FastCgi(Box<FastCgiBody>),
     Http(HttpBody),
+    /// It is here already.
+    Whole {
+        body: Option<Bytes>,
+        ended_well: bool,
+    },
 }
 
 impl IncomingResponse {
@@ -58,6 +63,43 @@ impl IncomingResponse {
             slot: None,
             turn: None,
             decoder: None,
+        }
+    }
+
+    /// A response that is here already.
+    pub fn whole(status: StatusCode, fields: HeaderMap, body: Bytes) -> Self {
+        Self {
+            status,
+            fields,
+            expected: Some(body.len() as u64),
+            received: 0,
+            slot: None,
+            turn: None,
+            decoder: None,
+            body: IncomingBody::Whole {
+                body: Some(body),
+                ended_well: true,
+            },
+        }
+    }
+
+    /// Replaces the body, which has been read to its end, by another one.
+    pub fn replace_body(&mut self, body: Bytes) {
+        self.drop_validators();
+        self.fields.remove(http::header::CONTENT_LENGTH);
+        self.expected = Some(body.len() as u64);
+        self.received = 0;
+        self.decoder = None;
+        self.body = IncomingBody::Whole {
+            ended_well: self.ended_well(),
+            body: Some(body),
+        };
+    }
+
+    /// Removes the fields that are about the bytes of the body: others are sent.
+    pub fn drop_validators(&mut self) {
+        for name in OF_THE_BYTES {
+            self.fields.remove(name);
         }
     }
 
@@ -161,6 +203,7 @@ impl IncomingResponse {
             IncomingBody::FastCgi(reading) if has_no_content(self.status) => reading.skip().await,
             IncomingBody::FastCgi(reading) => reading.chunk().await,
             IncomingBody::Http(reading) => reading.chunk().await,
+            IncomingBody::Whole { body, .. } => Ok(body.take().filter(|body| !body.is_empty())),
         };
         let judged = next.and_then(|chunk| self.count(chunk));
         if !matches!(judged, Ok(Some(_))) {
@@ -175,6 +218,7 @@ impl IncomingResponse {
         match &self.body {
             IncomingBody::FastCgi(reading) => reading.ended_well(),
             IncomingBody::Http(_) => true,
+            IncomingBody::Whole { ended_well, .. } => *ended_well,
         }
     }
 
@@ -204,6 +248,17 @@ impl IncomingResponse {
         }
     }
 }
+
+/// Fields that name the bytes of a body or parts of them.
+const OF_THE_BYTES: [&str; 7] = [
+    "accept-ranges",
+    "content-digest",
+    "content-md5",
+    "digest",
+    "etag",
+    "last-modified",
+    "repr-digest",
+];
 
 /// Whether a response with this status has no content, whatever the upstream sends (RFC 9110 §6.4.1, §15.3.6).
 fn has_no_content(status: StatusCode) -> bool {

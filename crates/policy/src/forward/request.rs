@@ -173,15 +173,19 @@ pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
 }
 
 /// Adds what the site's cache can do, in the words of those plugins that look for it: that it knows tags (Proxy Cache Purge), and
-/// where the site asks for it that it is one of `LiteSpeed`'s kind. A function of the site, so that equal keys still give equal
+/// where the site asks for it that it is one of `LiteSpeed`'s kind, or carries out ESI tags. A function of the site, so that equal keys still give equal
 /// requests; what a client said of itself goes.
 pub fn capabilities(request: &mut UpstreamRequest, site: &Policy) {
     request
         .fields
         .retain(|(name, _)| *name != SURROGATE_CAPABILITY);
+    let capability = match site.esi {
+        Some(_) => KNOWS_TAGS_AND_ESI,
+        None => KNOWS_TAGS,
+    };
     request
         .fields
-        .push((SURROGATE_CAPABILITY, HeaderValue::from_static(KNOWS_TAGS)));
+        .push((SURROGATE_CAPABILITY, HeaderValue::from_static(capability)));
     if site.litespeed {
         request
             .fields
@@ -358,6 +362,9 @@ pub(super) const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("sur
 
 /// Proxy Cache Purge compares it as a text. It claims no ESI, which frameworks look for in this field.
 const KNOWS_TAGS: &str = "vhp=\"Surrogate/1.0 tags/1\"";
+
+/// For sites whose ESI tags are carried out.
+const KNOWS_TAGS_AND_ESI: &str = "vhp=\"Surrogate/1.0 tags/1\", galley=\"ESI/1.0\"";
 
 /// For the plugin: that the request comes from Galley, and whether its response may be shared.
 const GALLEY_REQUEST: HeaderName = HeaderName::from_static("galley-request");

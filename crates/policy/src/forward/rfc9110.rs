@@ -13,6 +13,7 @@ use super::request::{
 };
 use crate::fields::{self, connection_tokens, is_hop_by_hop};
 use crate::request_info::RequestInfo;
+use crate::site::Policy;
 
 /// Whose credentials a fetch carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +77,15 @@ pub fn revalidate(request: &mut UpstreamRequest, stored: &HeaderMap) -> bool {
 }
 
 /// Adds who passes the request on: `Via` (RFC 9110 §7.6.3), `CDN-Loop` (RFC 8586) with `identity`, which is this process's
-/// own, and that we are a surrogate (Edge Architecture 1.0).
-pub fn announce(request: &mut UpstreamRequest, identity: &str) {
+/// own, and that we are a surrogate (Edge Architecture 1.0), for the ESI tags of `site` too where it has any.
+pub fn announce(request: &mut UpstreamRequest, identity: &str, site: &Policy) {
     request.fields.push((VIA, BY_GALLEY));
     push(request, CDN_LOOP, identity.as_bytes());
-    push(request, SURROGATE_CAPABILITY, b"galley=\"Surrogate/1.0\"");
+    let capability: &[u8] = match site.esi {
+        Some(_) => b"galley=\"Surrogate/1.0 ESI/1.0\"",
+        None => b"galley=\"Surrogate/1.0\"",
+    };
+    push(request, SURROGATE_CAPABILITY, capability);
 }
 
 /// Whether this process has passed the request on before.

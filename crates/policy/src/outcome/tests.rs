@@ -12,6 +12,7 @@ fn status(outcome: Outcome, ttl_s: Option<i64>) -> String {
 fn every_outcome() -> Vec<Outcome> {
     let mut all = vec![
         Outcome::Hit,
+        Outcome::HitOfIncludes,
         Outcome::File,
         Outcome::Redirect,
         Outcome::Purge,
@@ -48,6 +49,7 @@ fn cache_status_of_each_kind() {
     let table = [
         (Outcome::Hit, None, "galley; hit"),
         (Outcome::Hit, Some(31), "galley; hit; ttl=31"),
+        (Outcome::HitOfIncludes, None, "galley; hit; detail=esi"),
         (Outcome::Hit, Some(0), "galley; hit; ttl=0"),
         (
             Outcome::Stale(StaleWhy::UpstreamError),

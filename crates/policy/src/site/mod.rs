@@ -10,7 +10,7 @@ mod rule;
 mod ttl;
 
 pub use self::names::NamePattern;
-pub use self::policy::{MemberPages, Policy, Preset};
+pub use self::policy::{EsiPolicy, MemberPages, Policy, Preset};
 pub use self::preset::{
     AddressedFields, AuthorizationPolicy, EqualSpellings, ParameterOrder, PartialRequests,
     RequestDirectives, RequestPolicy, StaleOnStatus, StorableStatuses, StoragePolicy,

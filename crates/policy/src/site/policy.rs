@@ -15,6 +15,7 @@ use super::ttl::TtlTable;
 use crate::access::SiteAccess;
 use crate::headers::Changes;
 use crate::redirect::Home;
+use crate::route::HostPattern;
 use crate::spellings::Guard;
 
 /// Which built-in values a site starts from.
@@ -37,6 +38,13 @@ pub enum MemberPages {
     Fragments,
 }
 
+/// What ESI tags of a site's pages may name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EsiPolicy {
+    /// Hosts at which includes may be requested, from the site's own upstream, besides the host of the page.
+    pub hosts: Vec<HostPattern>,
+}
+
 /// Everything that decides about requests and responses of one site.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -56,6 +64,8 @@ pub struct Policy {
     pub unsafe_methods: UnsafeMethodPurges,
     /// What members and visitors with a cart get.
     pub members: MemberPages,
+    /// Whether Galley carries out ESI tags; see [`crate::esi`].
+    pub esi: Option<EsiPolicy>,
     /// Whether phones and desktops get entries of their own.
     pub device_variants: bool,
     /// Whether the plugin of `LiteSpeed` is told that this is a cache of its kind.
@@ -128,6 +138,7 @@ impl Policy {
             unsafe_methods: UnsafeMethodPurges::BySession,
             ttl: TtlTable::default(),
             members: MemberPages::Pass,
+            esi: None,
             device_variants: false,
             litespeed: false,
             harmless_cookies: Vec::new(),

@@ -27,7 +27,9 @@ use crate::request::{Hit, Resumed, Sites};
 use crate::server::Core;
 use crate::server::endpoints::Endpoints;
 use crate::server::exchange::{Parsed, ParsedRequest};
-use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, HitLookup, KnownHost};
+use crate::server::fast_path::{
+    self, CACHE_STATUS, CACHE_STATUS_FILE, CACHE_STATUS_OF_INCLUDES, HitLookup, KnownHost,
+};
 use crate::server::io::HttpDate;
 use crate::server::record::{self, RecordEnd};
 use crate::server::request_words::RequestWords;
@@ -181,7 +183,10 @@ fn write_block(out: &mut Vec<u8>, hit: &Hit, changes: &Compiled, scheme: Scheme,
     let status = match hit.age() {
         Some(seconds) => {
             hpack::write_field(out, b"age", digits.format(seconds).as_bytes());
-            CACHE_STATUS
+            match hit.outcome() {
+                Outcome::HitOfIncludes => CACHE_STATUS_OF_INCLUDES,
+                _ => CACHE_STATUS,
+            }
         }
         None => CACHE_STATUS_FILE,
     };

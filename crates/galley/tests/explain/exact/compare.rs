@@ -19,7 +19,7 @@ pub fn observed(response: &Response) -> String {
         Some(_) => format!("pass {detail}"),
         None if members.contains("; hit") => match detail {
             "" => "hit".to_owned(),
-            "patched" => "hit patched".to_owned(),
+            "patched" | "esi" => format!("hit {detail}"),
             detail => format!("stale {detail}"),
         },
         None if ["file", "redirect", "purge"].contains(&detail) => detail.to_owned(),

@@ -30,6 +30,9 @@ const WORDS: &[&str] = &[
     "m600-f",
     "m600-g300-f",
     "m600-s600-g900-f",
+    "m600-l",
+    "m600-l",
+    "m600-s600-g900-l",
     "m600-e",
     "m600-g900-e",
     "m600-i600-g900-e",
@@ -96,6 +99,13 @@ impl Page {
         page.conditional(wanted)
     }
 
+    /// A part that is a page of its own, with a tag that others have, too.
+    fn insert_include(&mut self) {
+        self.push("Surrogate-Control", "content=\"ESI/1.0\"");
+        self.body
+            .push_str("<esi:include src=\"/x-m600-t1/\" onerror=\"continue\"/>");
+    }
+
     /// Adds what a letter means.
     fn add(&mut self, letter: &str, number: &str, control: &mut Vec<String>) {
         match letter {
@@ -116,6 +126,7 @@ impl Page {
             "e" => self.push("ETag", "\"e\""),
             "h" => self.push("Expires", "Wed, 11 Jan 1984 05:00:00 GMT"),
             "f" => self.insert_fragments(),
+            "l" => self.insert_include(),
             "b" => self.body.truncate("<html>".len()),
             "d" => self.status = 404,
             "o" => self.status = 500,

@@ -94,6 +94,7 @@ const OPTIONS: &[&[&str]] = &[
     &["harmless_cookies = [\"PHPSESSID\"]"],
     &["ignore_query = [\"ref\"]", "ignore_query = [\"*\"]"],
     &["device_variants = true"],
+    &["esi = true"],
     &["purge_get = true"],
     &["purge_allow = []"],
 ];

@@ -1,0 +1,296 @@
+//! Pages with ESI tags: put together before they are stored, and again from their parts when one of these has changed.
+//!
+//! The stored page is whole, so that a hit is one like any other. It remembers where its includes are. When a purge or its lifetime
+//! ends an include, and the page without it is still good, [`FetchWorker::parted`] gives the page without a request to the upstream, and
+//! only that include is fetched.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use galley_cache::entry::{Entry, EntryKind};
+use galley_cache::fill::FillError;
+use galley_cache::includes::{Assembly, IncludedPart, Inclusions, PageInclude};
+use galley_cache::purge_table::Touched;
+use galley_policy::esi::template::{EsiTemplate, IncludeSource, OnError};
+use galley_policy::esi::{MAX_INCLUDES, announcement};
+use galley_policy::fragments::FRAGMENT;
+use galley_policy::request_info::Method;
+use galley_policy::storable::Lifetime;
+use galley_policy::tags::Tags;
+use http::header;
+
+use super::in_progress::InProgressFetch;
+use super::include::{IncludeFailure, IncludedBody, RETRY};
+use super::jobs::IncludingPage;
+use super::patch::ReceivedFragments;
+use super::splice::{SplicedBody, splice};
+use super::store::ToStore;
+use super::{FetchWorker, PageJob, PassJob, ResponseSink};
+use crate::durable::Recorder;
+use crate::upstream::IncomingResponse;
+
+/// A page, and where its includes belong: what is there now is replaced.
+struct PageParts {
+    body: Bytes,
+    slots: Vec<PageInclude>,
+}
+
+/// A page with its includes.
+pub(super) struct AssembledPage {
+    body: Vec<u8>,
+    includes: Vec<PageInclude>,
+    inclusions: Inclusions,
+    /// How long the includes stay as they are; `None`: there are none.
+    left: Option<Duration>,
+}
+
+impl AssembledPage {
+    /// What a stored page remembers, and how long it is fresh: `life` is that of the page without its includes.
+    pub(super) fn assembly(self, life: Lifetime) -> (Option<Arc<Assembly>>, Lifetime) {
+        let Some(left) = self.left else {
+            return (None, life);
+        };
+        let assembly = Assembly {
+            own_fresh: life.fresh,
+            includes: self.includes.into(),
+            inclusions: self.inclusions,
+        };
+        let fresh = life.fresh.min(life.initial_age.saturating_add(left));
+        (Some(Arc::new(assembly)), Lifetime { fresh, ..life })
+    }
+}
+
+impl FetchWorker {
+    /// Puts the response to a page's request together, which has to be one with ESI tags and plain: its body is read here. From then on
+    /// the response has the whole body, and no validators. Calls `note_progress` with each piece.
+    pub(super) async fn assemble(
+        self: &Rc<Self>,
+        page: IncludingPage,
+        incoming: &mut IncomingResponse,
+        note_progress: &dyn Fn(),
+    ) -> Result<AssembledPage, FillError> {
+        let mut body = BytesMut::new();
+        while let Some(piece) = incoming.chunk().await? {
+            note_progress();
+            if (body.len() + piece.len()) as u64 > self.memory.max_object() {
+                return Err(FillError::Include);
+            }
+            body.extend_from_slice(&piece);
+        }
+        let template = EsiTemplate::parse(&body);
+        drop(body);
+        let slots = template.includes.into_iter().map(|tag| {
+            let at = u32::try_from(tag.at).ok()?;
+            Some(PageInclude {
+                range: at..at,
+                source: Arc::new(tag.source),
+            })
+        });
+        let parts = PageParts {
+            slots: slots.collect::<Option<_>>().ok_or(FillError::Include)?,
+            body: template.body.into(),
+        };
+        let mut assembled = self.join_parts(page, parts).await?;
+        incoming.replace_body(std::mem::take(&mut assembled.body).into());
+        Ok(assembled)
+    }
+
+    /// The same for a request that bypasses the cache; whether the response had tags. Of a response to `HEAD` only the length goes.
+    pub(super) async fn assemble_passed(
+        self: &Rc<Self>,
+        job: &PassJob,
+        incoming: &mut IncomingResponse,
+    ) -> Result<bool, FillError> {
+        let has_tags =
+            job.includes.is_some() && announcement::take(incoming.status, &mut incoming.fields);
+        if !has_tags {
+            return Ok(false);
+        }
+        // Their positions are those in the page with tags.
+        incoming.fields.remove(FRAGMENT);
+        if job.info.method() == Method::Head {
+            incoming.drop_validators();
+            incoming.fields.remove(header::CONTENT_LENGTH);
+            return Ok(true);
+        }
+        self.decode_for_includes(incoming)?;
+        self.assemble(IncludingPage::of_pass(job), incoming, &|| ())
+            .await?;
+        Ok(true)
+    }
+
+    /// Removes codings that an upstream applied, so that tags can be found.
+    pub(super) fn decode_for_includes(
+        &self,
+        incoming: &mut IncomingResponse,
+    ) -> Result<(), FillError> {
+        let decoded = incoming.decode(self.memory.budget(), self.memory.max_object());
+        decoded.map_err(|_| FillError::Include)
+    }
+
+    async fn join_parts(
+        self: &Rc<Self>,
+        page: IncludingPage,
+        parts: PageParts,
+    ) -> Result<AssembledPage, FillError> {
+        let site = Arc::clone(&page.site);
+        let page = Rc::new(page);
+        let sources = parts.slots.iter().map(|slot| Arc::clone(&slot.source));
+        let requests: Vec<_> = sources
+            .take(MAX_INCLUDES)
+            .map(|source| {
+                let worker = Rc::clone(self);
+                tokio::task::spawn_local(worker.include(Rc::clone(&page), source))
+            })
+            .collect();
+        let mut found = Gathered::default();
+        let mut requests = requests.into_iter();
+        for slot in &parts.slots {
+            let included = match requests.next() {
+                Some(request) => request
+                    .await
+                    .unwrap_or(Err(IncludeFailure::Upstream(FillError::Aborted))),
+                None => Err(IncludeFailure::Number),
+            };
+            if included.is_err() {
+                site.counters.include_failed();
+            }
+            found.take(&slot.source, included)?;
+        }
+        let bytes: u64 = found.bodies.iter().map(|body| body.len() as u64).sum();
+        if parts.body.len() as u64 + bytes > self.memory.max_object() {
+            return Err(FillError::Include);
+        }
+        let ranges = parts.slots.iter().map(|slot| &slot.range);
+        let bodies = found.bodies.iter().map(|body| Some(&**body));
+        let spliced = splice(&parts.body, ranges.zip(bodies));
+        let SplicedBody { body, ranges } = spliced.ok_or(FillError::Include)?;
+        Ok(found.assembled(body, ranges, parts.slots))
+    }
+
+    /// A stored page whose includes alone have changed: to be put together again without a request for the rest.
+    pub(super) fn parted(&self, job: &PageJob) -> Option<Arc<Entry>> {
+        let wishes = job.info.directives();
+        if job.includes.is_none() || wishes.no_cache || wishes.max_age.is_some() {
+            return None;
+        }
+        let is_assembled = |entry: &Arc<Entry>| {
+            entry.kind == EntryKind::Page && entry.pieces().is_none() && entry.assembly().is_some()
+        };
+        let held = job.held.clone().filter(is_assembled);
+        let in_memory = || self.memory.peek(job.key.bytes()).filter(is_assembled);
+        held.or_else(in_memory).filter(|entry| {
+            let own_fresh = entry.assembly().map(|assembly| assembly.own_fresh);
+            own_fresh.is_some_and(|fresh| fresh > entry.age(self.clock.tick()))
+                && job.site.purges.newer_than(entry.born, entry.scopes.touch()) == Touched::No
+        })
+    }
+
+    /// Puts a stored page together again, for all who wait for it.
+    pub(super) async fn reassemble(
+        self: &Rc<Self>,
+        job: &PageJob,
+        in_progress: &Rc<InProgressFetch>,
+        sink: &mut ResponseSink,
+        entry: &Arc<Entry>,
+    ) -> Result<Option<ToStore>, FillError> {
+        let includes = entry.assembly().map(|assembly| assembly.includes.to_vec());
+        let parts = PageParts {
+            body: entry.body.clone(),
+            slots: includes.unwrap_or_default(),
+        };
+        let assembling = self.join_parts(IncludingPage::of_fetch(job), parts);
+        let mut assembled = in_progress.watch(assembling).await?;
+        in_progress.note_progress();
+        let own_fresh = entry.assembly().map(|assembly| assembly.own_fresh);
+        let own = Lifetime {
+            fresh: own_fresh.unwrap_or_default(),
+            initial_age: entry.age(self.clock.tick()),
+            ..entry.life
+        };
+        let body = std::mem::take(&mut assembled.body).into();
+        let (assembly, life) = assembled.assembly(own);
+        let mut fields = entry.fields.clone();
+        fields.remove(header::ETAG);
+        let incoming = IncomingResponse::whole(entry.status, fields.clone(), body);
+        let to_store = ToStore {
+            status: entry.status,
+            fields,
+            life,
+            tags: Tags {
+                ids: entry.scopes.tags.to_vec(),
+                names: entry.tags.clone(),
+            },
+            fragments: ReceivedFragments::default(),
+            assembly,
+            names: Vec::new(),
+            selections: Vec::new(),
+            recorder: Recorder::off(),
+        };
+        self.fill(job, in_progress, sink, incoming, to_store).await
+    }
+}
+
+/// What became of the includes of a page, in their order.
+#[derive(Default)]
+struct Gathered {
+    bodies: Vec<Bytes>,
+    parts: Vec<IncludedPart>,
+    depth: u8,
+    is_cut: bool,
+    left: Option<Duration>,
+}
+
+impl Gathered {
+    /// Takes the next include.
+    fn take(
+        &mut self,
+        source: &IncludeSource,
+        included: Result<IncludedBody, IncludeFailure>,
+    ) -> Result<(), FillError> {
+        let body = match (included, source.on_error) {
+            (Ok(body), _) => body,
+            (Err(failure), OnError::Continue) => {
+                self.is_cut |= failure == IncludeFailure::Depth;
+                IncludedBody {
+                    left: RETRY,
+                    ..IncludedBody::default()
+                }
+            }
+            (Err(IncludeFailure::Upstream(FillError::Overload)), OnError::Fail) => {
+                return Err(FillError::Overload);
+            }
+            (Err(_), OnError::Fail) => return Err(FillError::Include),
+        };
+        self.left = Some(self.left.map_or(body.left, |left| left.min(body.left)));
+        self.depth = self.depth.max(body.inclusions.depth);
+        self.is_cut |= body.inclusions.is_cut;
+        self.parts.extend(body.inclusions.parts.iter().cloned());
+        self.bodies.push(body.bytes);
+        Ok(())
+    }
+
+    fn assembled(
+        self,
+        body: Vec<u8>,
+        ranges: Vec<Range<u32>>,
+        slots: Vec<PageInclude>,
+    ) -> AssembledPage {
+        let includes = slots.into_iter().zip(ranges);
+        AssembledPage {
+            body,
+            includes: includes
+                .map(|(slot, range)| PageInclude { range, ..slot })
+                .collect(),
+            inclusions: Inclusions {
+                parts: self.parts.into(),
+                depth: self.depth,
+                is_cut: self.is_cut,
+            },
+            left: self.left,
+        }
+    }
+}

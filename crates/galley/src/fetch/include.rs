@@ -1,0 +1,267 @@
+//! One ESI include: its stored response, or a fetch as if a visitor without cookies had requested it.
+//!
+//! Includes are stored and found under their own keys, so that pages share them. Only a response that may be stored can be part of a
+//! page; so nothing that its upstream calls private gets there.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use galley_cache::entry::{Entry, EntryKind};
+use galley_cache::fill::{FillError, FillHead, FillReader, FillSharing};
+use galley_cache::includes::{IncludedPart, Inclusions};
+use galley_policy::esi::MAX_DEPTH;
+use galley_policy::esi::target::IncludeRefused;
+use galley_policy::esi::template::IncludeSource;
+use galley_policy::storable::{self, ResponseHead};
+use http::{HeaderMap, StatusCode, header};
+use tokio::sync::oneshot;
+
+use super::entry_parts::scopes;
+use super::jobs::{IncludeFound, IncludingPage};
+use super::{FetchWorker, Fetched, PageJob};
+
+/// The bytes of an include.
+#[derive(Debug, Default)]
+pub(super) struct IncludedBody {
+    pub(super) bytes: Bytes,
+    /// Itself and what it includes. `depth` is 0 for none.
+    pub(super) inclusions: Inclusions,
+    /// How long it stays as it is.
+    pub(super) left: Duration,
+}
+
+/// Why there is nothing to include.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IncludeFailure {
+    /// The page may not include it.
+    Refused(IncludeRefused),
+    /// It would be nested too deeply.
+    Depth,
+    /// The page has too many.
+    Number,
+    /// Its status is not 200, or it is encoded.
+    Response,
+    /// Its response may not be shared.
+    NotShared,
+    /// It makes the page too large.
+    Size,
+    /// It was not received.
+    Upstream(FillError),
+}
+
+impl IncludeFailure {
+    pub(super) fn word(self) -> String {
+        match self {
+            Self::Refused(why) => why.word().to_owned(),
+            Self::Depth => "depth".to_owned(),
+            Self::Number => "number".to_owned(),
+            Self::Response => "response".to_owned(),
+            Self::NotShared => "not shared".to_owned(),
+            Self::Size => "size".to_owned(),
+            Self::Upstream(failure) => failure.to_string(),
+        }
+    }
+}
+
+impl FetchWorker {
+    /// The bytes of the first address that has a response.
+    pub(super) async fn include(
+        self: Rc<Self>,
+        page: Rc<IncludingPage>,
+        source: Arc<IncludeSource>,
+    ) -> Result<IncludedBody, IncludeFailure> {
+        let failure = match self.included(&page, &source.src).await {
+            Ok(body) => return Ok(body),
+            Err(failure) => failure,
+        };
+        note_failure(&page, &source.src, failure);
+        let Some(alt) = &source.alt else {
+            return Err(failure);
+        };
+        let included = self.included(&page, alt).await;
+        included
+            // The first address is tried again soon.
+            .map(|body| IncludedBody {
+                left: body.left.min(RETRY),
+                ..body
+            })
+            .inspect_err(|failure| note_failure(&page, alt, *failure))
+    }
+
+    async fn included(
+        self: &Rc<Self>,
+        page: &Rc<IncludingPage>,
+        address: &str,
+    ) -> Result<IncludedBody, IncludeFailure> {
+        if page.depth >= MAX_DEPTH {
+            return Err(IncludeFailure::Depth);
+        }
+        // Nothing has been looked up or requested yet: what is purged from now on may be missing.
+        let born = page.site.purges.current();
+        let lookup = page.lookup.as_ref();
+        let lookup = lookup.ok_or(IncludeFailure::Upstream(FillError::Aborted))?;
+        let found = lookup.look_up(page, address).await;
+        match found.map_err(IncludeFailure::Refused)? {
+            IncludeFound::Stored(entry) => {
+                page.site.counters.include_stored();
+                self.of_entry(&entry)
+            }
+            IncludeFound::Fetch { mut job, stale } => {
+                job.depth = page.depth + 1;
+                page.site.counters.include_fetched();
+                let fetched = self.fetched(job, born).await;
+                match stale {
+                    Some(stale) if fetched.is_err() => {
+                        let body = self.of_entry(&stale)?;
+                        Ok(IncludedBody {
+                            left: RETRY,
+                            ..body
+                        })
+                    }
+                    _ => fetched,
+                }
+            }
+        }
+    }
+
+    async fn fetched(
+        self: &Rc<Self>,
+        job: Box<PageJob>,
+        born: u64,
+    ) -> Result<IncludedBody, IncludeFailure> {
+        let (site, info) = (Arc::clone(&job.site), job.info.clone());
+        let (reply, response) = oneshot::channel();
+        tokio::task::spawn_local(Rc::clone(self).page(job, None, reply));
+        let fetched = response
+            .await
+            .map_err(|_| IncludeFailure::Upstream(FillError::Aborted))?;
+        match fetched {
+            Ok(Fetched::Entry(entry) | Fetched::Awaited(entry)) => self.of_entry(&entry),
+            Ok(Fetched::HitForPass) | Err(FillError::Unstorable(_)) => {
+                Err(IncludeFailure::NotShared)
+            }
+            Ok(Fetched::Fill { mut reader, .. }) => {
+                let head = reader.head().await.map_err(failed)?;
+                let (part, left) = shared(&head)?;
+                let own = IncludedPart {
+                    scopes: scopes(&info, part.tags),
+                    born,
+                };
+                let bytes = self.collect(reader).await?;
+                let head = ResponseHead {
+                    status: head.status,
+                    fields: &head.fields,
+                    response_delay: Duration::ZERO,
+                    now: self.clock.wall(),
+                };
+                // As before it is stored: the page would keep it longer.
+                storable::judge_include(&head, &site.rules, &bytes)
+                    .map_err(|_| IncludeFailure::Response)?;
+                Ok(IncludedBody {
+                    bytes,
+                    inclusions: joined(own, &part.inclusions)?,
+                    left,
+                })
+            }
+            Err(failure) => Err(failed(failure)),
+        }
+    }
+
+    fn of_entry(&self, entry: &Arc<Entry>) -> Result<IncludedBody, IncludeFailure> {
+        let is_page = entry.kind == EntryKind::Page && entry.pieces().is_none();
+        if !is_page || !is_plain(entry.status, &entry.fields) {
+            return Err(IncludeFailure::Response);
+        }
+        let own = IncludedPart {
+            scopes: entry.scopes.clone(),
+            born: entry.born,
+        };
+        let assembly = entry.assembly();
+        let theirs = assembly.map(|assembly| Inclusions {
+            // It was requested for itself.
+            is_cut: false,
+            ..assembly.inclusions.clone()
+        });
+        Ok(IncludedBody {
+            bytes: entry.body.clone(),
+            inclusions: joined(own, &theirs.unwrap_or_default())?,
+            left: entry
+                .life
+                .fresh
+                .saturating_sub(entry.age(self.clock.tick())),
+        })
+    }
+
+    async fn collect(&self, mut reader: FillReader) -> Result<Bytes, IncludeFailure> {
+        let mut whole = BytesMut::new();
+        while let Some(chunk) = reader.next().await.map_err(failed)? {
+            if (whole.len() + chunk.len()) as u64 > self.memory.max_object() {
+                return Err(IncludeFailure::Size);
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.freeze())
+    }
+}
+
+/// What a head says of a response that may be shared.
+struct SharedPart {
+    tags: Vec<u64>,
+    inclusions: Inclusions,
+}
+
+fn shared(head: &FillHead) -> Result<(SharedPart, Duration), IncludeFailure> {
+    if !is_plain(head.status, &head.fields) {
+        return Err(IncludeFailure::Response);
+    }
+    let FillSharing::Shared {
+        life,
+        tags,
+        inclusions,
+    } = &head.share
+    else {
+        return Err(IncludeFailure::NotShared);
+    };
+    let part = SharedPart {
+        tags: tags.clone(),
+        inclusions: inclusions.clone(),
+    };
+    Ok((part, life.fresh.saturating_sub(life.initial_age)))
+}
+
+fn is_plain(status: StatusCode, fields: &HeaderMap) -> bool {
+    status == StatusCode::OK && !fields.contains_key(header::CONTENT_ENCODING)
+}
+
+/// An include with what it includes itself.
+fn joined(own: IncludedPart, theirs: &Inclusions) -> Result<Inclusions, IncludeFailure> {
+    if theirs.depth >= MAX_DEPTH {
+        return Err(IncludeFailure::Depth);
+    }
+    Ok(Inclusions {
+        parts: std::iter::once(own)
+            .chain(theirs.parts.iter().cloned())
+            .collect(),
+        depth: theirs.depth + 1,
+        is_cut: theirs.is_cut,
+    })
+}
+
+const fn failed(failure: FillError) -> IncludeFailure {
+    IncludeFailure::Upstream(failure)
+}
+
+fn note_failure(page: &IncludingPage, address: &str, failure: IncludeFailure) {
+    tracing::debug!(
+        site = page.site.name,
+        page = %String::from_utf8_lossy(page.info.path()).escape_debug(),
+        address = %address.escape_debug(),
+        why = failure.word(),
+        "an ESI include failed"
+    );
+}
+
+/// After this long, a page that lacks an include, or has another in its place, tries again.
+pub(super) const RETRY: Duration = Duration::from_secs(10);
