@@ -6,7 +6,8 @@ use galley_testkit::client::Request;
 use galley_testkit::origin::{Origin, Seen, Wire};
 
 use crate::esi_stage::{Esi, include, inner, optional, plan};
-use crate::support::{HOST, Is};
+use crate::poison::{attempts, shows_a_canary};
+use crate::support::{HOST, Is, Plan};
 
 #[test]
 fn no_tag_leads_to_another_server() {
@@ -215,4 +216,108 @@ fn a_part_that_is_larger_than_a_page_may_be_is_not_included() {
         &"x".repeat(70 * 1024),
     );
     assert_eq!(stage.get("/too-large").status, 502);
+}
+
+/// A page with a part, which both show all that they get. The page has the part of the same number, and what a visitor wrote in `say`.
+const ECHO: &str = r#"<?php
+header('Content-Type: text/html');
+$path = explode('?', $_SERVER['REQUEST_URI'])[0];
+echo '<html><body>';
+if (strncmp($path, '/page', 5) === 0) {
+    header('Surrogate-Control: content="ESI/1.0"');
+    echo '<esi:include src="/part', substr($path, 5), '"/>', @file_get_contents(__DIR__ . '/../notes/say' . substr($path, 5));
+}
+foreach ([$_SERVER, $_GET, $_POST, $_COOKIE] as $all) {
+    print_r($all);
+}
+echo '</body></html>';
+"#;
+
+#[test]
+fn a_page_and_a_part_that_show_all_they_get_show_the_next_visitor_no_canary() {
+    let stage = Plan::php()
+        .file("index.php", ECHO)
+        .site("esi = true")
+        .start();
+    let (mut tried, mut hits) = (0, 0);
+    for (number, attempt) in attempts().iter().enumerate().step_by(4) {
+        let page = format!("/page-{number}");
+        // At once and behind a part that is stored already.
+        stage.ask(attempt.request(&page));
+        stage.ask(attempt.request(&format!("/part-{number}")));
+        for target in [page, format!("/part-{number}")] {
+            let clean = stage.get(&target).expect_status(200);
+            tried += 1;
+            hits += usize::from(clean.is_hit());
+            let said = (attempt.kind, attempt.text);
+            assert!(!shows_a_canary(&clean), "{said:?}: {}", clean.beginning());
+        }
+    }
+    assert!(hits > tried * 3 / 4, "{hits} hits of {tried}");
+}
+
+/// What stands between a page and what looks like a file, as in `wordpress::deception`.
+const BETWEEN: &[&str] = &[
+    "/",
+    ";",
+    "%3b",
+    "%2f",
+    "%00",
+    "%0a",
+    "%23",
+    "%3f",
+    "?",
+    "..",
+    "/./",
+    "//",
+    "/%2e/",
+    "/..%2f",
+    "/..;/",
+    "%5c",
+    "!",
+    "&amp;",
+    "$",
+    ",",
+    ":",
+    "@",
+    "%252f",
+    "/x/%2e%2e/",
+];
+
+#[test]
+fn a_tag_that_a_visitor_wrote_brings_nobody_the_page_of_a_member() {
+    let stage = Plan::php()
+        .file("index.php", ECHO)
+        .site("esi = true")
+        .start();
+    let mut included = 0;
+    for (number, between) in BETWEEN.iter().enumerate() {
+        let page = format!("/page-{number}");
+        let tags = ["x.css", "x.js", "index.html"]
+            .map(|file| optional(&format!("/account{between}{file}")));
+        stage.note(&format!("say-{number}"), &tags.concat());
+        let member = stage.as_member(&page).expect_status(200).text();
+        // The page itself is theirs; no part is.
+        let own = member.matches("wordpress_logged_in_1").count();
+        let parts = member.matches("[REQUEST_URI] => /account").count();
+        let alone = stage.as_member("/alone").expect_status(200).text();
+        assert_eq!(
+            own,
+            alone.matches("wordpress_logged_in_1").count(),
+            "{between}"
+        );
+        included += parts;
+        for target in [
+            page,
+            format!("/account{between}x.css").replace("&amp;", "&"),
+        ] {
+            let stranger = stage.get(&target);
+            assert!(
+                !stranger.text().contains("secret"),
+                "{target}: {}",
+                stranger.beginning()
+            );
+        }
+    }
+    assert!(included >= BETWEEN.len(), "{included} parts were included");
 }

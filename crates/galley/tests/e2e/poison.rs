@@ -53,7 +53,8 @@ impl Attempt {
         }
     }
 
-    fn request(&self, path: &str) -> Request {
+    /// A request for a path that says it.
+    pub fn request(&self, path: &str) -> Request {
         match self.kind {
             Kind::Header => Request::get(path).field(self.text, self.filled()),
             Kind::Query => Request::get(&format!("{path}?{}", self.filled())),
