@@ -81,8 +81,7 @@ function describe_page(): void {
 	}
 	tag( 'b' );
 	if ( in_array( $status, array( 301, 308 ), true ) && ! did_action( 'wp_head' ) ) {
-		// A redirection shows nothing of the theme.
-		unset( $GLOBALS['galley_tags'][ blog_prefix() . 'ht' ] );
+		forget_unshown();
 	}
 	gather_mods();
 	gather_printed_titles();

@@ -88,8 +88,10 @@ function term_state( int $term_id, string $taxonomy ): ?array {
  */
 function queue_term( int $term_id, array $old, ?array $new ): void {
 	queue_purge( term_tags( $term_id, $old, $new ) );
-	if ( $new && $old['name'] !== $new['name'] && passes_others( $term_id, $old['taxonomy'], $old['name'], $new['name'] ) ) {
-		queue_purge( "to$term_id" );
+	if ( $new && $old['name'] !== $new['name'] ) {
+		$sorted = sorted_otherwise( $term_id, $old['taxonomy'], $old['name'], $new['name'] );
+		// Very many: whatever gives numbers of this term.
+		queue_purge( count( $sorted ) < MOST_ORDERS ? preg_replace( '/^/', 'to', $sorted ) : "ts$term_id" );
 	}
 	if ( $new && ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) ) {
 		// Addresses below it, and of posts that have it in theirs.
@@ -108,16 +110,17 @@ function queue_term( int $term_id, array $old, ?array $new ): void {
 }
 
 /**
- * Whether a term that gets another name changes its place among the terms of one of its posts, of which REST gives the numbers in
- * the order of the names.
+ * Posts among whose terms this one changes its place when it gets another name: REST gives the numbers in the order of the names.
+ *
+ * @return string[] Their numbers, `MOST_ORDERS` at most.
  */
-function passes_others( int $term_id, string $taxonomy, string $old, string $new ): bool {
+function sorted_otherwise( int $term_id, string $taxonomy, string $old, string $new ): array {
 	global $wpdb;
 	$own   = "$wpdb->term_relationships a JOIN $wpdb->term_taxonomy x ON x.term_taxonomy_id = a.term_taxonomy_id AND x.term_id = %d AND x.taxonomy = %s";
 	$other = "$wpdb->term_relationships b ON b.object_id = a.object_id JOIN $wpdb->term_taxonomy y ON y.term_taxonomy_id = b.term_taxonomy_id AND y.taxonomy = x.taxonomy JOIN $wpdb->terms t ON t.term_id = y.term_id";
 	$where = 't.term_id <> x.term_id AND ( t.name BETWEEN %s AND %s OR t.name BETWEEN %s AND %s )';
 	// phpcs:ignore WordPress.DB -- must be of this moment.
-	return (bool) $wpdb->get_var( $wpdb->prepare( "SELECT 1 FROM $own JOIN $other WHERE $where LIMIT 1", $term_id, $taxonomy, $old, $new, $new, $old ) );
+	return $wpdb->get_col( $wpdb->prepare( "SELECT DISTINCT a.object_id FROM $own JOIN $other WHERE $where LIMIT %d", $term_id, $taxonomy, $old, $new, $new, $old, MOST_ORDERS ) );
 }
 
 /**
@@ -128,7 +131,7 @@ function passes_others( int $term_id, string $taxonomy, string $old, string $new
 function term_tags( int $id, array $old, ?array $new ): array {
 	$taxonomy = word( $old['taxonomy'] );
 	if ( ! $new ) {
-		$tags = array( "t$id", "tl$id", "tn$id", "ts$id", "to$id", "tc$id", "lta.$taxonomy" );
+		$tags = array( "t$id", "tl$id", "tn$id", "ts$id", "tc$id", "lta.$taxonomy" );
 		return $old['count'] ? array_merge( $tags, array( "lt.$taxonomy", "ltc.$taxonomy", "sm.$taxonomy" ) ) : $tags;
 	}
 	$tags = array();

@@ -40,6 +40,8 @@ function gather_posts(): void {
 	add_filter( 'post_class', $own . 'gather_classes', PHP_INT_MAX, 3 );
 	add_filter( 'oembed_response_data', $own . 'gather_embed', PHP_INT_MAX, 2 );
 	add_action( 'wp', $own . 'gather_main', PHP_INT_MAX );
+	// First, before other plugins change the address.
+	add_filter( 'redirect_canonical', $own . 'note_canonical', PHP_INT_MIN );
 }
 
 /**
@@ -137,13 +139,13 @@ function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
 	}
 	$GLOBALS['galley_terms_seen'][ $key ] = true;
 	tag( 'pt' . (int) $post_id );
+	if ( $numbers ) {
+		tag( 'to' . (int) $post_id );
+	}
 	if ( is_array( $terms ) ) {
 		foreach ( $terms as $term ) {
 			if ( $term instanceof \WP_Term ) {
 				tag( "$class$term->term_id" );
-				if ( $numbers ) {
-					tag( "to$term->term_id" );
-				}
 			}
 		}
 	}
@@ -243,6 +245,28 @@ function gather_main(): void {
 	}
 	if ( is_404() ) {
 		gather_missing();
+	}
+}
+
+/**
+ * Notes where WordPress redirects to by itself. Of a post only its address counts for that, unless a page of it is requested: WordPress
+ * counts those in its text.
+ */
+function note_canonical( $address ) {
+	$GLOBALS['galley_canonical'] = get_query_var( 'page' ) || get_query_var( 'cpage' ) ? null : $address;
+	return $address;
+}
+
+/**
+ * A redirection shows nothing of the theme, and one to the address of a post nothing of the post.
+ */
+function forget_unshown(): void {
+	unset( $GLOBALS['galley_tags'][ blog_prefix() . 'ht' ] );
+	$about   = get_queried_object();
+	$address = $GLOBALS['galley_canonical'] ?? null;
+	if ( $about instanceof \WP_Post && is_string( $address ) && in_array( 'Location: ' . wp_sanitize_redirect( $address ), headers_list(), true ) ) {
+		tag( "pl$about->ID" );
+		unset( $GLOBALS['galley_tags'][ blog_prefix() . "p$about->ID" ] );
 	}
 }
 

@@ -11,7 +11,7 @@
  *   pt its terms                    ad  its neighbours                        rv  its revisions
  *   c  a post's comments            cn  their number                          k   the text of one comment
  *   t  a term's archive             tl  its name and address                  tc  its number of posts
- *   tn its name, without a link     ts  its slug, in CSS classes              to  its place among the terms of a post
+ *   tn its name, without a link     ts  its slug, in CSS classes              to  the order of a post's terms
  *   pi a picture or another file, but not its title                          uf fields of a user besides names and addresses
  *   u  a user                       m   a menu                               sk whether a post is sticky
  *   pp a list of so many posts         pa who wrote a post
