@@ -37,6 +37,7 @@ complete -c galley -n "__fish_galley_needs_command" -f -a "why" -d 'Explain how 
 complete -c galley -n "__fish_galley_needs_command" -f -a "doctor" -d 'Find problems of the machine, of PHP and of WordPress'
 complete -c galley -n "__fish_galley_needs_command" -f -a "setup" -d 'Find the WordPress of this machine, and set Galley up for it'
 complete -c galley -n "__fish_galley_needs_command" -f -a "import" -d 'Convert the configuration of nginx, Varnish, Apache or Caddy, and report every statement'
+complete -c galley -n "__fish_galley_needs_command" -f -a "load" -d 'Test a site of yours under load, and find what it holds'
 complete -c galley -n "__fish_galley_needs_command" -f -a "plugin" -d 'Install the WordPress plugin, or remove it'
 complete -c galley -n "__fish_galley_using_subcommand run" -l config -d 'Configuration file [default: /etc/galley/galley.toml]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand run" -l root -d 'Serve this WordPress folder on port 8080 without a configuration file; Galley runs PHP' -r -F
@@ -115,6 +116,35 @@ complete -c galley -n "__fish_galley_using_subcommand import" -l output -d 'Writ
 complete -c galley -n "__fish_galley_using_subcommand import" -l all -d 'List every statement, not only those that were not carried'
 complete -c galley -n "__fish_galley_using_subcommand import" -l json -d 'Print configuration and report as JSON'
 complete -c galley -n "__fish_galley_using_subcommand import" -s h -l help -d 'Print help'
+complete -c galley -n "__fish_galley_using_subcommand load" -l connect-to -d 'Connect to this address, whatever the host of the URL resolves to' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l rate -d 'Send so many requests per second, whether or not responses come' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l ramp -d 'Raise the rate evenly from one number of requests per second to the other' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -s n -l requests -d 'Send so many requests, as ab does: each connection sends the next one when it has its response' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l duration -d 'How long a rate or a ramp lasts, at most 1h' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -s c -l concurrency -d 'How many connections send requests with `--requests`' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l connections -d 'How many connections send requests at a rate' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l sitemap -d 'Take the pages from this sitemap of the site, such as `/wp-sitemap.xml`' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l access-log -d 'Take the pages from this access log in the combined format; GET and HEAD only' -r -F
+complete -c galley -n "__fish_galley_using_subcommand load" -l uncached -d 'The share of requests with a query that no cache has seen' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l tracking -d 'The share of requests with tracking parameters of campaigns' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l logged-in -d 'The share of requests of a logged-in visitor' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l cookie-file -d 'File with the Cookie field of a logged-in visitor' -r -F
+complete -c galley -n "__fish_galley_using_subcommand load" -l user -d 'Log in to WordPress as this user' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l password-file -d 'File with the password of that user' -r -F
+complete -c galley -n "__fish_galley_using_subcommand load" -l limit-p99 -d 'A ramp holds while 99 % of the requests take no longer' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l i-own -d 'Test this host although it is not in the configuration; a file on it must prove that it is yours' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l csv -d 'Write the seconds of the run to this file' -r -F
+complete -c galley -n "__fish_galley_using_subcommand load" -l html -d 'Write a report with charts to this file' -r -F
+complete -c galley -n "__fish_galley_using_subcommand load" -l compare -d 'Compare with an earlier run, which `--json` printed to this file' -r -F
+complete -c galley -n "__fish_galley_using_subcommand load" -l config -d 'The running server\'s configuration file [default: /etc/galley/galley.toml]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand load" -l admin -d 'The running server\'s admin interface: `unix:/path` or `http://address:port`' -r
+complete -c galley -n "__fish_galley_using_subcommand load" -l token-file -d 'File with the admin token [default: the configuration\'s]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand load" -l replay -d 'Send the requests of the access log in their order and with their distances'
+complete -c galley -n "__fish_galley_using_subcommand load" -s k -l keep-alive -d 'Keep connections open with `--requests`'
+complete -c galley -n "__fish_galley_using_subcommand load" -l http2 -d 'Speak HTTP/2, over TLS only'
+complete -c galley -n "__fish_galley_using_subcommand load" -l insecure -d 'Trust every certificate'
+complete -c galley -n "__fish_galley_using_subcommand load" -l json -d 'Print the report as JSON on stdout'
+complete -c galley -n "__fish_galley_using_subcommand load" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -f -a "install" -d 'Install or update the plugin in a WordPress, connect it with Galley and activate it'
 complete -c galley -n "__fish_galley_using_subcommand plugin; and not __fish_seen_subcommand_from install remove" -f -a "remove" -d 'Remove the plugin from a WordPress, with all its data'

@@ -16,7 +16,7 @@ use tokio::{
     net::TcpStream,
     runtime::{Builder, LocalOptions, LocalRuntime},
     task::JoinSet,
-    time::sleep,
+    time::{MissedTickBehavior, interval},
 };
 
 use crate::{
@@ -25,7 +25,8 @@ use crate::{
     http1, http2,
     outcome::LoadOutcome,
     requests::Requests,
-    run::{Bounds, Pace, RequestSource, Run},
+    run::{Bounds, RequestSource, Run},
+    schedule::Pace,
 };
 
 /// Requests of one kind, with connections of their own.
@@ -73,7 +74,11 @@ pub struct LoadClient {
     idle: Vec<TcpStream>,
     stop: Arc<AtomicBool>,
     timeouts: Timeouts,
+    progress: Option<LoadObserver>,
 }
+
+/// Is called with the outcome of the first workload so far.
+type LoadObserver = Box<dyn FnMut(&LoadOutcome, Duration)>;
 
 /// A workload between two runs.
 struct ConnectedWorkload {
@@ -109,6 +114,7 @@ impl LoadClient {
             idle: Vec::new(),
             stop,
             timeouts: Timeouts::default(),
+            progress: None,
         };
         for workload in workloads {
             let mut open = Vec::new();
@@ -180,6 +186,13 @@ impl LoadClient {
         self.timeouts = timeouts;
     }
 
+    /// Has the runs that follow watched: 20 times a second `progress` is called with the outcome of the first workload so far and the
+    /// time since the begin. Outcomes then have their slices, and a run that ends early, because the caller asks for it or because
+    /// the server does not serve, is no error: it reports what it saw.
+    pub fn watch(&mut self, progress: impl FnMut(&LoadOutcome, Duration) + 'static) {
+        self.progress = Some(Box::new(progress));
+    }
+
     /// Runs all workloads at the same time; what each of them saw, in their order.
     ///
     /// # Errors
@@ -206,9 +219,10 @@ impl LoadClient {
             began,
             end,
             requests,
+            is_watched: self.progress.is_some(),
         };
         let runs = self.runs(bounds)?;
-        self.work(&runs, deadline)?;
+        self.work(&runs, began, deadline)?;
         let outcomes: Result<Vec<LoadOutcome>, LoadError> =
             runs.iter().map(|run| run.finish()).collect();
         let mut outcomes = outcomes?;
@@ -240,8 +254,14 @@ impl LoadClient {
         closed
     }
 
-    fn work(&mut self, runs: &[Rc<Run>], deadline: Instant) -> Result<(), LoadError> {
+    fn work(
+        &mut self,
+        runs: &[Rc<Run>],
+        began: Instant,
+        deadline: Instant,
+    ) -> Result<(), LoadError> {
         let (link, loads, stop) = (&self.link, &mut self.loads, &self.stop);
+        let progress = &mut self.progress;
         self.runtime.block_on(async {
             let mut tasks = JoinSet::new();
             for (number, (load, run)) in loads.iter_mut().zip(runs).enumerate() {
@@ -250,6 +270,8 @@ impl LoadClient {
                     tasks.spawn_local(async move { (number, at, one(run, link, open).await) });
                 }
             }
+            let mut ticks = interval(GLANCE);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     ended = tasks.join_next() => match ended {
@@ -262,9 +284,18 @@ impl LoadClient {
                         }
                         Some(Err(error)) => return Err(LoadError::Runtime(error.into())),
                     },
-                    () = sleep(GLANCE) => {
+                    _ = ticks.tick() => {
                         if stop.load(Ordering::Relaxed) {
-                            return Err(LoadError::Stopped);
+                            for run in runs {
+                                run.stop();
+                            }
+                            return match progress {
+                                Some(_) => Ok(()),
+                                None => Err(LoadError::Stopped),
+                            };
+                        }
+                        if let (Some(progress), Some(run)) = (progress.as_mut(), runs.first()) {
+                            progress(&run.outcome.borrow(), began.elapsed());
                         }
                         // Requests in flight count as broken, and their connections are closed.
                         if Instant::now() > deadline {

@@ -8,12 +8,7 @@ use std::{
     time::Duration,
 };
 
-use rustls::{
-    ClientConfig, HandshakeKind, RootCertStore,
-    client::Resumption,
-    crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{CertificateDer, ServerName},
-};
+use rustls::{HandshakeKind, pki_types::ServerName};
 use tokio::{
     net::{TcpSocket, TcpStream},
     time::timeout,
@@ -21,7 +16,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
-use crate::LoadError;
+use crate::{LoadError, trust::Trust};
 
 /// Where requests go, and over what kind of connections.
 #[derive(Debug, Clone)]
@@ -36,16 +31,16 @@ pub struct Target {
     pub watch: Option<String>,
 }
 
-/// How to connect over TLS: TLS 1.3 with AES-128-GCM and X25519, so that all servers do the same work.
+/// How to connect over TLS.
 #[derive(Debug, Clone)]
 pub struct TargetTls {
     /// The name that the certificate must have.
     pub name: String,
-    /// The only certificate that is trusted.
-    pub trusted: CertificateDer<'static>,
+    /// Which certificates are trusted.
+    pub trusted: Trust,
     /// What is spoken.
     pub protocol: TargetProtocol,
-    /// Handshakes are to resume the session of one before; otherwise they are to be full. Others count as broken.
+    /// Handshakes may resume the session of one before. With [`Trust::Only`] they must, or must not; others count as broken.
     pub resumes: bool,
 }
 
@@ -90,7 +85,8 @@ impl Dialer {
         let broken = |error: &dyn std::error::Error| LoadError::Tls(error.to_string());
         let tls = target.tls.as_ref().map(|tls| -> Result<_, LoadError> {
             let name = ServerName::try_from(tls.name.clone()).map_err(|error| broken(&error))?;
-            let config = config(tls).map_err(|error| broken(&error))?;
+            let config = tls.trusted.client_config(tls.protocol.name(), tls.resumes);
+            let config = config.map_err(|error| broken(&error))?;
             Ok((TlsConnector::from(Arc::new(config)), name))
         });
         Ok(Self {
@@ -146,7 +142,11 @@ impl Dialer {
         let Some(tls) = &self.target.tls else {
             return Ok(());
         };
-        if session.alpn_protocol() != Some(tls.protocol.name()) {
+        let spoken = session.alpn_protocol();
+        // A server that knows no such negotiation speaks HTTP/1.1.
+        let is_wanted = spoken == Some(tls.protocol.name())
+            || (spoken.is_none() && tls.protocol == TargetProtocol::Http1);
+        if !is_wanted {
             return Err(io::Error::other("the server does not speak that protocol"));
         }
         let wanted = if tls.resumes {
@@ -154,7 +154,8 @@ impl Dialer {
         } else {
             HandshakeKind::Full
         };
-        if session.handshake_kind() != Some(wanted) {
+        let is_checked = matches!(tls.trusted, Trust::Only(_));
+        if is_checked && session.handshake_kind() != Some(wanted) {
             // It is used all the same: the first connections bring the tickets that others resume with.
             self.wrong_handshakes.set(self.wrong_handshakes.get() + 1);
         }
@@ -172,31 +173,8 @@ impl TargetProtocol {
     }
 }
 
-fn config(tls: &TargetTls) -> Result<ClientConfig, rustls::Error> {
-    let provider = CryptoProvider {
-        cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
-        kx_groups: vec![aws_lc_rs::kx_group::X25519],
-        ..aws_lc_rs::default_provider()
-    };
-    let mut roots = RootCertStore::empty();
-    roots.add(tls.trusted.clone())?;
-    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![tls.protocol.name().to_vec()];
-    config.resumption = if tls.resumes {
-        Resumption::in_memory_sessions(SESSIONS)
-    } else {
-        Resumption::disabled()
-    };
-    Ok(config)
-}
-
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Local addresses in use: 60 times the kernel's 28,000 ports.
 const SOURCES: u8 = 60;
-/// Servers whose tickets are kept.
-const SESSIONS: usize = 8;
 /// Of one read. Large enough that a large file costs few of them.
 const BUFFER: usize = 256 * 1024;

@@ -19,6 +19,9 @@ pub enum LoadError {
     /// A template with an unknown or unfinished placeholder.
     #[error("template: {0}")]
     Template(String),
+    /// Pages that cannot be asked for.
+    #[error("pages: {0}")]
+    Pages(String),
     /// A rate that no client can keep.
     #[error("a rate of {0} requests per second is not between 0 and 1,000,000")]
     Rate(f64),

@@ -123,7 +123,8 @@ impl Connection {
 
 /// One stream after the other.
 async fn stream(worker: LoadWorker, connection: Rc<Connection>) {
-    let mut response = ReceivedResponse::new(None);
+    let watch = connection.link.target.watch.as_deref();
+    let mut response = ReceivedResponse::new(watch.map(Rc::from));
     let mut head = Vec::new();
     while worker.begin().await {
         let expected = worker.request(&mut head, &mut response);
@@ -148,6 +149,10 @@ async fn exchange(
     response.coding = coding.map_or(BodyCoding::Identity, |value| {
         BodyCoding::of(value.as_bytes())
     });
+    let watched = response.watch().and_then(|name| head.headers.get(name));
+    if let Some(value) = watched {
+        response.note(value.as_bytes());
+    }
     while let Some(piece) = body.data().await {
         let piece = piece?;
         response.bytes += piece.len() as u64;

@@ -8,7 +8,10 @@
 //! [`Requests`] produces the requests; a [`Generator`] writes them from a [`Template`] that may have other values in each.
 //! An [`LoadOutcome`] says what a workload saw: one histogram for responses as expected, one for responses with another status, one
 //! for requests whose connection failed. A request that never got a response counts with the time that it waited. Several clients in threads of their own use several cores; [`LoadOutcome::merge`]
-//! adds up what they saw. A ramp is a series of runs with [`LoadClient::set_pace`] between them.
+//! adds up what they saw.
+//!
+//! [`Visitors`] are requests of browsers for pages of a list, a sitemap or an access log. A [`LoadReport`] is what a run found, as JSON, as CSV,
+//! as the lines of ab, or as one HTML page; [`find_knee`] and [`KneeCause`] say what a ramp found.
 //!
 //! The crate opens connections only to the target, writes no files and prints nothing.
 
@@ -18,19 +21,34 @@ mod error;
 mod http1;
 mod http2;
 mod outcome;
+mod report;
 mod requests;
 mod response;
 mod run;
+mod schedule;
+mod slices;
 mod template;
 mod timer;
+mod trust;
+mod visitors;
 
 pub use self::{
     client::{Limit, LoadClient, Timeouts, Workload},
     connect::{Connections, Target, TargetProtocol, TargetTls},
     error::LoadError,
     outcome::{BodySample, LoadOutcome},
-    requests::{Expected, Generator, Order, Requests},
+    report::{
+        Knee, KneeCause, LoadReport, LoadSetup, MachineSample, Percentile, ReportedSecond,
+        ab_lines, csv, find_knee, html,
+    },
+    requests::{Expected, ExpectedStatus, Generator, Order, Requests},
     response::BodyCoding,
-    run::Pace,
+    schedule::Pace,
+    slices::LoadSlice,
     template::Template,
+    trust::Trust,
+    visitors::{
+        AbRequests, LoggedRequests, PageMethod, Sitemap, VisitedPage, VisitorShares, Visitors,
+        access_log, sitemap,
+    },
 };

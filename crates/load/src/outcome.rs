@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 use crate::{
     requests::Expected,
     response::{BodyCoding, ReceivedResponse},
+    slices::{self, Ended, LoadSlice},
 };
 
 /// What one workload saw in one run, or several of them added up.
@@ -48,6 +49,15 @@ pub struct LoadOutcome {
     pub watched: BTreeMap<(u16, String), u64>,
     /// Some bodies: one in about a thousand, and one of each of `lengths`.
     pub samples: Vec<BodySample>,
+    /// Requests by status; 0: without a response. Only of a run that is watched.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Responses by the word of the watched Cache-Status, `none` without one. Only of a run that is watched.
+    pub cache_words: BTreeMap<String, u64>,
+    /// What became of the requests that were due in each second. Only of a run that is watched.
+    pub slices: Vec<LoadSlice>,
+    /// The run ended before its time.
+    pub is_stopped: bool,
+    is_watched: bool,
     begun: u64,
     keeps_next: bool,
 }
@@ -66,7 +76,7 @@ pub struct BodySample {
 }
 
 impl LoadOutcome {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(is_watched: bool) -> Self {
         Self {
             responses: 0,
             bytes: 0,
@@ -83,6 +93,11 @@ impl LoadOutcome {
             other_lengths: 0,
             watched: BTreeMap::new(),
             samples: Vec::new(),
+            statuses: BTreeMap::new(),
+            cache_words: BTreeMap::new(),
+            slices: Vec::new(),
+            is_stopped: false,
+            is_watched,
             begun: 0,
             keeps_next: false,
         }
@@ -90,6 +105,7 @@ impl LoadOutcome {
 
     /// Adds what another client saw meanwhile.
     pub fn merge(&mut self, other: Self) {
+        self.merge_watched(&other);
         self.responses += other.responses;
         self.bytes += other.bytes;
         self.elapsed = self.elapsed.max(other.elapsed);
@@ -151,10 +167,13 @@ impl LoadOutcome {
     ) {
         self.responses += 1;
         self.bytes += response.bytes;
-        if let Some(value) = response.watched() {
+        if self.is_watched {
+            let word = response.watched().map_or("none", slices::cache_word);
+            self.count_word(word);
+        } else if let Some(value) = response.watched() {
             self.watch(response.status, value);
         }
-        if response.status != expected.status {
+        if !expected.status.permits(response.status) {
             self.unexpected_status += 1;
             record(&mut self.error_latency, latency);
             let status = response.status;
@@ -200,6 +219,34 @@ impl LoadOutcome {
     pub(crate) fn record_wrong_handshake(&mut self) {
         self.broken += 1;
         self.error(|| "a handshake of the wrong kind".to_owned());
+    }
+
+    /// Adds what only runs have that are watched.
+    fn merge_watched(&mut self, other: &Self) {
+        self.is_stopped |= other.is_stopped;
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        for (word, count) in &other.cache_words {
+            *self.cache_words.entry(word.clone()).or_default() += count;
+        }
+        slices::merge(&mut self.slices, &other.slices);
+    }
+
+    /// Counts a request in the second in which it was due.
+    pub(crate) fn record_slice(&mut self, due: Duration, ended: Ended) {
+        if self.is_watched {
+            *self.statuses.entry(ended.status).or_default() += 1;
+            slices::record(&mut self.slices, due, ended);
+        }
+    }
+
+    fn count_word(&mut self, word: &str) {
+        if let Some(count) = self.cache_words.get_mut(word) {
+            *count += 1;
+        } else if self.cache_words.len() < MOST_WATCHED {
+            self.cache_words.insert(word.to_owned(), 1);
+        }
     }
 
     fn error(&mut self, what: impl FnOnce() -> String) {

@@ -1,11 +1,18 @@
 //! Where requests come from: a trait for any source, and a generator that writes them from a template.
 
+use std::time::Duration;
+
 use crate::template::{Random, Template, Values};
 
 /// A source of requests. It is asked for each request in turn, just before the request is sent.
 pub trait Requests {
     /// Writes the head of the next request, as HTTP/1.1 has it, into `head`, which is empty; says what its response must be.
     fn next(&mut self, head: &mut Vec<u8>) -> Expected;
+
+    /// When the request of this number, from 0, is due after the begin of a run, where that is known; `None` ends the run.
+    fn due(&self, _number: u64) -> Option<Duration> {
+        None
+    }
 }
 
 /// What the response to a request must be.
@@ -14,8 +21,28 @@ pub struct Expected {
     /// The number of the page, for samples; from 0.
     pub page: usize,
     /// The status code.
-    pub status: u16,
+    pub status: ExpectedStatus,
 }
+
+/// Which status code is no failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectedStatus {
+    /// This one only.
+    Exactly(u16),
+    /// All that say that the server does its work: neither 429 nor 5xx.
+    Served,
+}
+
+impl ExpectedStatus {
+    pub(crate) fn permits(self, status: u16) -> bool {
+        match self {
+            Self::Exactly(wanted) => status == wanted,
+            Self::Served => status < 500 && status != TOO_MANY_REQUESTS,
+        }
+    }
+}
+
+const TOO_MANY_REQUESTS: u16 = 429;
 
 /// Which of several pages each request is for.
 #[derive(Debug, Clone)]
@@ -62,9 +89,7 @@ impl Generator {
             let turn = (self.values.count - 1) % self.pages as u64;
             return usize::try_from(turn).unwrap_or_default();
         };
-        #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-        let share = (self.values.random.next() >> 11) as f64 / (1_u64 << 53) as f64;
-        let point = share * all;
+        let point = self.values.random.share() * all;
         let at = self.sums.partition_point(|sum| *sum <= point);
         at.min(self.pages - 1)
     }
@@ -77,7 +102,7 @@ impl Requests for Generator {
         self.template.write(head, &mut self.values);
         Expected {
             page: self.values.page,
-            status: self.status,
+            status: ExpectedStatus::Exactly(self.status),
         }
     }
 }

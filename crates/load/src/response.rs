@@ -1,6 +1,6 @@
 //! A response of HTTP/1.1 as it comes in, in pieces: its status, how long its body is, whether it ends the connection.
 //!
-//! Total over any bytes. Requests with other methods than HEAD are assumed.
+//! Total over any bytes.
 
 use std::rc::Rc;
 
@@ -22,6 +22,8 @@ pub(crate) struct ReceivedResponse {
     pub(crate) closes: bool,
     /// The body, where it is kept.
     pub(crate) body: Option<Vec<u8>>,
+    /// It answers a HEAD request: whatever its fields say, it has no body.
+    is_of_head: bool,
     /// The name of a field whose value is noted, and its value.
     watch: Option<Rc<str>>,
     watched: Option<String>,
@@ -83,6 +85,7 @@ impl ReceivedResponse {
             coding: BodyCoding::Identity,
             closes: false,
             body: None,
+            is_of_head: false,
             watch,
             watched: None,
         }
@@ -94,7 +97,23 @@ impl ReceivedResponse {
         self.head.clear();
         self.bytes = 0;
         self.length = 0;
+        self.watched = None;
         self.body = keeps_body.then(Vec::new);
+    }
+
+    /// Says to which request it belongs.
+    pub(crate) fn belongs_to(&mut self, head: &[u8]) {
+        self.is_of_head = head.starts_with(b"HEAD ");
+    }
+
+    /// The name of the field whose value is noted.
+    pub(crate) fn watch(&self) -> Option<&str> {
+        self.watch.as_deref()
+    }
+
+    /// Notes the value of that field.
+    pub(crate) fn note(&mut self, value: &[u8]) {
+        self.watched = Some(String::from_utf8_lossy(value).into_owned());
     }
 
     /// True if nothing of it has come.
@@ -206,6 +225,7 @@ impl ReceivedResponse {
             // Interim: the response itself follows.
             (100..=199, ..) => State::Head,
             (204 | 304, ..) => reader(BodyKind::None),
+            _ if self.is_of_head => reader(BodyKind::None),
             (_, true, _) => reader(BodyKind::Chunked),
             (_, false, Some(length)) => reader(BodyKind::Length(length)),
             (_, false, None) => State::UntilClose,

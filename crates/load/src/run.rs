@@ -3,28 +3,17 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
-    time::{Duration, Instant},
+    time::Instant,
 };
-
-use tokio::sync::Mutex;
 
 use crate::{
     LoadError,
     outcome::LoadOutcome,
     requests::{Expected, Requests},
     response::ReceivedResponse,
-    timer::StartTimer,
+    schedule::{Pace, RateSchedule},
+    slices::Ended,
 };
-
-/// When requests are sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pace {
-    /// Closed loop: each connection sends the next request when it has its response.
-    Closed,
-    /// Open loop: so many requests per second, whether or not responses come. A request that finds all connections busy is
-    /// sent late, and its latency counts from when it was due.
-    Constant(f64),
-}
 
 /// A source that a workload keeps from run to run.
 pub(crate) type RequestSource = Rc<RefCell<Box<dyn Requests>>>;
@@ -36,6 +25,8 @@ pub(crate) struct Bounds {
     pub(crate) end: Instant,
     /// `None`: only the time ends it.
     pub(crate) requests: Option<u64>,
+    /// Somebody watches: the outcome has slices, and a run that ends early reports what it saw.
+    pub(crate) is_watched: bool,
 }
 
 pub(crate) struct Run {
@@ -47,16 +38,10 @@ pub(crate) struct Run {
     /// Intended start of the request in progress, for each worker.
     in_progress: RefCell<Vec<Option<Instant>>>,
     last: Cell<Instant>,
+    /// When somebody stopped it.
+    stopped: Cell<Option<Instant>>,
     /// `None` in a closed loop.
     schedule: Option<RateSchedule>,
-}
-
-/// Intended starts at a constant rate.
-struct RateSchedule {
-    rate: f64,
-    timer: StartTimer,
-    /// Number of the next request, from 0. The worker that holds the lock waits for its start; the others queue.
-    next: Mutex<u64>,
 }
 
 /// One sequence of requests: a connection, or a stream of it over HTTP/2.
@@ -72,17 +57,15 @@ impl Run {
         pace: Pace,
         bounds: Bounds,
     ) -> Result<Self, LoadError> {
-        let schedule = match pace {
-            Pace::Closed => None,
-            Pace::Constant(rate) => Some(RateSchedule::new(rate)?),
-        };
+        let schedule = RateSchedule::new(pace)?;
         Ok(Self {
             source,
-            outcome: RefCell::new(LoadOutcome::new()),
+            outcome: RefCell::new(LoadOutcome::new(bounds.is_watched)),
             bounds,
             left: Cell::new(bounds.requests.unwrap_or(u64::MAX)),
             in_progress: RefCell::default(),
             last: Cell::new(bounds.began),
+            stopped: Cell::new(None),
             schedule,
         })
     }
@@ -103,7 +86,7 @@ impl Run {
             return (!self.is_over(now)).then_some(now);
         };
         let mut next = schedule.next.lock().await;
-        let start = schedule.start(self.bounds.began, *next);
+        let start = self.start(schedule, *next)?;
         if start >= self.bounds.end || self.is_over(Instant::now()) {
             return None;
         }
@@ -118,12 +101,28 @@ impl Run {
         Some(start)
     }
 
+    fn start(&self, schedule: &RateSchedule, number: u64) -> Option<Instant> {
+        let recorded = |number| self.source.borrow().due(number);
+        schedule.start(self.bounds.began, number, recorded)
+    }
+
+    /// Ends the run before its time. Requests in progress count no more.
+    pub(crate) fn stop(&self) {
+        self.stopped.set(Some(Instant::now()));
+    }
+
     fn is_over(&self, now: Instant) -> bool {
-        now >= self.bounds.end || self.left.get() == 0 || self.has_given_up()
+        now >= self.bounds.end
+            || self.left.get() == 0
+            || self.has_given_up()
+            || self.stopped.get().is_some()
     }
 
     fn has_given_up(&self) -> bool {
-        self.outcome.borrow().broken >= MAX_BROKEN
+        let outcome = self.outcome.borrow();
+        // Who watches a run wants to see failures; a server that does not serve at all is none.
+        outcome.broken >= MAX_BROKEN
+            && (!self.bounds.is_watched || outcome.broken > outcome.responses)
     }
 
     /// What was seen, once no connection works for the run any more.
@@ -131,17 +130,23 @@ impl Run {
     /// # Errors
     /// [`LoadError::TooManyBroken`]; [`LoadError::Unfinished`] when requests of a run that is to make a number of them are missing.
     pub(crate) fn finish(&self) -> Result<LoadOutcome, LoadError> {
-        let mut outcome = self.outcome.replace(LoadOutcome::new());
-        if outcome.broken >= MAX_BROKEN {
+        let mut outcome = self.outcome.replace(LoadOutcome::new(false));
+        let is_watched = self.bounds.is_watched;
+        if outcome.broken >= MAX_BROKEN && !is_watched {
             return Err(LoadError::TooManyBroken {
                 count: outcome.broken,
                 first: outcome.first_error.unwrap_or_default(),
             });
         }
+        let gave_up =
+            is_watched && outcome.broken >= MAX_BROKEN && outcome.broken > outcome.responses;
+        outcome.is_stopped = self.stopped.get().is_some() || gave_up;
         let now = Instant::now();
         let in_progress = self.in_progress.borrow();
         let unanswered = in_progress.iter().flatten();
-        if self.bounds.requests.is_some() {
+        if outcome.is_stopped {
+            self.count_unsent(&mut outcome, self.stopped.get().unwrap_or(now));
+        } else if self.bounds.requests.is_some() && !is_watched {
             let missing = self.left.get() + unanswered.count() as u64;
             if missing > 0 {
                 return Err(LoadError::Unfinished { missing });
@@ -149,48 +154,42 @@ impl Run {
         } else {
             for start in unanswered {
                 outcome.record_unanswered(now.saturating_duration_since(*start));
+                self.slice(
+                    &mut outcome,
+                    *start,
+                    Ended::without_response(now.saturating_duration_since(*start)),
+                );
             }
-            self.count_unsent(&mut outcome);
+            if self.bounds.requests.is_none() {
+                self.count_unsent(&mut outcome, self.bounds.end);
+            }
         }
         outcome.elapsed = self.last.get().saturating_duration_since(self.bounds.began);
         Ok(outcome)
     }
 
-    fn count_unsent(&self, outcome: &mut LoadOutcome) {
+    /// Counts the requests that were due before `end` and never sent.
+    fn count_unsent(&self, outcome: &mut LoadOutcome, end: Instant) {
         let Some(schedule) = &self.schedule else {
             return;
         };
         let Ok(next) = schedule.next.try_lock() else {
             return;
         };
+        let end = end.min(self.bounds.end);
         for number in *next.. {
-            let start = schedule.start(self.bounds.began, number);
-            if start >= self.bounds.end {
+            let start = self.start(schedule, number).filter(|start| *start < end);
+            let Some(start) = start else {
                 return;
-            }
-            outcome.record_unsent(self.bounds.end - start);
+            };
+            outcome.record_unsent(end - start);
+            self.slice(outcome, start, Ended::without_response(end - start));
         }
     }
-}
 
-impl RateSchedule {
-    fn new(rate: f64) -> Result<Self, LoadError> {
-        if !(rate > 0.0 && rate <= MAX_RATE) {
-            return Err(LoadError::Rate(rate));
-        }
-        Ok(Self {
-            rate,
-            timer: StartTimer::new()?,
-            next: Mutex::new(0),
-        })
-    }
-
-    /// The intended start of a request. Computed from its number, so that rounding does not add up.
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    fn start(&self, began: Instant, number: u64) -> Instant {
-        let after = Duration::try_from_secs_f64(number as f64 / self.rate);
-        let start = after.ok().and_then(|after| began.checked_add(after));
-        start.unwrap_or_else(|| began + FAR)
+    fn slice(&self, outcome: &mut LoadOutcome, start: Instant, ended: Ended) {
+        let due = start.saturating_duration_since(self.bounds.began);
+        outcome.record_slice(due, ended);
     }
 }
 
@@ -209,34 +208,41 @@ impl LoadWorker {
     pub(crate) fn request(&self, head: &mut Vec<u8>, response: &mut ReceivedResponse) -> Expected {
         head.clear();
         response.reset(self.run.outcome.borrow_mut().wants_body());
-        self.run.source.borrow_mut().next(head)
+        let expected = self.run.source.borrow_mut().next(head);
+        response.belongs_to(head);
+        expected
     }
 
     /// The response is complete.
     pub(crate) fn done(&self, expected: Expected, response: &mut ReceivedResponse) {
         let now = Instant::now();
         self.run.last.set(now);
-        let latency = self.elapsed(now);
+        let start = self.set_start(None).unwrap_or(now);
+        let latency = now.saturating_duration_since(start);
         let mut outcome = self.run.outcome.borrow_mut();
         outcome.record(expected, response, latency);
+        let ended = Ended {
+            latency,
+            status: response.status,
+            is_failure: !expected.status.permits(response.status),
+        };
+        self.run.slice(&mut outcome, start, ended);
     }
 
     /// The connection failed before the response was complete.
     pub(crate) fn failed(&self, what: &dyn std::fmt::Display) {
-        let elapsed = self.elapsed(Instant::now());
+        let now = Instant::now();
+        let start = self.set_start(None).unwrap_or(now);
+        let elapsed = now.saturating_duration_since(start);
         let mut outcome = self.run.outcome.borrow_mut();
         outcome.record_broken(elapsed, || what.to_string());
+        self.run
+            .slice(&mut outcome, start, Ended::without_response(elapsed));
     }
 
     /// A connection was opened instead of one that the server had closed in order.
     pub(crate) fn reconnected(&self) {
         self.run.outcome.borrow_mut().reconnects += 1;
-    }
-
-    /// The time since the intended start of the request, which has ended.
-    fn elapsed(&self, now: Instant) -> Duration {
-        let start = self.set_start(None);
-        start.map_or(Duration::ZERO, |start| now.saturating_duration_since(start))
     }
 
     fn set_start(&self, start: Option<Instant>) -> Option<Instant> {
@@ -248,7 +254,3 @@ impl LoadWorker {
 
 /// Requests without a response after which a run is given up.
 const MAX_BROKEN: u64 = 1000;
-/// Requests per second; no single thread sends as many.
-const MAX_RATE: f64 = 1_000_000.0;
-/// Later than the end of any run.
-const FAR: Duration = Duration::from_secs(1 << 32);

@@ -91,10 +91,10 @@ impl Template {
             match part {
                 TemplatePart::Text(text) => out.extend_from_slice(text),
                 TemplatePart::Count => {
-                    out.extend_from_slice(format!("{:010}", values.count).as_bytes())
+                    out.extend_from_slice(format!("{:010}", values.count).as_bytes());
                 }
                 TemplatePart::Page => {
-                    out.extend_from_slice((values.page + 1).to_string().as_bytes())
+                    out.extend_from_slice((values.page + 1).to_string().as_bytes());
                 }
                 TemplatePart::Random(length, letters) => values.random.fill(out, *length, letters),
                 TemplatePart::OneOf(all) => {
@@ -112,15 +112,21 @@ impl Random {
         Self(0x9E37_79B9_7F4A_7C15)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
+    /// A number from 0 to below 1.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    pub(crate) fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// A number below `count`, or 0.
-    fn below(&mut self, count: usize) -> usize {
+    pub(crate) fn below(&mut self, count: usize) -> usize {
         let product = u128::from(self.next()) * count as u128;
         usize::try_from(product >> 64).unwrap_or_default()
     }

@@ -16,7 +16,7 @@ use std::{
 
 use galley_load::{
     Connections, Generator, Limit, LoadClient, LoadOutcome, Order, Pace, Target, TargetProtocol,
-    TargetTls, Template, Workload,
+    TargetTls, Template, Trust, Workload,
 };
 use galley_testkit::{Nginx, Scratch, origin::Origin};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -73,7 +73,7 @@ fn right_responses_count_whatever_is_spoken() {
     let scratch = Scratch::new().unwrap();
     let (nginx, trusted) = nginx(scratch.path());
     let tls = |protocol, resumes| {
-        let (name, trusted) = ("a.test".to_owned(), trusted.clone());
+        let (name, trusted) = ("a.test".to_owned(), Trust::Only(trusted.clone()));
         Some(TargetTls {
             name,
             trusted,
@@ -134,7 +134,7 @@ fn heads_with_many_fields_are_sent_over_http2() {
     let target = Target {
         tls: Some(TargetTls {
             name: "a.test".to_owned(),
-            trusted,
+            trusted: Trust::Only(trusted),
             protocol: TargetProtocol::Http2 { streams: 1 },
             resumes: false,
         }),
@@ -168,7 +168,7 @@ fn wrong_statuses_and_handshakes_of_the_wrong_kind_are_counted_and_named() {
     // Nothing was there to resume.
     let tls = TargetTls {
         name: "a.test".to_owned(),
-        trusted,
+        trusted: Trust::Only(trusted),
         protocol: TargetProtocol::Http1,
         resumes: true,
     };

@@ -10,7 +10,9 @@ use serde_json::json;
 use super::ask::response;
 use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
 use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, talk};
-use super::{ask, check, dashboard, doctor, import, plugin, reload, setup, show, upgrade, why};
+use super::{
+    ask, check, dashboard, doctor, import, load, plugin, reload, setup, show, upgrade, why,
+};
 use crate::binary_upgrade::Predecessor;
 use crate::{app, php};
 
@@ -28,6 +30,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Setup(options) => setup::setup(&options),
         Command::Import(options) => import::import(&options),
+        Command::Load(options) => load::load(&options),
         Command::Plugin(command) => plugin::plugin(&command),
         Command::Privileged(options) => privileged(&options),
     }

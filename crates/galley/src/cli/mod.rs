@@ -1,13 +1,15 @@
-//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `import`, `plugin`.
+//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `import`, `load`, `plugin`.
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
+mod admin_options;
 mod ask;
 mod check;
 mod commands;
 mod dashboard;
 mod doctor;
 mod import;
+mod load;
 mod options;
 mod outcome;
 mod plugin;

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(super) use super::admin_options::AdminOptions;
+use super::load::LoadOptions;
+
 /// The web server for WordPress.
 #[derive(Debug, Parser)]
 #[command(name = "galley", version, about, max_term_width = 100)]
@@ -36,6 +39,8 @@ pub(super) enum Command {
     Setup(SetupOptions),
     /// Convert the configuration of nginx, Varnish, Apache or Caddy, and report every statement
     Import(ImportOptions),
+    /// Test a site of yours under load, and find what it holds
+    Load(Box<LoadOptions>),
     /// Install the WordPress plugin, or remove it
     #[command(subcommand)]
     Plugin(PluginCommand),
@@ -134,20 +139,6 @@ pub(super) struct CheckOptions {
     /// Print the findings as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// How to find the running server.
-#[derive(Args, Debug)]
-pub(super) struct AdminOptions {
-    /// The running server's configuration file [default: /etc/galley/galley.toml]
-    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
-    pub(super) config: Option<PathBuf>,
-    /// The running server's admin interface: `unix:/path` or `http://address:port`
-    #[arg(long, value_name = "ADDRESS")]
-    pub(super) admin: Option<String>,
-    /// File with the admin token [default: the configuration's]
-    #[arg(long, value_name = "FILE")]
-    pub(super) token_file: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

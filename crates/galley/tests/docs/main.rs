@@ -348,11 +348,14 @@ fn options_of(help: &str) -> BTreeSet<String> {
     let listed = help.split("Options:\n").nth(1).unwrap_or_default();
     let named = listed.lines().filter_map(|line| {
         let line = line.trim_start();
-        let long = line.strip_prefix("-H, ").unwrap_or(line);
+        // `-n, --requests <NUMBER>`
+        let is_short = line.starts_with('-') && line.get(2..4) == Some(", ");
+        let long = line.get(4..).filter(|_| is_short).unwrap_or(line);
         long.starts_with("--")
             .then(|| long.split_whitespace().next().unwrap())
     });
-    named.map(str::to_owned).collect()
+    let options = named.filter(|option| !["--help", "--version"].contains(option));
+    options.map(str::to_owned).collect()
 }
 
 #[test]

@@ -42,6 +42,7 @@ mod http_limits;
 mod http_upstream;
 mod imported;
 mod listeners;
+mod load;
 mod logs;
 mod managed;
 mod members;

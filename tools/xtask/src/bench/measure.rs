@@ -10,7 +10,7 @@ use std::{
 };
 
 use galley_load::{
-    Connections, Limit, LoadClient, LoadOutcome, Pace, Target, TargetProtocol, TargetTls,
+    Connections, Limit, LoadClient, LoadOutcome, Pace, Target, TargetProtocol, TargetTls, Trust,
 };
 use galley_testkit::client::Connection;
 use serde::{Deserialize, Serialize};
@@ -318,7 +318,7 @@ fn ready<'a>(
 fn target(stand: &Stand<'_>, server: &Server, scenario: &Scenario) -> Target {
     let tls = scenario.tls.map(|spoken| TargetTls {
         name: stand.plan.host.clone(),
-        trusted: stand.certificate.trusted.clone(),
+        trusted: Trust::Only(stand.certificate.trusted.clone()),
         protocol: match spoken {
             Spoken::Http1 => TargetProtocol::Http1,
             Spoken::H2 => TargetProtocol::Http2 {

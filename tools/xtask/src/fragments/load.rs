@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use galley_load::{Connections, Expected, Limit, LoadClient, Pace, Requests, Target, Workload};
+use galley_load::{
+    Connections, Expected, ExpectedStatus, Limit, LoadClient, Pace, Requests, Target, Workload,
+};
 use galley_testkit::{
     Trouble,
     exactness::fragments::{Site, Visits},
@@ -92,7 +94,10 @@ impl Requests for Visitors {
         if let Some(bytes) = self.heads.get(page).or_else(|| self.heads.last()) {
             head.extend_from_slice(bytes);
         }
-        Expected { page, status: 200 }
+        Expected {
+            page,
+            status: ExpectedStatus::Exactly(200),
+        }
     }
 }
 

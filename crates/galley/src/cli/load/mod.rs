@@ -1,0 +1,19 @@
+//! `galley load`: a load test of the owner's own site, with a report.
+//!
+//! It sends requests to a target that is loopback, in the configuration or proved to be the owner's, and to no other. What was asked for
+//! becomes a [`galley_load::Workload`]; what came of it, a [`galley_load::LoadReport`].
+
+mod command;
+mod fetcher;
+mod live;
+mod login;
+mod machine;
+mod options;
+mod ownership;
+mod pages;
+mod processes;
+mod site;
+mod workload;
+mod write;
+
+pub(super) use self::{command::load, options::LoadOptions};

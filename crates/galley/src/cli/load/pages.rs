@@ -1,0 +1,114 @@
+//! The pages of a test: those of the arguments, of a sitemap, or of an access log.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use galley_load::{Sitemap, VisitedPage, access_log, sitemap};
+
+use super::fetcher::SiteFetcher;
+use super::options::LoadOptions;
+use super::site::TestedSite;
+use crate::cli::outcome::talk;
+
+/// The pages that the options name.
+pub(super) fn pages(
+    options: &LoadOptions,
+    site: &TestedSite,
+    named: Vec<VisitedPage>,
+    fetcher: &SiteFetcher<'_>,
+) -> Result<Vec<VisitedPage>, String> {
+    if let Some(path) = &options.access_log {
+        return logged(path);
+    }
+    match &options.sitemap {
+        Some(path) => mapped(path, site, fetcher),
+        None => Ok(named),
+    }
+}
+
+fn logged(path: &Path) -> Result<Vec<VisitedPage>, String> {
+    let wrong = |error: std::io::Error| format!("cannot read `{}`: {error}", path.display());
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(wrong)?;
+    file.take(MOST_LOG).read_to_end(&mut bytes).map_err(wrong)?;
+    let found = access_log(&String::from_utf8_lossy(&bytes));
+    if found.skipped > 0 {
+        talk(&format!(
+            "load: {} requests of `{}`; left out {} lines that are no GET or HEAD requests in the combined format",
+            found.pages.len(),
+            path.display(),
+            found.skipped
+        ));
+    }
+    if found.pages.is_empty() {
+        return Err(format!("`{}` has no GET or HEAD request", path.display()));
+    }
+    Ok(found.pages)
+}
+
+/// The pages of a sitemap and of those that it lists, as far as they are of this site.
+fn mapped(
+    path: &str,
+    site: &TestedSite,
+    fetcher: &SiteFetcher<'_>,
+) -> Result<Vec<VisitedPage>, String> {
+    let first = format!("{}{path}", site.url());
+    let mut waiting = VecDeque::from([site.page(&first)?]);
+    let (mut pages, mut files, mut foreign) = (Vec::new(), 0, 0_u64);
+    while let Some(file) = waiting.pop_front() {
+        files += 1;
+        let page = fetcher.get(&file.target)?;
+        let text = String::from_utf8_lossy(&page.body);
+        let read = if page.status == 200 {
+            sitemap(&text)
+        } else {
+            None
+        };
+        let Some(read) = read else {
+            return Err(format!(
+                "{}{} is no sitemap (status {})",
+                site.url(),
+                file.target,
+                page.status
+            ));
+        };
+        match read {
+            Sitemap::Pages(urls) => {
+                for url in urls {
+                    match site.page(&url) {
+                        Ok(page) if pages.len() < MOST_PAGES => pages.push(page),
+                        Ok(_) => {}
+                        Err(_) => foreign += 1,
+                    }
+                }
+            }
+            Sitemap::Index(urls) => {
+                let further = urls.iter().filter_map(|url| site.page(url).ok());
+                waiting.extend(further.take(MOST_FILES - files.min(MOST_FILES)));
+                waiting.truncate(MOST_FILES - files.min(MOST_FILES));
+            }
+        }
+    }
+    if foreign > 0 {
+        talk(&format!(
+            "load: left out {foreign} URLs of the sitemap that are not of {}",
+            site.url()
+        ));
+    }
+    if pages.is_empty() {
+        return Err(format!("{first} lists no page of {}", site.url()));
+    }
+    talk(&format!(
+        "load: {} pages from {files} files of the sitemap",
+        pages.len()
+    ));
+    Ok(pages)
+}
+
+const MOST_PAGES: usize = 200_000;
+/// Of a sitemap and those that it lists.
+const MOST_FILES: usize = 100;
+/// Of an access log.
+const MOST_LOG: u64 = 1024 * 1024 * 1024;

@@ -1,0 +1,357 @@
+//! `galley load` against Galley itself and against scripted servers: its figures, its refusals, its reports.
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use galley_testkit::Scratch;
+use galley_testkit::origin::Origin;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{HOST, Plan, binary, words};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.arg("load").args(arguments);
+    command
+}
+
+fn load(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", words(output)))
+}
+
+fn p99(report: &Value) -> f64 {
+    let all = report["latency"].as_array().unwrap();
+    let found = all.iter().find(|one| one["percent"] == 99.0).unwrap();
+    found["ms"].as_f64().unwrap()
+}
+
+/// A server whose request of that number, from 1, takes a second, and holds up all others.
+fn stalling(number: u64) -> Origin {
+    let (count, turn) = (AtomicU64::new(0), Mutex::new(()));
+    Origin::start(move |_, wire| {
+        let _turn = turn.lock().unwrap();
+        if count.fetch_add(1, Ordering::SeqCst) + 1 == number {
+            thread::sleep(Duration::from_secs(1));
+        }
+        wire.answer(200, &[], b"hello");
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_site_of_galley_is_tested_and_reported() {
+    let stage = Plan::files().file("index.html", "hello").start();
+    let dir = Scratch::new().unwrap();
+    let file = |name: &str| dir.join(name).display().to_string();
+    let (csv, html, json) = (file("run.csv"), file("run.html"), file("run.json"));
+    let (url, address) = (format!("http://{HOST}/"), stage.addr().to_string());
+    let output = load(&[
+        &url,
+        "--connect-to",
+        &address,
+        "--rate",
+        "100",
+        "--duration",
+        "2s",
+        "--json",
+        "--csv",
+        &csv,
+        "--html",
+        &html,
+        "--tracking",
+        "50%",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let run = report(&output);
+    assert_eq!(run["responses"], 200, "{run}");
+    assert_eq!(
+        (&run["failures"], &run["statuses"]["200"]),
+        (&0.into(), &200.into())
+    );
+    assert!(
+        run["machine"].as_array().is_some_and(|all| !all.is_empty()),
+        "{run}"
+    );
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 3);
+    assert!(fs::read_to_string(&html).unwrap().contains("</svg>"));
+    // The second run is compared with the first.
+    fs::write(&json, &output.stdout).unwrap();
+    let output = load(&[
+        &url,
+        "--connect-to",
+        &address,
+        "--rate",
+        "50",
+        "--duration",
+        "1s",
+        "--compare",
+        &json,
+        "--html",
+        &html,
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("200  ->          50"), "{said}");
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.contains("<h2>Before</h2>") && page.contains("<h2>After</h2>"));
+}
+
+#[test]
+fn a_stall_is_in_the_percentiles_of_a_constant_rate_and_not_of_a_closed_loop() {
+    let origin = stalling(150);
+    let url = format!("http://{}/", origin.addr());
+    let output = load(&[
+        &url,
+        "--rate",
+        "100",
+        "--duration",
+        "3s",
+        "--connections",
+        "20",
+        "--json",
+    ]);
+    let open = p99(&report(&output));
+    assert!(open >= 800.0, "{open} ms at a constant rate");
+    let origin = stalling(150);
+    let url = format!("http://{}/", origin.addr());
+    let output = load(&[&url, "-n", "300", "-c", "1", "-k", "--json"]);
+    let closed = p99(&report(&output));
+    assert!(closed < 500.0, "{closed} ms in a closed loop");
+}
+
+#[test]
+fn the_closed_mode_prints_the_lines_of_ab() {
+    let origin = Origin::start(|_, wire| {
+        wire.answer(200, &[("Connection", "keep-alive")], b"hello");
+    })
+    .unwrap();
+    let url = format!("http://{}/", origin.addr());
+    let output = load(&[&url, "-n", "100", "-c", "4", "-k"]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let said = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "Concurrency Level:      4\n",
+        "Complete requests:      100\n",
+        "Failed requests:        0\n",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+}
+
+#[test]
+fn a_ramp_finds_the_rate_that_the_server_holds() {
+    // One request at a time, 10 ms each: 100 a second at most.
+    let turn = Mutex::new(());
+    let origin = Origin::start(move |_, wire| {
+        let _turn = turn.lock().unwrap();
+        thread::sleep(Duration::from_millis(10));
+        wire.answer(200, &[], b"hello");
+    })
+    .unwrap();
+    let url = format!("http://{}/", origin.addr());
+    let output = load(&[
+        &url,
+        "--ramp",
+        "10:400",
+        "--duration",
+        "6s",
+        "--connections",
+        "30",
+        "--json",
+    ]);
+    let run = report(&output);
+    let rate = run["knee"]["rate"]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{run}"));
+    assert!((20.0..250.0).contains(&rate), "{}", run["knee"]);
+    assert!(run["cause"].is_string(), "{run}");
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+}
+
+#[test]
+fn hosts_of_others_are_refused_and_ownership_is_proved_by_a_file() {
+    let output = load(&["http://192.0.2.1/", "--rate", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        words(&output).contains("--i-own 192.0.2.1"),
+        "{}",
+        words(&output)
+    );
+    let proof: Arc<Mutex<String>> = Arc::default();
+    let content = Arc::clone(&proof);
+    let origin = Origin::start(move |seen, wire| {
+        let text = match seen.path() {
+            "/.well-known/galley-load.txt" => content.lock().unwrap().clone(),
+            _ => "hello".to_owned(),
+        };
+        wire.answer(200, &[], text.as_bytes());
+    })
+    .unwrap();
+    // This address is not loopback to the check, and reaches this machine all the same.
+    let url = format!("http://0.0.0.0:{}/", origin.addr().port());
+    let arguments = [
+        &*url,
+        "--rate",
+        "20",
+        "--duration",
+        "1s",
+        "--i-own",
+        "0.0.0.0",
+    ];
+    let output = load(&arguments);
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+    assert_eq!(origin.seen().len(), 1, "only the proof is fetched");
+    let said = words(&output);
+    let token = said
+        .lines()
+        .map(str::trim)
+        .find(|line| line.len() == 32)
+        .unwrap_or_else(|| panic!("{said}"));
+    *proof.lock().unwrap() = format!("{token}\n");
+    let output = load(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(origin.seen().len(), 22);
+}
+
+#[test]
+fn pages_come_from_a_sitemap_or_an_access_log() {
+    let address: Arc<Mutex<String>> = Arc::default();
+    let own = Arc::clone(&address);
+    let seen_targets: Arc<Mutex<Vec<String>>> = Arc::default();
+    let targets = Arc::clone(&seen_targets);
+    let origin = Origin::start(move |seen, wire| {
+        let own = own.lock().unwrap().clone();
+        let loc = |path: &str| format!("<loc>http://{own}{path}</loc>");
+        let body = match seen.path() {
+            "/wp-sitemap.xml" => format!("<sitemapindex>{}</sitemapindex>", loc("/posts.xml")),
+            "/posts.xml" => format!(
+                "<urlset>{}{}<loc>http://other/</loc></urlset>",
+                loc("/a/"),
+                loc("/b/")
+            ),
+            _ => {
+                targets
+                    .lock()
+                    .unwrap()
+                    .push(format!("{} {}", seen.method, seen.target));
+                String::new()
+            }
+        };
+        let body = if seen.method == "HEAD" { "" } else { &body };
+        wire.answer(200, &[], body.as_bytes());
+    })
+    .unwrap();
+    *address.lock().unwrap() = origin.addr().to_string();
+    let url = format!("http://{}/", origin.addr());
+    let output = load(&[
+        &url,
+        "--rate",
+        "50",
+        "--duration",
+        "1s",
+        "--sitemap",
+        "/wp-sitemap.xml",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let mut asked = std::mem::take(&mut *seen_targets.lock().unwrap());
+    asked.sort();
+    asked.dedup();
+    assert_eq!(asked, ["GET /a/", "GET /b/"]);
+    let dir = Scratch::new().unwrap();
+    let line = |method: &str, path: &str| {
+        format!(
+            "192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] \"{method} {path} HTTP/1.1\" 200 5 \"-\" \"x\"\n"
+        )
+    };
+    let log = [
+        ("GET", "/one"),
+        ("POST", "/two"),
+        ("HEAD", "/three"),
+        ("GET", "/four"),
+    ];
+    let text: String = log
+        .iter()
+        .map(|(method, path)| line(method, path))
+        .collect();
+    let file = dir.write("access.log", text).unwrap().display().to_string();
+    let output = load(&[
+        &url,
+        "--access-log",
+        &file,
+        "--replay",
+        "--connections",
+        "1",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let asked = seen_targets.lock().unwrap().clone();
+    assert_eq!(asked, ["GET /one", "HEAD /three", "GET /four"]);
+}
+
+#[test]
+fn an_interrupt_ends_with_the_report_so_far() {
+    let origin = stalling(0);
+    let url = format!("http://{}/", origin.addr());
+    let mut command = command(&[&url, "--rate", "50", "--duration", "1h", "--json"]);
+    let child: Child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    galley_testkit::wait_for("requests", Duration::from_secs(20), || {
+        origin.seen().len() > 20
+    });
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    let run = report(&output);
+    assert_eq!(run["stopped"], true);
+    assert!(run["responses"].as_u64().unwrap() >= 20, "{run}");
+}
+
+#[test]
+fn wrong_usage_and_a_dead_server_have_their_exit_codes() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("http://{free}/");
+    for (arguments, code) in [
+        (&[&*url][..], 2),
+        (&[&*url, "--rate", "1", "--ramp", "1:2"], 2),
+        (&[&*url, "--rate", "1", "--http2"], 2),
+        (
+            &[
+                &*format!("http://{HOST}/"),
+                "--connect-to",
+                "192.0.2.1:80",
+                "--rate",
+                "1",
+            ],
+            2,
+        ),
+        (&["nonsense", "--rate", "1"], 2),
+        (&[&*url, "--rate", "0"], 2),
+        (&[&*url, "-n", "1", "--uncached", "5%"], 2),
+        (&[&*url, "--rate", "1", "--logged-in", "5%"], 2),
+        (&[&*url, "--rate", "1", "--duration", "1s"], 1),
+    ] {
+        let output = load(arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {}",
+            words(&output)
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Line charts and bars as SVG, without scripts and without anything from elsewhere.
+
+use std::fmt::Write as _;
+
+/// One line of a chart.
+pub(super) struct ChartLine {
+    pub(super) name: &'static str,
+    pub(super) colour: &'static str,
+    /// One value for each second.
+    pub(super) values: Vec<f64>,
+}
+
+/// A chart over the seconds of a run. `most` makes the axes of two charts the same.
+pub(super) fn lines(title: &str, unit: &str, lines: &[ChartLine], most: f64) -> String {
+    let top = if most > 0.0 { most * 1.05 } else { 1.0 };
+    let length = lines
+        .iter()
+        .map(|line| line.values.len())
+        .max()
+        .unwrap_or(0);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{}</title>\
+         <text class=\"title\" x=\"{LEFT}\" y=\"18\">{}</text>",
+        escaped(title),
+        escaped(title)
+    );
+    axes(&mut out, unit, length, top);
+    for (number, line) in lines.iter().enumerate() {
+        curve(&mut out, line, number, length, top);
+    }
+    out.push_str("</svg>");
+    out
+}
+
+/// The grid, its values, and the seconds below it.
+fn axes(out: &mut String, unit: &str, length: usize, top: f64) {
+    for quarter in 0..=4 {
+        let value = top * f64::from(quarter) / 4.0;
+        let y = BASE - ROOM_Y * f64::from(quarter) / 4.0;
+        let _ = write!(
+            out,
+            "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT + ROOM_X,
+            LEFT - 6.0,
+            y + 4.0,
+            rounded(value)
+        );
+    }
+    let _ = write!(
+        out,
+        "<text x=\"{LEFT}\" y=\"{0}\">0 s</text><text x=\"{1}\" y=\"{0}\" text-anchor=\"end\">{length} s</text>\
+         <text x=\"{LEFT}\" y=\"36\">{2}</text>",
+        BASE + 16.0,
+        LEFT + ROOM_X,
+        escaped(unit)
+    );
+}
+
+/// A line with its name.
+fn curve(out: &mut String, line: &ChartLine, number: usize, length: usize, top: f64) {
+    let _ = write!(
+        out,
+        "<path fill=\"none\" stroke=\"{0}\" stroke-width=\"1.5\" d=\"{1}\"/><text x=\"{2}\" y=\"36\" fill=\"{0}\">{3}</text>",
+        line.colour,
+        path(&line.values, length, top),
+        LEFT + 90.0 + 90.0 * f64::from(u8::try_from(number).unwrap_or(u8::MAX)),
+        line.name
+    );
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
+fn path(values: &[f64], length: usize, top: f64) -> String {
+    let step = ROOM_X / (length.max(2) - 1) as f64;
+    let mut out = String::new();
+    for (number, value) in values.iter().enumerate() {
+        let letter = if number == 0 { 'M' } else { 'L' };
+        let x = LEFT + step * number as f64;
+        let y = BASE - ROOM_Y * (value / top).clamp(0.0, 1.0);
+        let _ = write!(out, "{letter}{x:.1} {y:.1}");
+    }
+    out
+}
+
+/// Names with their counts as bars, the largest first.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+pub(super) fn bars(title: &str, counts: &[(String, u64)]) -> String {
+    let mut counts = counts.to_vec();
+    counts.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    counts.truncate(MOST_BARS);
+    let all: u64 = counts.iter().map(|(_, count)| count).sum();
+    let height = 34.0 + 24.0 * counts.len() as f64;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\"><title>{0}</title>\
+         <text class=\"title\" x=\"{LEFT}\" y=\"18\">{0}</text>",
+        escaped(title)
+    );
+    for (number, (name, count)) in counts.iter().enumerate() {
+        let y = 30.0 + 24.0 * number as f64;
+        let share = *count as f64 / all.max(1) as f64;
+        let _ = write!(
+            out,
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+             <rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"18\" fill=\"#4b7bab\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\">{count} ({:.1} %)</text>",
+            LEFT - 6.0,
+            y + 13.0,
+            escaped(name),
+            (share * BAR_ROOM).max(1.0),
+            LEFT + share * BAR_ROOM + 8.0,
+            y + 13.0,
+            share * 100.0
+        );
+    }
+    out.push_str("</svg>");
+    out
+}
+
+/// Three digits that count.
+pub(super) fn rounded(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// Text as HTML and XML want it.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            letter if letter.is_control() => {}
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 260.0;
+const LEFT: f64 = 90.0;
+const ROOM_X: f64 = 530.0;
+const ROOM_Y: f64 = 180.0;
+const BASE: f64 = 230.0;
+const BAR_ROOM: f64 = 380.0;
+const MOST_BARS: usize = 16;

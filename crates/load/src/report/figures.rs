@@ -1,0 +1,124 @@
+//! The figures of one run, as JSON has them: `galley load --json` writes them, and `--compare` reads them again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    cause::{KneeCause, MachineSample},
+    knee::Knee,
+    second::ReportedSecond,
+};
+use crate::outcome::LoadOutcome;
+
+/// What was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadSetup {
+    /// The URL of the target.
+    pub target: String,
+    /// `constant`, `ramp`, `closed` or `replay`.
+    pub mode: String,
+    /// Protocol and connections, in words.
+    pub client: String,
+    /// When the run began, in seconds of Unix time.
+    pub began: u64,
+    /// A ramp's first and last rate, or the constant rate twice; requests per second.
+    pub rates: Option<[f64; 2]>,
+    /// For how many seconds requests were to be due.
+    pub planned_s: Option<f64>,
+}
+
+/// The figures of one run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// What was asked for.
+    pub setup: LoadSetup,
+    /// True if the run was stopped before its end.
+    pub stopped: bool,
+    /// From the begin to the last response, in seconds.
+    pub elapsed_s: f64,
+    /// Complete responses.
+    pub responses: u64,
+    /// Of them per second.
+    pub per_second: f64,
+    /// Bytes of the responses.
+    pub bytes: u64,
+    /// Responses with 429 or 5xx, connections that broke, requests that were due and never sent.
+    pub failures: u64,
+    /// Of these: due, and never sent because all connections were busy.
+    pub unsent: u64,
+    /// What failed first.
+    pub first_failure: Option<String>,
+    /// Over all requests, from their intended starts.
+    pub latency: Vec<Percentile>,
+    /// The mean over the responses that were expected, in milliseconds.
+    pub mean_ms: f64,
+    /// Responses by status; `0` are requests without one.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Responses by the word of their Cache-Status.
+    pub cache: BTreeMap<String, u64>,
+    /// Second by second, by when requests were due.
+    pub seconds: Vec<ReportedSecond>,
+    /// Of the machine that runs the test, about once a second.
+    pub machine: Vec<MachineSample>,
+    /// The highest rate that the target held, for a ramp.
+    pub knee: Option<Knee>,
+    /// Why it held no more.
+    pub cause: Option<KneeCause>,
+}
+
+/// A percentile of the latency.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Percentile {
+    /// From 0 to 100.
+    pub percent: f64,
+    /// Milliseconds.
+    pub ms: f64,
+}
+
+impl Percentile {
+    fn of(outcome: &LoadOutcome, percent: f64) -> Self {
+        let time: Duration = outcome.quantile(percent / 100.0);
+        Self {
+            percent,
+            ms: time.as_secs_f64() * 1000.0,
+        }
+    }
+}
+
+impl LoadReport {
+    /// The figures of an outcome.
+    pub fn new(setup: LoadSetup, outcome: &LoadOutcome, machine: Vec<MachineSample>) -> Self {
+        Self {
+            setup,
+            stopped: outcome.is_stopped,
+            elapsed_s: outcome.elapsed.as_secs_f64(),
+            responses: outcome.responses,
+            per_second: outcome.per_second(),
+            bytes: outcome.bytes,
+            failures: outcome.unexpected_status + outcome.broken + outcome.unsent,
+            unsent: outcome.unsent,
+            first_failure: outcome.first_error.clone(),
+            latency: PERCENTS
+                .map(|percent| Percentile::of(outcome, percent))
+                .to_vec(),
+            mean_ms: outcome.latency.mean() / 1_000_000.0,
+            statuses: outcome.statuses.clone(),
+            cache: outcome.cache_words.clone(),
+            seconds: outcome.slices.iter().map(ReportedSecond::new).collect(),
+            machine,
+            ..Self::default()
+        }
+    }
+
+    /// The latency at a percentile that the report has, in milliseconds.
+    pub fn ms(&self, percent: f64) -> Option<f64> {
+        let is_it = |it: &&Percentile| (it.percent - percent).abs() < 1e-9;
+        self.latency.iter().find(is_it).map(|it| it.ms)
+    }
+}
+
+/// Of the latency.
+const PERCENTS: [f64; 11] = [
+    50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9, 99.99, 100.0,
+];

@@ -1,0 +1,76 @@
+//! A sitemap (sitemaps.org) read for its addresses. Total over any text; nothing but `<loc>` is looked at.
+
+/// What a file of a sitemap lists.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sitemap {
+    /// Addresses of pages.
+    Pages(Vec<String>),
+    /// Addresses of further sitemaps.
+    Index(Vec<String>),
+}
+
+/// Reads one file; `None` if it is no sitemap. The first 50,000 addresses count, which is the format's own limit.
+pub fn sitemap(text: &str) -> Option<Sitemap> {
+    let addresses = || {
+        let all = text
+            .split("<loc>")
+            .skip(1)
+            .filter_map(|rest| rest.split_once("</loc>"));
+        all.map(|(inner, _)| unescaped(inner.trim()))
+            .take(MOST_ADDRESSES)
+            .collect()
+    };
+    if text.contains("<sitemapindex") {
+        Some(Sitemap::Index(addresses()))
+    } else if text.contains("<urlset") {
+        Some(Sitemap::Pages(addresses()))
+    } else {
+        None
+    }
+}
+
+fn unescaped(text: &str) -> String {
+    let text = text
+        .strip_prefix("<![CDATA[")
+        .and_then(|text| text.strip_suffix("]]>"))
+        .unwrap_or(text);
+    let mut text = text.to_owned();
+    // `&amp;` last: what it makes is no beginning of another one.
+    for (name, letter) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&apos;", "'"),
+        ("&#039;", "'"),
+        ("&#038;", "&"),
+        ("&amp;", "&"),
+    ] {
+        text = text.replace(name, letter);
+    }
+    text
+}
+
+const MOST_ADDRESSES: usize = 50_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_indexes_and_neither() {
+        let pages = "<?xml version=\"1.0\"?><urlset xmlns=\"x\"><url><loc>\n https://a.test/?a=1&amp;b=2 </loc>\
+            <lastmod>2026</lastmod></url><url><loc><![CDATA[https://a.test/x]]></loc></url><url><loc>cut";
+        let wanted = vec![
+            "https://a.test/?a=1&b=2".to_owned(),
+            "https://a.test/x".to_owned(),
+        ];
+        assert_eq!(sitemap(pages), Some(Sitemap::Pages(wanted)));
+        let index =
+            "<sitemapindex><sitemap><loc>https://a.test/posts.xml</loc></sitemap></sitemapindex>";
+        let wanted = vec!["https://a.test/posts.xml".to_owned()];
+        assert_eq!(sitemap(index), Some(Sitemap::Index(wanted)));
+        assert_eq!(sitemap("<html>404</html>"), None);
+        let many = format!("<urlset>{}", "<loc>/</loc>".repeat(60_000));
+        assert!(matches!(sitemap(&many), Some(Sitemap::Pages(all)) if all.len() == 50_000));
+    }
+}

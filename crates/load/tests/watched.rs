@@ -1,0 +1,169 @@
+//! Runs that somebody watches: second by second, stopped early, on a ramp, as recorded, with HEAD.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use galley_load::{
+    Connections, Limit, LoadClient, LoadOutcome, Pace, PageMethod, Target, VisitedPage,
+    VisitorShares, Visitors, Workload,
+};
+use galley_testkit::origin::Origin;
+
+/// A client of visitors whose runs are watched.
+fn watched(origin: &Origin, pages: Vec<VisitedPage>, connections: usize, pace: Pace) -> LoadClient {
+    let visitors = Visitors::new("a.test", pages, VisitorShares::default(), 1).unwrap();
+    let workload = Workload {
+        requests: Box::new(visitors.in_order()),
+        connections,
+        pace,
+    };
+    let target = Target {
+        addr: origin.addr(),
+        tls: None,
+        connections: Connections::Kept,
+        watch: Some("cache-status".to_owned()),
+    };
+    let mut client = LoadClient::connect(target, vec![workload], Arc::default()).unwrap();
+    client.watch(|_, _| {});
+    client
+}
+
+fn page(method: PageMethod, target: &str) -> VisitedPage {
+    VisitedPage::new(method, target).unwrap()
+}
+
+fn run(client: &mut LoadClient, limit: Limit) -> LoadOutcome {
+    client.run(limit).unwrap().remove(0)
+}
+
+#[test]
+fn a_stall_of_a_second_is_in_the_seconds_in_which_requests_were_due() {
+    let (count, turn) = (AtomicU64::new(0), Mutex::new(()));
+    let origin = Origin::start(move |_, wire| {
+        let _turn = turn.lock().unwrap();
+        if count.fetch_add(1, Ordering::SeqCst) + 1 == 150 {
+            thread::sleep(Duration::from_secs(1));
+        }
+        wire.answer(200, &[("Cache-Status", "galley; hit")], b"hello");
+    })
+    .unwrap();
+    let pages = vec![page(PageMethod::Get, "/")];
+    let mut client = watched(&origin, pages, 10, Pace::Constant(100.0));
+    let seen = run(&mut client, Limit::Time(Duration::from_secs(4)));
+    assert_eq!((seen.responses, seen.unsent), (400, 0));
+    assert_eq!(seen.slices.len(), 4);
+    assert!(seen.slices.iter().all(|slice| slice.requests == 100));
+    // The request at 1.5 s takes a second; those that were due behind it wait for it.
+    assert!(seen.slices[1].quantile_ms(0.99) > 900.0);
+    assert!(seen.slices[2].quantile_ms(0.75) > 100.0);
+    assert!(seen.quantile(0.99) > Duration::from_millis(900));
+    assert!(seen.slices[0].quantile_ms(0.5) < 100.0);
+    assert_eq!(seen.cache_words["hit"], 400);
+}
+
+#[test]
+fn a_ramp_sends_what_its_rates_say() {
+    let origin = Origin::start(|_, wire| {
+        wire.answer(200, &[], b"");
+    })
+    .unwrap();
+    let over = Duration::from_secs(2);
+    let pace = Pace::Ramp {
+        from: 10.0,
+        to: 190.0,
+        over,
+    };
+    let mut client = watched(&origin, vec![page(PageMethod::Get, "/")], 10, pace);
+    let seen = run(&mut client, Limit::Time(over));
+    let requests: Vec<u64> = seen.slices.iter().map(|slice| slice.requests).collect();
+    assert_eq!(requests.iter().sum::<u64>(), 200);
+    assert!(requests[0].abs_diff(55) <= 1, "{requests:?}");
+}
+
+#[test]
+fn a_replay_sends_each_page_once_when_it_is_due_and_head_has_no_body() {
+    let origin = Origin::start(|seen, wire| {
+        if seen.method == "HEAD" {
+            wire.write(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
+        } else {
+            wire.answer(200, &[], b"hello");
+        }
+    })
+    .unwrap();
+    let mut pages = vec![
+        page(PageMethod::Get, "/a"),
+        page(PageMethod::Head, "/b"),
+        page(PageMethod::Get, "/c"),
+    ];
+    pages[2].due = Duration::from_millis(300);
+    let mut client = watched(&origin, pages, 1, Pace::Recorded);
+    let seen = run(&mut client, Limit::Time(Duration::from_secs(20)));
+    assert_eq!(
+        (seen.responses, seen.broken),
+        (3, 0),
+        "{:?}",
+        seen.first_error
+    );
+    assert!(seen.elapsed >= Duration::from_millis(300));
+    let targets: Vec<String> = origin.seen().into_iter().map(|seen| seen.target).collect();
+    assert_eq!(targets, ["/a", "/b", "/c"]);
+}
+
+#[test]
+fn a_run_that_is_stopped_reports_what_it_saw() {
+    let origin = Origin::start(|_, wire| {
+        wire.answer(200, &[], b"");
+    })
+    .unwrap();
+    let visitors = Visitors::new(
+        "a.test",
+        vec![page(PageMethod::Get, "/")],
+        VisitorShares::default(),
+        1,
+    );
+    let workload = Workload {
+        requests: Box::new(visitors.unwrap()),
+        connections: 2,
+        pace: Pace::Constant(100.0),
+    };
+    let target = Target {
+        addr: origin.addr(),
+        tls: None,
+        connections: Connections::Kept,
+        watch: None,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut client = LoadClient::connect(target, vec![workload], Arc::clone(&stop)).unwrap();
+    let calls = Rc::new(RefCell::new(0));
+    let counted = Rc::clone(&calls);
+    client.watch(move |outcome, _| {
+        *counted.borrow_mut() += 1;
+        stop.store(outcome.responses >= 30, Ordering::Relaxed);
+    });
+    let seen = run(&mut client, Limit::Time(Duration::from_secs(600)));
+    assert!(seen.is_stopped && *calls.borrow() > 1);
+    assert!((30..200).contains(&seen.responses), "{}", seen.responses);
+    assert_eq!((seen.broken, seen.unexpected_status), (0, 0));
+}
+
+#[test]
+fn a_server_that_serves_nobody_ends_the_run_with_a_report() {
+    let origin = Origin::start(|_, wire| wire.close()).unwrap();
+    let pages = vec![page(PageMethod::Get, "/")];
+    let mut client = watched(&origin, pages, 4, Pace::Closed);
+    let seen = run(&mut client, Limit::Time(Duration::from_secs(600)));
+    assert!(seen.is_stopped);
+    assert_eq!(seen.responses, 0);
+    assert_eq!(seen.statuses.keys().copied().collect::<Vec<_>>(), [0]);
+    assert!(seen.broken >= 1000 && seen.slices[0].failures > 0);
+}
