@@ -42,6 +42,8 @@ pub struct PageJob {
     pub fragments: Box<[u64]>,
     /// How deep it is nested in the pages that include it; 0: somebody requests it for itself.
     pub depth: u8,
+    /// Whether the response may be stored, if it allows that.
+    pub may_store: bool,
     /// Who knows what its ESI includes request, on a site that has any.
     pub includes: Option<Arc<dyn IncludeLookup>>,
 }
@@ -63,6 +65,7 @@ impl PageJob {
             held: self.held.clone(),
             fragments: self.fragments.clone(),
             depth: self.depth,
+            may_store: self.may_store,
             includes: self.includes.clone(),
         }
     }

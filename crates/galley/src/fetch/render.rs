@@ -361,6 +361,7 @@ fn batch_job(page: &PageJob, versions: &[Arc<FragmentVersion>]) -> PageJob {
         held: None,
         fragments: versions.iter().map(|version| version.id).collect(),
         depth: 0,
+        may_store: true,
         includes: None,
     }
 }

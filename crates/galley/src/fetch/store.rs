@@ -172,7 +172,7 @@ impl FetchWorker {
         // Requested for itself, a page has includes that it lacks where it is nested too deeply.
         let is_whole = job.depth == 0 || !to_store.inclusions().is_cut;
         if incoming.ended_well() {
-            return Ok(Some(to_store).filter(|_| is_whole));
+            return Ok(Some(to_store).filter(|_| is_whole && job.may_store));
         }
         self.note_not_stored(job, NotStored::Incomplete);
         Ok(None)

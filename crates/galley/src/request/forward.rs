@@ -129,6 +129,7 @@ pub(super) fn page_job(
         held: None,
         fragments: Box::default(),
         depth: 0,
+        may_store: true,
         includes: exchange.site.includes.get().cloned(),
     }
 }

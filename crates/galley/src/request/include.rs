@@ -7,11 +7,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use galley_cache::entry::Entry;
+use galley_cache::key::Key;
 use galley_http::head::{self, HeadBuffer, ParsedHead};
 use galley_policy::decide::{self, Decision, PathKind};
 use galley_policy::esi::target::{IncludeRefused, IncludeTarget, is_for_everybody};
 use galley_policy::forward::Credentials;
-use galley_policy::outcome::MissWhy;
+use galley_policy::outcome::{MissWhy, PassWhy};
 use galley_policy::proxied::Port;
 use galley_policy::purge::is_below_purge;
 use galley_policy::request_info::{RequestInfo, RequestLineInfo};
@@ -25,6 +26,7 @@ use super::lookup::{LookupResult, Purpose, lookup};
 use super::redirect;
 use super::site::{Services, Site};
 use crate::fetch::{IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage};
+use crate::sys;
 
 /// The includes of one site.
 pub struct SiteIncludes {
@@ -120,6 +122,7 @@ impl SiteIncludes {
                 ..
             } => found.response().cloned(),
             Decision::Fetch { .. } | Decision::Patch => None,
+            Decision::Pass(PassWhy::Partition) => None,
             _ => return Err(IncludeRefused::Personal),
         };
         let (below, script) = match file::find(exchange).await {
@@ -135,6 +138,12 @@ impl SiteIncludes {
         let request = fetch_request(services, exchange, Credentials::None);
         let mut job = page_job(exchange, &pool, request, script, page.call.class);
         job.held = held(exchange, &found);
+        if decision == Decision::Pass(PassWhy::Partition) {
+            // Purges of other nodes may be missing: neither what is stored nor a fetch that began earlier is used.
+            let random: [u8; 8] = sys::random_bytes();
+            job.key = Key::new(&[exchange.key.as_slice(), b"\0alone", &random].concat());
+            job.may_store = false;
+        }
         Ok(IncludeFound::Fetch {
             job: Box::new(job),
             stale,

@@ -26,11 +26,18 @@ impl Cluster {
         let version = Arc::new(AtomicU64::new(1));
         let shown = Arc::clone(&version);
         let origin = Origin::start_forgetting(move |seen, wire| {
-            let fields = [
-                ("Content-Type", "text/plain"),
-                ("Cache-Control", "public, max-age=3600"),
-                ("Galley-Tags", "p1"),
-            ];
+            let long = ("Cache-Control", "public, max-age=3600");
+            if seen.path() == "/assembled" {
+                let tags = ("Surrogate-Control", "content=\"ESI/1.0\"");
+                let body = "<html><esi:include src=\"/part\"/></html>";
+                wire.answer(
+                    200,
+                    &[("Content-Type", "text/html"), long, tags],
+                    body.as_bytes(),
+                );
+                return;
+            }
+            let fields = [("Content-Type", "text/plain"), long, ("Galley-Tags", "p1")];
             let body = format!("{} version {}.", seen.path(), shown.load(Ordering::SeqCst));
             wire.answer(200, &fields, body.as_bytes());
         })
@@ -58,7 +65,7 @@ impl Cluster {
         let config = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/admin.sock\"\n\
              [cluster]\nengine = \"{}\"\nnode = \"n{number}\"\n{lines}\n\
-             [[site]]\nhosts = [\"a.test\"]\nupstream = [\"{}\"]\n",
+             [[site]]\nhosts = [\"a.test\"]\nupstream = [\"{}\"]\nesi = true\n",
             self.redis.url(),
             self.origin.url(),
             dir = dir.display(),
@@ -178,6 +185,9 @@ fn without_the_engine_no_stored_page_is_sent_and_no_purge_is_lost() {
     let mut cluster = Cluster::start(2, "");
     cluster.wait_for_hits(0);
     cluster.wait_for_hits(1);
+    let assembled = |cluster: &Cluster, node| cluster.get(node, "/assembled").text();
+    let newest = |cluster: &Cluster| format!("<html>{}</html>", cluster.newest("/part"));
+    assert_eq!(assembled(&cluster, 1), newest(&cluster));
     cluster.redis.kill();
     wait_for("the end of the leases", PATIENCE, || {
         let pages = [cluster.get(0, "/"), cluster.get(1, "/")];
@@ -188,6 +198,7 @@ fn without_the_engine_no_stored_page_is_sent_and_no_purge_is_lost() {
     assert_eq!(cluster.edit(0), "local");
     assert_eq!(cluster.status(0)["purges_unsent"], 1);
     cluster.assert_newest(1, "/");
+    assert_eq!(assembled(&cluster, 1), newest(&cluster));
     let why = cluster.nodes[0].cli(&["why", "http://a.test/"]).unwrap();
     let why = String::from_utf8_lossy(&why.stdout).into_owned();
     assert!(
