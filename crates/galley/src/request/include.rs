@@ -121,8 +121,7 @@ impl SiteIncludes {
                 stale_on_error: true,
                 ..
             } => found.response().cloned(),
-            Decision::Fetch { .. } | Decision::Patch => None,
-            Decision::Pass(PassWhy::Partition) => None,
+            Decision::Fetch { .. } | Decision::Patch | Decision::Pass(PassWhy::Partition) => None,
             _ => return Err(IncludeRefused::Personal),
         };
         let (below, script) = match file::find(exchange).await {
