@@ -17,6 +17,7 @@ mod cluster;
 mod complaint;
 mod config;
 mod forward;
+mod forward_check;
 mod headers;
 mod include;
 mod limit;

@@ -18,7 +18,7 @@ use crate::balance;
 use crate::check;
 use crate::complaint::{Complaints, SourceSpan};
 use crate::config::SiteConfig;
-use crate::forward;
+use crate::forward_check;
 use crate::headers;
 use crate::listen::Listen;
 use crate::php;
@@ -107,7 +107,7 @@ pub(crate) fn site(
         purge_secret_file: own.given("purge_secret_file"),
         purge_get: own.value("purge_get"),
         purge_directory: own.given("purge_directory"),
-        purge_forward: forward::read(own, &hosts, complaints),
+        purge_forward: forward_check::read(own, &hosts, complaints),
         multisite: own.value("multisite"),
         cron,
         upgrade: upgrade(own, complaints),

@@ -23,7 +23,7 @@ use super::tls::{self, Looking, TlsBefore};
 use super::{acme, canary, cron, health};
 use crate::acme::{Acme, AcmeReady};
 use crate::fetch::Handle;
-use crate::purge_forward::{ForwardingSite, Target};
+use crate::purge_forward::{ForwardTarget, ForwardingSite};
 use crate::request::{Services, Site, Sites};
 use crate::server::{self, Phase};
 use crate::telemetry::access::AccessLog;
@@ -219,14 +219,14 @@ fn forwarding(config: &Config, sites: &[Arc<Site>]) -> Vec<ForwardingSite> {
 }
 
 /// The caches that get the purges of a site.
-fn targets(site: &SiteConfig) -> Vec<Target> {
+fn targets(site: &SiteConfig) -> Vec<ForwardTarget> {
     let hosts = site.hosts.iter().filter_map(|host| match host {
         HostPattern::Exact(name) => Some(name.clone()),
         HostPattern::Wildcard(_) | HostPattern::Any => None,
     });
     let hosts: Vec<String> = hosts.collect();
     let has_other_hosts = hosts.len() < site.hosts.len();
-    let targets = site.purge_forward.iter().map(|one| Target {
+    let targets = site.purge_forward.iter().map(|one| ForwardTarget {
         kind: one.kind.clone(),
         server: one.server.clone(),
         token_file: one.token_file.clone(),

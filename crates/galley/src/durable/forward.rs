@@ -12,7 +12,7 @@ use galley_policy::purge::{Purge, Strength};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::purges::{PurgeReceipt, Receipt};
+use super::receipt::{PurgeReceipt, Receipt};
 use super::recent_purges::PurgeSource;
 
 /// The inboxes of the sites that forward purges. Clones are the same.

@@ -20,7 +20,8 @@ use galley_policy::time::Tick;
 
 use super::disk_cache::{DiskCache, SiteDiskCache};
 use super::forward::ForwardInboxes;
-use super::purges::{SitePurges, forgetful};
+use super::purges::SitePurges;
+use super::receipt::forgetful;
 use super::relay::PurgeRelay;
 use crate::clock::Clock;
 

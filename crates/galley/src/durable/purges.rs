@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use galley_cache::entry::Entry;
-use galley_cache::log::{Durability, DurableTicket, Loss, OpenedLog, Restart};
+use galley_cache::log::OpenedLog;
 use galley_cache::purge_table::{PurgeTable, Touch, Touched, Touching, Unlogged, Validity};
-use galley_cluster::{ClusterPublisher, PendingReach, PurgeReach};
+use galley_cluster::{ClusterPublisher, PendingReach};
 use galley_policy::purge::Purge;
-use tokio::sync::oneshot;
 
 use super::forward::ForwardInboxes;
+use super::receipt::{PendingReceipt, Receipt, forgetful};
 use super::recent_purges::{PurgeSource, RecentPurge, RecentPurges};
 use super::relay::{PurgeRelay, RelayGuard};
 use crate::clock::Clock;
@@ -246,150 +246,5 @@ impl SitePurges {
     /// As [`PurgeTable::newest_touching`].
     pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
         self.table().newest_touching(born, touch)
-    }
-}
-
-/// The acknowledgement of a purge, and of all that were published before it.
-#[must_use = "a purge may be acknowledged only when its receipt permits it"]
-#[derive(Debug, Default)]
-pub struct Receipt {
-    here: PendingReceipt,
-    /// In the other process of this node.
-    elsewhere: Option<oneshot::Receiver<()>>,
-    cluster: Option<PendingReach>,
-    /// From the forwarder, which waits for the rest.
-    forwarded: Option<oneshot::Receiver<PurgeReceipt>>,
-    /// Whether a cache behind this one is purged later than this says.
-    is_unforwarded: bool,
-}
-
-#[derive(Debug, Default)]
-enum PendingReceipt {
-    /// There is nothing to wait for.
-    #[default]
-    Done,
-    Waits(DurableTicket),
-    /// It cannot be kept.
-    Lost(Loss),
-}
-
-impl Receipt {
-    /// The same, where a cache behind this one is purged later.
-    pub(super) fn not_forwarded(self) -> Self {
-        Self {
-            is_unforwarded: true,
-            ..self
-        }
-    }
-
-    /// One that the forwarder of the purge gives.
-    pub(super) fn of_forwarder(forwarded: oneshot::Receiver<PurgeReceipt>) -> Self {
-        Self {
-            forwarded: Some(forwarded),
-            ..Self::default()
-        }
-    }
-
-    /// Waits for the disk and the other nodes; returns at once where there are none.
-    pub async fn acknowledged(self) -> PurgeReceipt {
-        if let Some(forwarded) = self.forwarded {
-            return forwarded.await.unwrap_or_else(|_| PurgeReceipt {
-                reach: Some(PurgeReach::Local("the server ends".into())),
-                ..PurgeReceipt::default()
-            });
-        }
-        let receipt = self.here.acknowledged().await;
-        if let Some(elsewhere) = self.elsewhere {
-            // One that has ended sends no page any more.
-            let _ = elsewhere.await;
-        }
-        if self.is_unforwarded {
-            let reason = "too many purges wait for caches behind this one";
-            return PurgeReceipt {
-                reach: Some(PurgeReach::Local(reason.into())),
-                ..receipt
-            };
-        }
-        let Some(cluster) = self.cluster else {
-            return receipt;
-        };
-        PurgeReceipt {
-            reach: Some(cluster.reach().await),
-            ..receipt
-        }
-    }
-}
-
-impl PendingReceipt {
-    async fn acknowledged(self) -> PurgeReceipt {
-        match self {
-            Self::Done => PurgeReceipt::default(),
-            Self::Waits(ticket) => PurgeReceipt::from(ticket.await),
-            Self::Lost(loss) => PurgeReceipt::from(Durability::Lost(loss)),
-        }
-    }
-}
-
-/// What the client learns about a purge that is in force.
-#[derive(Clone, Debug, Default)]
-pub struct PurgeReceipt {
-    /// Why it is not on the disk, for the log.
-    pub reason: Option<Arc<str>>,
-    /// The same for whoever gave it: what a restart will do.
-    pub warning: Option<&'static str>,
-    /// How far it got in the cluster and in caches behind this one; `None`: there are none.
-    pub reach: Option<PurgeReach>,
-}
-
-impl PurgeReceipt {
-    /// Whether no visitor of any node gets the old page any more.
-    pub fn is_final(&self) -> bool {
-        !matches!(self.reach, Some(PurgeReach::Local(_)))
-    }
-
-    /// `cluster` or `local`, in a cluster.
-    pub fn reach_word(&self) -> Option<&'static str> {
-        self.reach.as_ref().map(|reach| match reach {
-            PurgeReach::Cluster => "cluster",
-            PurgeReach::Local(_) => "local",
-        })
-    }
-
-    /// Warns the operator where there is something to warn of.
-    pub fn log(&self, site: &str) {
-        if let (Some(warning), Some(reason)) = (self.warning, &self.reason) {
-            tracing::warn!(site, %reason, "a purge was {warning}");
-        }
-        if let Some(PurgeReach::Local(reason)) = &self.reach {
-            tracing::warn!(site, %reason, "a purge is in force on this node, and not acknowledged yet by all others");
-        }
-    }
-}
-
-impl From<Durability> for PurgeReceipt {
-    fn from(durability: Durability) -> Self {
-        match durability {
-            Durability::Kept => Self::default(),
-            Durability::Lost(loss) => Self {
-                reach: None,
-                reason: Some(loss.reason),
-                warning: Some(match loss.restart {
-                    Restart::PurgesAll => {
-                        "executed, but not written to the disk: a restart will purge everything"
-                    }
-                    Restart::MayForget => {
-                        "executed, but not written to the disk: after a restart, purged pages may come back"
-                    }
-                }),
-            },
-        }
-    }
-}
-
-/// The warning for purges without a log while the pages of earlier runs may be there.
-pub(super) fn forgetful(reason: &Arc<str>) -> Loss {
-    Loss {
-        reason: Arc::clone(reason),
-        restart: Restart::MayForget,
     }
 }

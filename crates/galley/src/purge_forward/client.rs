@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::target::{Call, Target, authority};
+use super::target::{ForwardTarget, TargetRequest, authority};
 use crate::tls::UpstreamTlsClient;
 
 /// Why a purge did not get through.
@@ -59,7 +59,11 @@ impl Connector {
     }
 
     /// Sends one request.
-    pub(super) async fn send(&self, target: &Target, call: &Call) -> Result<(), SendError> {
+    pub(super) async fn send(
+        &self,
+        target: &ForwardTarget,
+        call: &TargetRequest,
+    ) -> Result<(), SendError> {
         let request = self.request(target, call)?;
         let answer = match timeout(REQUEST_TIMEOUT, self.exchange(request)).await {
             Err(_elapsed) => return Err(SendError::new("no response in time")),
@@ -71,7 +75,11 @@ impl Connector {
         judge(answer.status, &answer.fields, &answer.body)
     }
 
-    fn request(&self, target: &Target, call: &Call) -> Result<Request<Full<Bytes>>, SendError> {
+    fn request(
+        &self,
+        target: &ForwardTarget,
+        call: &TargetRequest,
+    ) -> Result<Request<Full<Bytes>>, SendError> {
         let body = call
             .body
             .as_ref()
@@ -104,7 +112,7 @@ impl Connector {
         })
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, SendError> {
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<TargetResponse, SendError> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         match &self.tls {
             Some(tls) => exchange(tls.connect(stream).await?, request).await,
@@ -113,13 +121,13 @@ impl Connector {
     }
 }
 
-struct Answer {
+struct TargetResponse {
     status: StatusCode,
     fields: HeaderMap,
     body: Bytes,
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Answer, SendError>
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<TargetResponse, SendError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -130,7 +138,7 @@ where
         let answer = sender.send_request(request).await.map_err(SendError::new)?;
         let (parts, body) = answer.into_parts();
         let body = Limited::new(body, MOST_ANSWER).collect().await;
-        Ok(Answer {
+        Ok(TargetResponse {
             status: parts.status,
             fields: parts.headers,
             // The status counts even if the body breaks off.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 use super::queue::{TargetQueue, TargetStats};
-use super::target::Target;
+use super::target::ForwardTarget;
 use super::worker::{ForwardWorker, SiteForwarding, inbox};
 use crate::durable::{ForwardInbox, ForwardInboxes, SitePurges};
 
@@ -35,7 +35,7 @@ pub struct ForwardingSite {
     /// The site's purges; its name is theirs.
     pub purges: Arc<SitePurges>,
     /// Where they are forwarded.
-    pub targets: Vec<Target>,
+    pub targets: Vec<ForwardTarget>,
 }
 
 /// What the thread is to begin. As many as there are sites and targets in a configuration.
@@ -141,7 +141,7 @@ impl ForwarderState {
 fn begin_targets(
     jobs: &mpsc::UnboundedSender<ForwardJob>,
     forwarding: &Arc<SiteForwarding>,
-    targets: Vec<Target>,
+    targets: Vec<ForwardTarget>,
 ) {
     for queue in forwarding.retarget(targets) {
         let _ = jobs.send(ForwardJob::Target(Arc::clone(forwarding), queue));

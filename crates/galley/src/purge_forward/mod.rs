@@ -15,4 +15,4 @@ mod worker;
 use everything::everything;
 pub use forwarder::{ForwardingSite, PurgeForwarder};
 pub use queue::TargetStats;
-pub use target::Target;
+pub use target::ForwardTarget;

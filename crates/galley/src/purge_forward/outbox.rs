@@ -20,14 +20,14 @@ use super::everything;
 use crate::durable::OutboxFolder;
 
 /// The file of one site, if there is a disk.
-pub(super) struct Outbox {
+pub(super) struct ForwardOutbox {
     folder: OutboxFolder,
     site: String,
     file: Option<File>,
     bytes: usize,
 }
 
-impl Outbox {
+impl ForwardOutbox {
     /// Reads and writes nothing yet.
     pub(super) fn new(folder: OutboxFolder, site: &str) -> Self {
         Self {
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn purges_are_read_again_until_they_are_cleared_also_behind_a_torn_record() {
         let dir = tempfile::tempdir().unwrap();
-        let open = || Outbox::new(OutboxFolder::at(dir.path().to_owned()), "a.test");
+        let open = || ForwardOutbox::new(OutboxFolder::at(dir.path().to_owned()), "a.test");
         let mut outbox = open();
         assert_eq!(outbox.read(), []);
         outbox.keep(&[tag("one"), tag("two")]);
@@ -217,23 +217,23 @@ mod tests {
     fn a_full_file_becomes_one_purge_of_everything() {
         let dir = tempfile::tempdir().unwrap();
         let folder = OutboxFolder::at(dir.path().to_owned());
-        let mut outbox = Outbox::new(folder.clone(), "a.test");
+        let mut outbox = ForwardOutbox::new(folder.clone(), "a.test");
         for _ in 0..MOST_BYTES / 10_000 {
             outbox.keep(&[tag(&"x".repeat(10_000))]);
         }
-        assert_eq!(Outbox::new(folder, "a.test").read()[0], everything());
+        assert_eq!(ForwardOutbox::new(folder, "a.test").read()[0], everything());
     }
 
     #[test]
     fn a_process_that_has_handed_over_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let folder = OutboxFolder::at(dir.path().to_owned());
-        let mut before = Outbox::new(folder.clone(), "a.test");
+        let mut before = ForwardOutbox::new(folder.clone(), "a.test");
         before.keep(&[tag("one")]);
         *folder.lock() = None;
         before.keep(&[tag("two")]);
         before.clear();
-        let mut after = Outbox::new(OutboxFolder::at(dir.path().to_owned()), "a.test");
+        let mut after = ForwardOutbox::new(OutboxFolder::at(dir.path().to_owned()), "a.test");
         assert_eq!(after.read(), [tag("one")]);
     }
 

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 use super::client::{Connector, LONGEST_PAUSE, SendError};
 use super::everything;
-use super::target::{Call, Target};
+use super::target::{ForwardTarget, TargetRequest};
 
 /// See the module.
 pub(super) struct TargetQueue {
-    target: Target,
+    target: ForwardTarget,
     state: Mutex<QueueState>,
     filled: Notify,
     closed: Notify,
@@ -65,7 +65,7 @@ pub struct TargetStats {
 
 impl TargetQueue {
     /// An empty one, or one with what waits in `before`.
-    pub(super) fn new(target: Target, before: Option<&Self>) -> Self {
+    pub(super) fn new(target: ForwardTarget, before: Option<&Self>) -> Self {
         let waiting = before.map(|before| std::mem::take(&mut before.lock().waiting));
         Self {
             target,
@@ -79,7 +79,7 @@ impl TargetQueue {
     }
 
     /// What it sends to.
-    pub(super) fn target(&self) -> &Target {
+    pub(super) fn target(&self) -> &ForwardTarget {
         &self.target
     }
 
@@ -191,7 +191,7 @@ impl TargetQueue {
         }
     }
 
-    async fn send_once(&self, call: &Call) -> Result<(), SendError> {
+    async fn send_once(&self, call: &TargetRequest) -> Result<(), SendError> {
         let connector = Connector::new(&self.target.server)?;
         connector.send(&self.target, call).await
     }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 /// A cache of another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ForwardTarget {
     /// What it is.
     pub kind: ForwardKind,
     /// The address of its interface.
@@ -37,7 +37,7 @@ pub struct Target {
 
 /// One request to a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Call {
+pub(super) struct TargetRequest {
     /// Its method.
     pub(super) method: &'static str,
     /// Path and query.
@@ -52,7 +52,7 @@ pub(super) struct Call {
 
 /// The scopes of one strength, sorted by what caches have forms for.
 #[derive(Default)]
-struct Wanted {
+struct WantedScopes {
     everything: bool,
     tags: Vec<String>,
     urls: Vec<String>,
@@ -60,7 +60,7 @@ struct Wanted {
     patterns: Vec<String>,
 }
 
-impl Target {
+impl ForwardTarget {
     /// Its name in status and log, without secrets.
     pub(super) fn name(&self) -> String {
         match &self.kind {
@@ -87,10 +87,10 @@ impl Target {
     }
 
     /// Whether a response with this status says that the page was not stored there.
-    pub(super) fn means_absent(&self, call: &Call, status: u16) -> bool {
+    pub(super) fn means_absent(&self, call: &TargetRequest, status: u16) -> bool {
         // Squid and nginx say so.
         let is_method = matches!(self.kind, ForwardKind::Purge | ForwardKind::Ban);
-        let is_exact = call.fields.iter().any(|(_, value)| value == EXACT.1);
+        let is_exact = call.fields.iter().any(|(_, value)| value == EXACT);
         is_method && is_exact && matches!(status, 404 | 412)
     }
 
@@ -107,7 +107,7 @@ impl Target {
     }
 
     /// The requests for these purges.
-    pub(super) fn calls(&self, purges: &[Purge]) -> Vec<Call> {
+    pub(super) fn calls(&self, purges: &[Purge]) -> Vec<TargetRequest> {
         let of = |strength: Strength| -> Vec<&Scope> {
             let some = purges.iter().filter(|purge| purge.strength == strength);
             some.map(|purge| &purge.scope).collect()
@@ -117,11 +117,11 @@ impl Target {
         calls
     }
 
-    fn calls_of(&self, scopes: &[&Scope], strength: Strength) -> Vec<Call> {
+    fn calls_of(&self, scopes: &[&Scope], strength: Strength) -> Vec<TargetRequest> {
         if scopes.is_empty() {
             return Vec::new();
         }
-        let mut wanted = Wanted::default();
+        let mut wanted = WantedScopes::default();
         for scope in scopes {
             self.sort(scope, &mut wanted);
         }
@@ -135,7 +135,7 @@ impl Target {
         }
     }
 
-    fn sort(&self, scope: &Scope, wanted: &mut Wanted) {
+    fn sort(&self, scope: &Scope, wanted: &mut WantedScopes) {
         let is_galley = self.is_behind();
         match scope {
             Scope::Tag(tag) if is_galley => push(&mut wanted.tags, tag.clone()),
@@ -182,19 +182,19 @@ impl Target {
         (!self.has_other_hosts).then(|| self.hosts.iter().map(at).collect())
     }
 
-    fn purge(&self, wanted: &Wanted) -> Vec<Call> {
+    fn purge(&self, wanted: &WantedScopes) -> Vec<TargetRequest> {
         if wanted.everything {
-            let all = |host: &String| by_method("PURGE", host, "/.*".to_owned(), REGEX);
+            let all = |host: &String| by_method("PURGE", host, "/.*".to_owned(), Meant::Regex);
             return self.hosts.iter().map(all).collect();
         }
         let below = wanted.prefixes.iter().flat_map(|prefix| {
             let hosts = self.hosts.iter();
-            hosts.map(move |host| by_method("PURGE", host, format!("{prefix}.*"), REGEX))
+            hosts.map(move |host| by_method("PURGE", host, format!("{prefix}.*"), Meant::Regex))
         });
         let tags = wanted.tags.chunks(TAGS_OF_A_FIELD).filter_map(|some| {
-            let field = ("xkey-purge", some.join(" "));
+            let tags = Meant::Tags(some.join(" "));
             let host = self.hosts.first()?;
-            Some(by_method("PURGE", host, "/".to_owned(), field))
+            Some(by_method("PURGE", host, "/".to_owned(), tags))
         });
         urls_by_method("PURGE", &wanted.urls)
             .chain(below)
@@ -202,12 +202,12 @@ impl Target {
             .collect()
     }
 
-    fn ban(&self, wanted: &Wanted) -> Vec<Call> {
+    fn ban(&self, wanted: &WantedScopes) -> Vec<TargetRequest> {
         // What is not for URLs or paths is for everything, as tags are: a BAN has none.
-        let at = |path: &str| -> Vec<Call> {
+        let at = |path: &str| -> Vec<TargetRequest> {
             let hosts = self.hosts.iter();
             hosts
-                .map(|host| by_method("BAN", host, path.to_owned(), BEGINNING))
+                .map(|host| by_method("BAN", host, path.to_owned(), Meant::Beginning))
                 .collect()
         };
         if wanted.everything || !wanted.tags.is_empty() {
@@ -218,39 +218,46 @@ impl Target {
     }
 }
 
-impl Call {
+impl TargetRequest {
     fn with(mut self, name: &'static str, value: &str) -> Self {
         self.fields.push((name, value.to_owned()));
         self
     }
 }
 
-fn urls_by_method(method: &'static str, urls: &[String]) -> impl Iterator<Item = Call> {
+fn urls_by_method(method: &'static str, urls: &[String]) -> impl Iterator<Item = TargetRequest> {
     urls.iter().filter_map(move |url| {
         let (host, path) = url.split_at_checked(url.find('/')?)?;
-        Some(by_method(method, host, path.to_owned(), EXACT))
+        Some(by_method(method, host, path.to_owned(), Meant::Exact))
     })
 }
 
-fn by_method<V: Into<String>>(
-    method: &'static str,
-    host: &str,
-    target: String,
-    field: (&'static str, V),
-) -> Call {
-    Call {
+fn by_method(method: &'static str, host: &str, target: String, meant: Meant) -> TargetRequest {
+    let field = match meant {
+        Meant::Exact => (PURGE_METHOD, EXACT.to_owned()),
+        Meant::Regex => (PURGE_METHOD, "regex".to_owned()),
+        Meant::Beginning => (PURGE_METHOD, "beginning".to_owned()),
+        Meant::Tags(tags) => ("xkey-purge", tags),
+    };
+    TargetRequest {
         method,
         target,
         host: Some(host.to_owned()),
-        fields: vec![
-            (field.0, field.1.into()),
-            (FORWARDED.0, FORWARDED.1.to_owned()),
-        ],
+        // To a Galley this says that it is not to forward the purge to another one.
+        fields: vec![field, ("galley-forwarded", "1".to_owned())],
         body: None,
     }
 }
 
-fn galley(site: Option<&String>, wanted: &Wanted, strength: Strength) -> Call {
+/// What the target of a `PURGE` or `BAN` stands for.
+enum Meant {
+    Exact,
+    Regex,
+    Beginning,
+    Tags(String),
+}
+
+fn galley(site: Option<&String>, wanted: &WantedScopes, strength: Strength) -> TargetRequest {
     let body = json!({
         "site": site, "soft": strength == Strength::Soft, "all": wanted.everything, "tags": wanted.tags, "urls": wanted.urls,
         "prefixes": wanted.prefixes, "patterns": wanted.patterns, "forwarded": true,
@@ -258,7 +265,7 @@ fn galley(site: Option<&String>, wanted: &Wanted, strength: Strength) -> Call {
     post("/purge".to_owned(), Some(body))
 }
 
-fn cloudflare(zone: &str, wanted: &Wanted) -> Vec<Call> {
+fn cloudflare(zone: &str, wanted: &WantedScopes) -> Vec<TargetRequest> {
     let call = |body: Value| post(format!("/client/v4/zones/{zone}/purge_cache"), Some(body));
     if wanted.everything {
         return vec![call(json!({ "purge_everything": true }))];
@@ -275,7 +282,7 @@ fn cloudflare(zone: &str, wanted: &Wanted) -> Vec<Call> {
     files.chain(tags).collect()
 }
 
-fn fastly(service: &str, wanted: &Wanted, strength: Strength) -> Vec<Call> {
+fn fastly(service: &str, wanted: &WantedScopes, strength: Strength) -> Vec<TargetRequest> {
     if wanted.everything {
         // Without a soft form.
         return vec![post(format!("/service/{service}/purge_all"), None)];
@@ -297,7 +304,7 @@ fn fastly(service: &str, wanted: &Wanted, strength: Strength) -> Vec<Call> {
     }
 }
 
-fn bunny(zone: &str, wanted: &Wanted) -> Vec<Call> {
+fn bunny(zone: &str, wanted: &WantedScopes) -> Vec<TargetRequest> {
     let of_zone = |body| post(format!("/pullzone/{zone}/purgeCache"), body);
     if wanted.everything {
         return vec![of_zone(None)];
@@ -314,8 +321,8 @@ fn bunny(zone: &str, wanted: &Wanted) -> Vec<Call> {
     tags.chain(urls).collect()
 }
 
-fn post(target: String, body: Option<Value>) -> Call {
-    Call {
+fn post(target: String, body: Option<Value>) -> TargetRequest {
+    TargetRequest {
         method: "POST",
         target,
         host: None,
@@ -350,12 +357,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-const EXACT: (&str, &str) = ("x-purge-method", "exact");
-const BEGINNING: (&str, &str) = ("x-purge-method", "beginning");
-const REGEX: (&str, &str) = ("x-purge-method", "regex");
-
-/// Says to a Galley that it is not to forward the purge to another one.
-const FORWARDED: (&str, &str) = ("galley-forwarded", "1");
+const PURGE_METHOD: &str = "x-purge-method";
+const EXACT: &str = "exact";
 
 /// Items of one request, in every plan and version of the API.
 const CLOUDFLARE_ITEMS: usize = 30;
@@ -379,8 +382,8 @@ mod tests {
 
     use super::*;
 
-    fn target(kind: ForwardKind, by_tag: bool) -> Target {
-        Target {
+    fn target(kind: ForwardKind, by_tag: bool) -> ForwardTarget {
+        ForwardTarget {
             kind,
             server: HttpUpstream {
                 host: "cache.test".to_owned(),
@@ -410,7 +413,7 @@ mod tests {
         })
     }
 
-    fn bodies(target: &Target, purges: &[Purge]) -> Vec<Value> {
+    fn bodies(target: &ForwardTarget, purges: &[Purge]) -> Vec<Value> {
         let calls = target.calls(purges).into_iter();
         calls.filter_map(|call| call.body).collect()
     }
@@ -443,7 +446,7 @@ mod tests {
                 json!({ "files": ["http://a.test/x", "https://a.test/x", "http://b.test/x", "https://b.test/x"] })
             ]
         );
-        let wild = Target {
+        let wild = ForwardTarget {
             has_other_hosts: true,
             ..target(cloudflare, false)
         };

@@ -18,9 +18,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::everything;
-use super::outbox::Outbox;
+use super::outbox::ForwardOutbox;
 use super::queue::{TargetQueue, TargetStats};
-use super::target::Target;
+use super::target::ForwardTarget;
 use crate::durable::{
     ForwardInbox, ForwardNeeds, ForwardedPurge, OutboxFolder, PurgeReceipt, PurgeSource, Receipt,
     SitePurges,
@@ -31,7 +31,7 @@ pub(super) struct SiteForwarding {
     purges: Arc<SitePurges>,
     needs: Arc<ForwardNeeds>,
     queues: Mutex<Vec<Arc<TargetQueue>>>,
-    outbox: Mutex<Outbox>,
+    outbox: Mutex<ForwardOutbox>,
     /// Batches that are in the outbox and not in all queues yet.
     on_their_way: AtomicUsize,
 }
@@ -56,7 +56,7 @@ impl SiteForwarding {
         needs: Arc<ForwardNeeds>,
         folder: OutboxFolder,
     ) -> Self {
-        let outbox = Outbox::new(folder, purges.site());
+        let outbox = ForwardOutbox::new(folder, purges.site());
         Self {
             purges,
             needs,
@@ -67,7 +67,7 @@ impl SiteForwarding {
     }
 
     /// Forwards to these targets from here on. Returns the queues that are new; each needs [`SiteForwarding::work`].
-    pub(super) fn retarget(&self, targets: Vec<Target>) -> Vec<Arc<TargetQueue>> {
+    pub(super) fn retarget(&self, targets: Vec<ForwardTarget>) -> Vec<Arc<TargetQueue>> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *queues);
         let mut new = Vec::new();
@@ -134,7 +134,7 @@ impl SiteForwarding {
         }
     }
 
-    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+    fn outbox(&self) -> MutexGuard<'_, ForwardOutbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,7 +180,7 @@ struct ForwardedBatch {
 }
 
 impl ForwardedBatch {
-    fn for_target(&self, target: &Target) -> &[Purge] {
+    fn for_target(&self, target: &ForwardTarget) -> &[Purge] {
         if target.may_forward_too() {
             &self.own
         } else {

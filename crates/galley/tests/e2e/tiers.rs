@@ -60,7 +60,7 @@ impl Tiers {
             back,
             apache,
             _fpm: fpm,
-            redis: redis,
+            redis,
             scratch,
         };
         for number in 0..2 {

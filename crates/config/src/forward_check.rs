@@ -1,0 +1,59 @@
+//! `purge_forward` of a site, with what its caches need.
+
+use galley_policy::route::HostPattern;
+
+use crate::check;
+use crate::complaint::{Complaints, SourceSpan};
+use crate::forward::{ForwardKind, PurgeForward};
+use crate::tree::SectionTable;
+
+/// The caches of a site. Their tokens must be secrets, and what they need must be known.
+pub(crate) fn read(
+    own: &SectionTable,
+    hosts: &[HostPattern],
+    complaints: &mut Complaints,
+) -> Vec<PurgeForward> {
+    let placed: Vec<(SourceSpan, PurgeForward)> = own.given(OPTION).unwrap_or_default();
+    for (place, one) in &placed {
+        if let Some(file) = &one.token_file {
+            check::token_at(own, OPTION, place, file, complaints);
+        }
+        if let Some((why, help)) = missing(own, hosts, one) {
+            let option = own.path(OPTION);
+            complaints.add(place, option.clone(), format!("`{option}` {why}"), help);
+        }
+    }
+    placed.into_iter().map(|(_, one)| one).collect()
+}
+
+/// What a cache needs that the site does not say, and how to help that.
+fn missing(
+    own: &SectionTable,
+    hosts: &[HostPattern],
+    one: &PurgeForward,
+) -> Option<(&'static str, &'static str)> {
+    let is_name = |host: &HostPattern| matches!(host, HostPattern::Exact(_));
+    let needs_names = matches!(one.kind, ForwardKind::Purge | ForwardKind::Ban);
+    if needs_names && !hosts.iter().all(is_name) {
+        let why = "has `purge` or `ban`, but these need the host of each page, and `hosts` has a wildcard";
+        return Some((why, "list every host in `hosts`"));
+    }
+    if one.kind == ForwardKind::Galley && !hosts.iter().any(is_name) {
+        let why =
+            "has `galley`, but `hosts` has no name by which the other Galley would know the site";
+        return Some((why, "add a host such as `\"example.com\"` to `hosts`"));
+    }
+    if one.by_tag && !own.has("tag_header") {
+        let why =
+            "has `by = \"tag\"`, but without `tag_header` the other cache does not know the tags";
+        let help = "add `tag_header`: `\"Cache-Tag\"` for Cloudflare, `\"Surrogate-Key\"` for Fastly, `\"CDN-Tag\"` for Bunny";
+        return Some((why, help));
+    }
+    if one.by_tag && own.value::<bool>("esi") {
+        let why = "has `by = \"tag\"`, but other caches do not know the tags of what pages include with `esi`";
+        return Some((why, "remove one of the two"));
+    }
+    None
+}
+
+const OPTION: &str = "purge_forward";

@@ -1,0 +1,152 @@
+//! The acknowledgement of a purge: what it waits for, and how far the purge got.
+
+use std::sync::Arc;
+
+use galley_cache::log::{Durability, DurableTicket, Loss, Restart};
+use galley_cluster::{PendingReach, PurgeReach};
+use tokio::sync::oneshot;
+
+/// The acknowledgement of a purge, and of all that were published before it.
+#[must_use = "a purge may be acknowledged only when its receipt permits it"]
+#[derive(Debug, Default)]
+pub struct Receipt {
+    pub(super) here: PendingReceipt,
+    /// In the other process of this node.
+    pub(super) elsewhere: Option<oneshot::Receiver<()>>,
+    pub(super) cluster: Option<PendingReach>,
+    /// From the forwarder, which waits for the rest.
+    pub(super) forwarded: Option<oneshot::Receiver<PurgeReceipt>>,
+    /// Whether a cache behind this one is purged later than this says.
+    pub(super) is_unforwarded: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) enum PendingReceipt {
+    /// There is nothing to wait for.
+    #[default]
+    Done,
+    Waits(DurableTicket),
+    /// It cannot be kept.
+    Lost(Loss),
+}
+
+impl Receipt {
+    /// The same, where a cache behind this one is purged later.
+    pub(super) fn not_forwarded(self) -> Self {
+        Self {
+            is_unforwarded: true,
+            ..self
+        }
+    }
+
+    /// One that the forwarder of the purge gives.
+    pub(super) fn of_forwarder(forwarded: oneshot::Receiver<PurgeReceipt>) -> Self {
+        Self {
+            forwarded: Some(forwarded),
+            ..Self::default()
+        }
+    }
+
+    /// Waits for the disk and the other nodes; returns at once where there are none.
+    pub async fn acknowledged(self) -> PurgeReceipt {
+        if let Some(forwarded) = self.forwarded {
+            return forwarded.await.unwrap_or_else(|_| PurgeReceipt {
+                reach: Some(PurgeReach::Local("the server ends".into())),
+                ..PurgeReceipt::default()
+            });
+        }
+        let receipt = self.here.acknowledged().await;
+        if let Some(elsewhere) = self.elsewhere {
+            // One that has ended sends no page any more.
+            let _ = elsewhere.await;
+        }
+        if self.is_unforwarded {
+            let reason = "too many purges wait for caches behind this one";
+            return PurgeReceipt {
+                reach: Some(PurgeReach::Local(reason.into())),
+                ..receipt
+            };
+        }
+        let Some(cluster) = self.cluster else {
+            return receipt;
+        };
+        PurgeReceipt {
+            reach: Some(cluster.reach().await),
+            ..receipt
+        }
+    }
+}
+
+impl PendingReceipt {
+    async fn acknowledged(self) -> PurgeReceipt {
+        match self {
+            Self::Done => PurgeReceipt::default(),
+            Self::Waits(ticket) => PurgeReceipt::from(ticket.await),
+            Self::Lost(loss) => PurgeReceipt::from(Durability::Lost(loss)),
+        }
+    }
+}
+
+/// What the client learns about a purge that is in force.
+#[derive(Clone, Debug, Default)]
+pub struct PurgeReceipt {
+    /// Why it is not on the disk, for the log.
+    pub reason: Option<Arc<str>>,
+    /// The same for whoever gave it: what a restart will do.
+    pub warning: Option<&'static str>,
+    /// How far it got in the cluster and in caches behind this one; `None`: there are none.
+    pub reach: Option<PurgeReach>,
+}
+
+impl PurgeReceipt {
+    /// Whether no visitor of any node gets the old page any more.
+    pub fn is_final(&self) -> bool {
+        !matches!(self.reach, Some(PurgeReach::Local(_)))
+    }
+
+    /// `cluster` or `local`, in a cluster.
+    pub fn reach_word(&self) -> Option<&'static str> {
+        self.reach.as_ref().map(|reach| match reach {
+            PurgeReach::Cluster => "cluster",
+            PurgeReach::Local(_) => "local",
+        })
+    }
+
+    /// Warns the operator where there is something to warn of.
+    pub fn log(&self, site: &str) {
+        if let (Some(warning), Some(reason)) = (self.warning, &self.reason) {
+            tracing::warn!(site, %reason, "a purge was {warning}");
+        }
+        if let Some(PurgeReach::Local(reason)) = &self.reach {
+            tracing::warn!(site, %reason, "a purge is in force on this node, and not acknowledged yet by all others");
+        }
+    }
+}
+
+impl From<Durability> for PurgeReceipt {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Kept => Self::default(),
+            Durability::Lost(loss) => Self {
+                reach: None,
+                reason: Some(loss.reason),
+                warning: Some(match loss.restart {
+                    Restart::PurgesAll => {
+                        "executed, but not written to the disk: a restart will purge everything"
+                    }
+                    Restart::MayForget => {
+                        "executed, but not written to the disk: after a restart, purged pages may come back"
+                    }
+                }),
+            },
+        }
+    }
+}
+
+/// The warning for purges without a log while the pages of earlier runs may be there.
+pub(super) fn forgetful(reason: &Arc<str>) -> Loss {
+    Loss {
+        reason: Arc::clone(reason),
+        restart: Restart::MayForget,
+    }
+}
