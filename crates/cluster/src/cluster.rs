@@ -15,6 +15,8 @@ use crate::engine::{Engine, random_word};
 use crate::error::EngineError;
 use crate::inbox::Outgoing;
 use crate::lease::Lease;
+use crate::limit_exchange;
+use crate::limits::{ChargeSink, LimitCharge};
 use crate::message::RemotePurge;
 use crate::outbox::Outbox;
 use crate::position::{Position, PositionFile};
@@ -62,6 +64,16 @@ impl ClusterPublisher {
             is_kept: false,
         });
         PendingReach::new(receiver)
+    }
+
+    /// Tells the other nodes what a client has taken of a shared limit. Never waits.
+    pub fn count(&self, charge: LimitCharge) {
+        self.shared.limits.push(charge);
+    }
+
+    /// From here on the charges of other nodes are counted there; `None`: no limit is shared.
+    pub fn share_limits(&self, sink: Option<Arc<dyn ChargeSink>>) {
+        self.shared.limits.set_sink(sink);
     }
 
     /// Whether stored pages may be used; without a cluster always.
@@ -153,6 +165,7 @@ impl Cluster {
         let outbox = Outbox::new(file("cluster-outbox"));
         let sentinels = self.engine.sentinels().cloned();
         let watched = Arc::clone(&self.shared);
+        let (engine, counted) = (self.engine.clone(), Arc::clone(&self.shared));
         let publisher = Publisher::new(self.engine, Arc::clone(&self.shared), outbox);
         let mut running = RunningCluster {
             shared: self.shared,
@@ -169,6 +182,8 @@ impl Cluster {
                 Box::new(move || sentinels.watch(&watched)),
             )?;
         }
+        let exchange = move || limit_exchange::exchange(&engine, &counted);
+        spawn("cluster-limits", Box::new(exchange))?;
         spawn("cluster-read", Box::new(|| reader.run()))?;
         running.publisher = Some(spawn("cluster-publish", Box::new(|| publisher.run()))?);
         Ok(running)

@@ -11,6 +11,7 @@ use crate::error::{EngineError, password};
 use crate::identity::EngineIdentity;
 use crate::info::Info;
 use crate::lease::KEY_LIFETIME;
+use crate::limits::ChargeEntry;
 use crate::message::{Fields, Message};
 use crate::sentinel::Sentinels;
 use crate::stream_id::StreamId;
@@ -35,6 +36,7 @@ struct Keys {
     members: String,
     epoch: String,
     node_prefix: String,
+    limits: String,
 }
 
 /// An entry of the stream. `message`: `None` if it cannot be understood.
@@ -96,6 +98,7 @@ impl Engine {
                 members: key("members"),
                 epoch: key("epoch"),
                 node_prefix: key("node:"),
+                limits: key("limits"),
             },
         })
     }
@@ -227,10 +230,21 @@ impl Session {
         Ok(!found.ids.is_empty())
     }
 
-    /// The newest entry; [`StreamId::START`] if there is none.
+    /// The newest purge; [`StreamId::START`] if there is none.
     pub(crate) fn newest(&mut self) -> Result<StreamId, EngineError> {
+        let stream = self.keys.purges.clone();
+        self.newest_of(&stream)
+    }
+
+    /// The newest entry with charges; [`StreamId::START`] if there is none.
+    pub(crate) fn newest_charges(&mut self) -> Result<StreamId, EngineError> {
+        let stream = self.keys.limits.clone();
+        self.newest_of(&stream)
+    }
+
+    fn newest_of(&mut self, stream: &str) -> Result<StreamId, EngineError> {
         let found: StreamRangeReply = cmd("XREVRANGE")
-            .arg(&self.keys.purges)
+            .arg(stream)
             .arg("+")
             .arg("-")
             .arg("COUNT")
@@ -310,6 +324,46 @@ impl Session {
             .collect()
     }
 
+    /// Appends charges of this node; returns those after `last`, of all nodes. One round trip, which does not wait.
+    pub(crate) fn exchange_charges(
+        &mut self,
+        node: &str,
+        charges: &[Vec<u8>],
+        last: StreamId,
+    ) -> Result<Vec<ChargeEntry>, EngineError> {
+        let mut pipe = redis::pipe();
+        for some in charges {
+            let command = pipe.cmd("XADD").arg(&self.keys.limits);
+            command.arg("MAXLEN").arg("~").arg(MOST_CHARGE_ENTRIES);
+            command
+                .arg("*")
+                .arg("n")
+                .arg(node)
+                .arg("c")
+                .arg(some.as_slice());
+            command.ignore();
+        }
+        if !charges.is_empty() {
+            let command = pipe.cmd("EXPIRE").arg(&self.keys.limits);
+            command.arg(CHARGES_LIFETIME.as_secs()).ignore();
+        }
+        let command = pipe.cmd("XREAD").arg("COUNT").arg(MOST_CHARGE_ENTRIES);
+        command.arg("STREAMS").arg(&self.keys.limits);
+        command.arg(last.to_string());
+        let (reply,): (Option<StreamReadReply>,) = pipe.query(&mut self.connection)?;
+        let streams = reply.map(|reply| reply.keys).unwrap_or_default();
+        let entries = streams.into_iter().flat_map(|stream| stream.ids);
+        entries
+            .map(|entry| {
+                Ok(ChargeEntry {
+                    id: StreamId::parse(&entry.id).ok_or(EngineError::Reply("a stream id"))?,
+                    node: entry.get("n").unwrap_or_default(),
+                    charges: entry.get("c").unwrap_or_default(),
+                })
+            })
+            .collect()
+    }
+
     /// How far members are: those of the sorted set, and those in `known`. One round trip, which writes nothing.
     pub(crate) fn progress(&mut self, known: &[String]) -> Result<Progress, EngineError> {
         let mut command = cmd("EVAL");
@@ -374,6 +428,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Entries that are applied at a time.
 const MOST_ENTRIES: usize = 512;
+
+/// Entries with charges that are kept, roughly, and read at a time: those of a second of 100 nodes. At most 16 MiB.
+const MOST_CHARGE_ENTRIES: usize = 10_000;
+
+/// Nodes read them ten times a second.
+const CHARGES_LIFETIME: Duration = Duration::from_secs(10);
 
 /// Entries that the stream keeps, roughly.
 const MOST_IN_STREAM: usize = 100_000;

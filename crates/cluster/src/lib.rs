@@ -9,6 +9,7 @@
 //! galley:<name>:members      sorted set of the nodes' runs, by the time of their last renewal
 //! galley:<name>:node:<run>   the last entry that the node has applied; expires after KEY_LIFETIME
 //! galley:<name>:epoch        a random text; if it changes, the engine has lost data
+//! galley:<name>:limits       stream: what clients have taken of shared limits; expires after seconds
 //! ```
 //!
 //! Why it is safe: a member uses stored pages until [`lease::LEASE`] after it *sent* a renewal; its key expires
@@ -24,6 +25,8 @@ mod inbox;
 mod info;
 mod inspect;
 pub mod lease;
+mod limit_exchange;
+mod limits;
 mod members;
 mod message;
 mod outbox;
@@ -39,6 +42,7 @@ mod stream_id;
 pub use cluster::{Cluster, ClusterPublisher, ClusterSettings, RunningCluster};
 pub use error::EngineError;
 pub use inspect::{EngineProblem, EngineReport, inspect};
+pub use limits::{ChargeSink, LimitCharge};
 pub use message::RemotePurge;
 pub use reach::{PendingReach, PurgeReach};
 pub use shared::PurgeSink;

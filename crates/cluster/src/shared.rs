@@ -7,6 +7,7 @@ use galley_policy::purge::Strength;
 
 use crate::inbox::Inbox;
 use crate::lease::Lease;
+use crate::limits::LimitQueue;
 use crate::message::RemotePurge;
 use crate::position::Position;
 use crate::status::ClusterStatus;
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) has_read: AtomicBool,
     /// Written by all threads of the server, read by the publisher.
     pub(crate) inbox: Inbox,
+    pub(crate) limits: LimitQueue,
     /// What the reader has applied last.
     pub(crate) position: Mutex<Option<Position>>,
     pub(crate) status: Mutex<ClusterStatus>,

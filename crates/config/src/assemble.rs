@@ -81,6 +81,9 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         if site.has_auto_tls {
             acme::hosts(&given.own, &challenges, &mut complaints);
         }
+        if config.cluster.is_none() {
+            check::shared_limits(given, &mut complaints);
+        }
     }
     check::hosts(&document.sites, &config.sites, &mut complaints);
     tls::listeners(document, &config.sites, &mut complaints);

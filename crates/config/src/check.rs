@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use galley_certs::file::{self, FileError};
+use galley_policy::access::{AccessSetting, RateLimit};
 use galley_policy::route::HostPattern;
 
 use crate::complaint::{Complaints, SourceSpan, shown};
@@ -135,6 +136,20 @@ fn members(own: &SectionTable, complaints: &mut Complaints) {
         let why = "is `fragments`, but without the WordPress preset Galley does not know members";
         let help = "remove it, or remove `preset = \"none\"`";
         own.complain("members", why, help, complaints);
+    }
+}
+
+/// Without a cluster there is nobody to share with.
+pub(crate) fn shared_limits(given: &GivenSite, complaints: &mut Complaints) {
+    for own in given.rules.iter().chain([&given.own]) {
+        for name in ["limit", "login_limit", "xmlrpc_limit"] {
+            let limit: Option<AccessSetting<RateLimit>> =
+                own.has(name).then(|| own.given(name)).flatten();
+            if matches!(limit, Some(AccessSetting::Is(limit)) if limit.is_shared()) {
+                let why = "has `shared = true`, but there is no `[cluster]`";
+                own.complain(name, why, "remove `shared`, or add `[cluster]`", complaints);
+            }
+        }
     }
 }
 

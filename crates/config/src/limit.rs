@@ -13,9 +13,9 @@ pub(crate) fn of_text(text: &str) -> Result<AccessSetting<RateLimit>, Problem> {
     }
 }
 
-/// A table with `rate`, and perhaps `burst`, which else is the rate's own number.
+/// A table with `rate`, and perhaps `burst`, which else is the rate's own number, and `shared`.
 pub(crate) fn of_table(table: &DeTable<'_>) -> Result<AccessSetting<RateLimit>, Problem> {
-    let (mut rate, mut burst) = (None, None);
+    let (mut rate, mut burst, mut is_shared) = (None, None, false);
     for (key, value) in table {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("rate", DeValue::String(text)) => rate = RateLimit::parse_rate(text),
@@ -25,10 +25,16 @@ pub(crate) fn of_table(table: &DeTable<'_>) -> Result<AccessSetting<RateLimit>, 
                     return problem("whose `burst` is not a number of requests", FORM);
                 }
             }
-            ("rate" | "burst", _) => {
-                return problem("whose `rate` or `burst` has the wrong type", FORM);
+            ("shared", DeValue::Boolean(shared)) => is_shared = *shared,
+            ("rate" | "burst" | "shared", _) => {
+                return problem("whose `rate`, `burst` or `shared` has the wrong type", FORM);
             }
-            _ => return problem("which has other keys than `rate` and `burst`", FORM),
+            _ => {
+                return problem(
+                    "which has other keys than `rate`, `burst` and `shared`",
+                    FORM,
+                );
+            }
         }
     }
     let Some((count, per_s)) = rate else {
@@ -36,6 +42,7 @@ pub(crate) fn of_table(table: &DeTable<'_>) -> Result<AccessSetting<RateLimit>, 
     };
     let limit = RateLimit::new(count, per_s, burst.unwrap_or(count));
     match limit {
+        Some(limit) if is_shared => Ok(AccessSetting::Is(limit.shared())),
         Some(limit) => Ok(AccessSetting::Is(limit)),
         None => problem(
             "whose numbers are out of bounds",
@@ -44,4 +51,4 @@ pub(crate) fn of_table(table: &DeTable<'_>) -> Result<AccessSetting<RateLimit>, 
     }
 }
 
-const FORM: &str = "write `{ rate = \"10/m\", burst = 5 }`, per `s`, `m`, `h` or `d`; or `\"off\"`";
+const FORM: &str = "write `{ rate = \"10/m\", burst = 5 }`, per `s`, `m`, `h` or `d`, with `shared = true` to count over a cluster; or `\"off\"`";

@@ -21,7 +21,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed(r#"`"off"`"#).example(r#""/etc/galley/example.com.htpasswd""#),
     row(OptionSection::Site, "basic_auth_forward", Flag, "Whether Galley forwards the name and password of `basic_auth` to PHP.")
         .or("false"),
-    row(OptionSection::Site, "limit", ValueKind::Limit, "The request limit for one client on the whole site: `rate` in the long run, `burst` at once. Further requests get 429.")
+    row(OptionSection::Site, "limit", ValueKind::Limit, "The request limit for one client on the whole site: `rate` in the long run, `burst` at once. Further requests get 429. With `shared = true`, as in the other limits, the nodes of a `[cluster]` count together.")
         .computed(r#"`"off"`"#).example(r#"{ rate = "20/s", burst = 100 }"#),
     row(OptionSection::Site, "login_limit", ValueKind::Limit, "The limit for requests with a body that one client sends to `wp-login.php`.")
         .computed(r#"`{ rate = "5/m", burst = 15 }`; without the preset none"#).example(r#"{ rate = "5/m", burst = 15 }"#),

@@ -42,6 +42,28 @@ impl Buckets {
 
     /// Takes a token from the bucket of `owner`, or says when there is one.
     pub fn take(&self, owner: &impl Hash, limit: &RateLimit, now: Tick) -> Result<(), Duration> {
+        let now = bucket_time(now);
+        self.change(owner, now, |full_at| match limit.take(full_at, now) {
+            Taken::None(wait) => Err(wait),
+            Taken::Token(full_at) => Ok(full_at),
+        })
+    }
+
+    /// Takes out of the bucket of `owner` what takes `ticks` to come back, also if there is less in it.
+    pub fn charge(&self, owner: &impl Hash, ticks: u64, now: Tick) {
+        let now = bucket_time(now);
+        // One that other cores outrun is lost, which makes the limit a little wider.
+        let _ = self.change(owner, now, |full_at| {
+            Ok(full_at.max(now).saturating_add(ticks).min(TIMES))
+        });
+    }
+
+    fn change(
+        &self,
+        owner: &impl Hash,
+        now: u64,
+        next: impl Fn(u64) -> Result<u64, Duration>,
+    ) -> Result<(), Duration> {
         let mut hasher = SipHasher13::new_with_keys(self.key.0, self.key.1);
         owner.hash(&mut hasher);
         let hash = hasher.finish();
@@ -51,8 +73,6 @@ impl Buckets {
         let Some(set) = self.sets.get(index) else {
             return Ok(());
         };
-        // Full buckets are those of moments long gone, and the first tick of the process is none.
-        let now = now.0.saturating_mul(TICKS_PER_S / 1_000) + TICKS_PER_S;
         for _ in 0..TRIES {
             let (slot, seen) = set.find(tag, now);
             let full_at = if seen >> TIME_BITS == tag {
@@ -60,16 +80,10 @@ impl Buckets {
             } else {
                 0
             };
-            match limit.take(full_at, now) {
-                Taken::None(wait) => return Err(wait),
-                Taken::Token(full_at) => {
-                    let state = tag << TIME_BITS | full_at & TIMES;
-                    let swapped =
-                        slot.compare_exchange(seen, state, Ordering::Relaxed, Ordering::Relaxed);
-                    if swapped.is_ok() {
-                        return Ok(());
-                    }
-                }
+            let state = tag << TIME_BITS | next(full_at)? & TIMES;
+            let swapped = slot.compare_exchange(seen, state, Ordering::Relaxed, Ordering::Relaxed);
+            if swapped.is_ok() {
+                return Ok(());
             }
         }
         // Each time another core was faster: so many at once are more than any limit means.
@@ -94,6 +108,11 @@ impl BucketSet {
         }
         least
     }
+}
+
+/// Full buckets are those of moments long gone, and the first tick of the process is none.
+fn bucket_time(now: Tick) -> u64 {
+    now.0.saturating_mul(TICKS_PER_S / 1_000) + TICKS_PER_S
 }
 
 const WAYS: usize = 8;
@@ -129,6 +148,20 @@ mod tests {
         assert_eq!(granted(&buckets, 2, 0, 20), 5);
         assert_eq!(granted(&buckets, 1, 12_000, 20), 2);
         assert_eq!(granted(&buckets, 1, 3_600_000, 20), 5);
+    }
+
+    #[test]
+    fn what_others_took_is_missing_and_comes_back() {
+        let buckets = Buckets::new();
+        let ticks = limit(5).interval();
+        buckets.charge(&1_u64, 3 * ticks, Tick(0));
+        assert_eq!(granted(&buckets, 1, 0, 20), 2);
+        // More than there is: as long as it takes to come back.
+        buckets.charge(&1_u64, 5 * ticks, Tick(0));
+        assert_eq!(granted(&buckets, 1, 30_000, 20), 0);
+        assert_eq!(granted(&buckets, 1, 36_000, 20), 1);
+        buckets.charge(&2_u64, u64::MAX, Tick(0));
+        assert_eq!(granted(&buckets, 2, 0, 20), 0);
     }
 
     #[test]

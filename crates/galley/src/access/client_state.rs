@@ -4,10 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use galley_cluster::{ClusterPublisher, LimitCharge};
 use galley_policy::access::{Bucket, RateLimit};
 use galley_policy::class::Network;
 use galley_policy::time::Tick;
 use ipnet::IpNet;
+use sha2::{Digest, Sha256};
 
 use super::buckets::Buckets;
 use super::connections::{ClientConnections, ConnectionSlot};
@@ -19,23 +21,36 @@ pub struct ClientState {
     connections: Arc<ClientConnections>,
     exempt: Vec<IpNet>,
     proofs: Proofs,
+    /// Where shared limits are counted too.
+    cluster: Option<ClusterPublisher>,
+}
+
+/// The site whose limits count.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitedSite<'s> {
+    /// Its number on this node.
+    pub mark: u32,
+    /// Its name, which all nodes of a cluster know.
+    pub name: &'s str,
 }
 
 impl ClientState {
     /// Without counts. `connections`: the maximum of one client; 0 for no limit.
-    pub fn new(connections: usize, exempt: Vec<IpNet>) -> Self {
+    pub fn new(connections: usize, exempt: Vec<IpNet>, cluster: Option<ClusterPublisher>) -> Self {
         Self {
             buckets: Buckets::new(),
             connections: Arc::new(ClientConnections::new(connections)),
             exempt,
             proofs: Proofs::new(),
+            cluster,
         }
     }
 
-    /// Takes a token for a client of the site with this mark; the error says when the next one is available.
+    /// Takes a token for a client of a site; the error says when the next one is available. A shared limit is counted here, and the other
+    /// nodes hear of it: nobody waits for them.
     pub fn take(
         &self,
-        site: u32,
+        site: LimitedSite<'_>,
         bucket: Bucket,
         limit: &RateLimit,
         client: IpAddr,
@@ -44,8 +59,24 @@ impl ClientState {
         if self.is_exempt(client) {
             return Ok(());
         }
-        self.buckets
-            .take(&(site, bucket, Network::of(client)), limit, now)
+        let network = Network::of(client);
+        let Some(cluster) = self.cluster.as_ref().filter(|_| limit.is_shared()) else {
+            return self.buckets.take(&(site.mark, bucket, network), limit, now);
+        };
+        let owner = shared_owner(site.name, bucket, network);
+        self.buckets.take(&owner, limit, now)?;
+        cluster.count(LimitCharge {
+            owner,
+            ticks: limit.interval(),
+        });
+        Ok(())
+    }
+
+    /// Counts what clients have taken at other nodes.
+    pub fn charge(&self, charges: &[LimitCharge], now: Tick) {
+        for charge in charges {
+            self.buckets.charge(&charge.owner, charge.ticks, now);
+        }
     }
 
     /// Counts one more connection of a client; `None` at the limit.
@@ -80,4 +111,20 @@ impl ClientState {
         let client = client.to_canonical();
         self.exempt.iter().any(|network| network.contains(&client))
     }
+}
+
+/// The same on every node, and none of a client's address can be seen in it without guessing.
+fn shared_owner(site: &str, bucket: Bucket, network: Network) -> u128 {
+    let (kind, bits) = match network {
+        Network::V4(bits) => (4_u8, u64::from(bits)),
+        Network::V6(bits) => (6, bits),
+    };
+    let mut hash = Sha256::new();
+    hash.update(bucket.code().to_le_bytes());
+    hash.update([kind]);
+    hash.update(bits.to_le_bytes());
+    hash.update(site.as_bytes());
+    let hash = hash.finalize();
+    let half = hash.iter().take(16);
+    half.fold(0, |number, byte| number << 8 | u128::from(*byte))
 }

@@ -10,6 +10,6 @@ mod hashes;
 mod passwords;
 
 pub use buckets::Buckets;
-pub use client_state::ClientState;
+pub use client_state::{ClientState, LimitedSite};
 pub use connections::ConnectionSlot;
 pub use passwords::{PasswordCheck, Passwords};

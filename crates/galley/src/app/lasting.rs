@@ -13,6 +13,7 @@ use ipnet::IpNet;
 
 use super::ServerStartError;
 use super::durable;
+use super::shared_limits;
 use super::site_states::SiteStates;
 use super::spools;
 use crate::access::ClientState;
@@ -92,7 +93,7 @@ impl Lasting {
                 Arc::clone(known)
             }
             _ => {
-                let new = Arc::new(ClientState::new(most, exempt.clone()));
+                let new = Arc::new(ClientState::new(most, exempt.clone(), self.cluster.clone()));
                 self.clients = Some((most, exempt.clone(), Arc::clone(&new)));
                 new
             }
@@ -109,6 +110,9 @@ impl Lasting {
     ) -> Arc<Services> {
         let server = &config.server;
         let clients = self.clients(server);
+        if let Some(cluster) = &self.cluster {
+            shared_limits::exchange(cluster, config, &clients, self.clock);
+        }
         Arc::new(Services {
             memory: Arc::clone(&self.memory),
             clock: self.clock,

@@ -28,6 +28,7 @@ mod refusal;
 mod retired;
 mod run;
 mod service_manager;
+mod shared_limits;
 mod signals;
 mod site_states;
 mod spools;

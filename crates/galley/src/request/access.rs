@@ -23,7 +23,7 @@ use super::progress::AccessState;
 use super::redirect;
 use super::response::{Response, ResponseBody};
 use super::site::{Services, Site};
-use crate::access::PasswordCheck;
+use crate::access::{LimitedSite, PasswordCheck};
 use crate::body::{RequestBody, SpooledBodyReader};
 use crate::fault::Fault;
 
@@ -62,12 +62,19 @@ fn take(
     bucket: Bucket,
     limit: &RateLimit,
 ) -> Result<(), Fault> {
-    let (site, client) = (exchange.site.mark, exchange.client.ip());
+    let (site, client) = (limited_site(&exchange.site), exchange.client.ip());
     let now = services.clock.tick();
     services
         .clients
         .take(site, bucket, limit, client, now)
         .map_err(|wait| limited(wait, format!("the limit {} of {bucket:?}", limit.rate())))
+}
+
+fn limited_site(site: &Site) -> LimitedSite<'_> {
+    LimitedSite {
+        mark: site.mark,
+        name: site.core.purges.site(),
+    }
 }
 
 fn limited(wait: Duration, note: String) -> Fault {
@@ -96,7 +103,7 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
         return refuse("`Authorization` does not contain a name and a password");
     };
     let (client, now) = (exchange.client.ip(), services.clock.tick());
-    let site = exchange.site.mark;
+    let site = limited_site(&exchange.site);
     let may_compare = || match RateLimit::new(TRIES.0, 60, TRIES.1) {
         Some(limit) => services
             .clients

@@ -61,6 +61,7 @@ mod reload;
 mod renewal;
 mod revalidation;
 mod secrets;
+mod shared_limits;
 mod silence;
 mod slow_clients;
 mod small_files;

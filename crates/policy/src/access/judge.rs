@@ -101,6 +101,19 @@ pub enum Bucket {
     Password,
 }
 
+impl Bucket {
+    /// A number that stands for it on every node of a cluster.
+    pub fn code(self) -> u64 {
+        match self {
+            Self::Of(By::Site) => 0,
+            Self::Login => 1,
+            Self::XmlRpc => 2,
+            Self::Password => 3,
+            Self::Of(By::Rule(index)) => u64::try_from(index).unwrap_or(u64::MAX).saturating_add(4),
+        }
+    }
+}
+
 /// What is looked for in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyCheck {

@@ -11,6 +11,7 @@ pub struct RateLimit {
     count: u64,
     per_s: u64,
     burst: u64,
+    is_shared: bool,
 }
 
 /// What became of a request for a token.
@@ -35,8 +36,23 @@ impl RateLimit {
             count,
             per_s,
             burst,
+            is_shared: false,
         };
         (is_sane && limit.depth() <= MOST_DEPTH).then_some(limit)
+    }
+
+    /// The same, counted together by all nodes of a cluster.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        Self {
+            is_shared: true,
+            ..self
+        }
+    }
+
+    /// Whether the nodes of a cluster count together.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Reads a rate as `10/m`: the number, and the seconds of its unit, which is `s`, `m`, `h` or `d`.
@@ -84,8 +100,8 @@ impl RateLimit {
         self.burst
     }
 
-    /// Ticks until a token comes back.
-    fn interval(&self) -> u64 {
+    /// Ticks until a token comes back: what one costs.
+    pub fn interval(&self) -> u64 {
         (self.per_s * TICKS_PER_S / self.count).max(1)
     }
 

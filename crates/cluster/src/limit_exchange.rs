@@ -1,0 +1,51 @@
+//! The thread that exchanges charges of shared limits ([`crate::limits`]) with the other nodes.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::limits::{decode, entries};
+use crate::shared::Shared;
+
+/// Exchanges charges for as long as the node runs.
+pub(crate) fn exchange(engine: &Engine, shared: &Shared) {
+    while !shared.is_stopped() {
+        if shared.limits.sink().is_some()
+            && let Err(error) = follow(engine, shared)
+        {
+            // The reader tells of engines that are away.
+            tracing::debug!(%error, "limits are not shared now");
+        }
+        shared.limits.set_connected(false);
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// One connection, until it fails, the node ends, or nothing is to be shared any more.
+fn follow(engine: &Engine, shared: &Shared) -> Result<(), EngineError> {
+    let mut session = engine.connect(REPLY_TIMEOUT)?;
+    let mut last = session.newest_charges()?;
+    shared.limits.set_connected(true);
+    while let Some(sink) = shared.limits.sink().filter(|_| !shared.is_stopped()) {
+        let began = Instant::now();
+        let own = entries(&shared.limits.take());
+        let found = session.exchange_charges(&shared.incarnation, &own, last)?;
+        for entry in found {
+            last = entry.id;
+            if entry.node != shared.incarnation {
+                sink.charge(&decode(&entry.charges));
+            }
+        }
+        std::thread::sleep(INTERVAL.saturating_sub(began.elapsed()));
+    }
+    Ok(())
+}
+
+/// Half of the time after which other nodes know.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// An engine that takes longer counts as away.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Until the engine is asked again, and until limits that a reload shares are exchanged.
+const PAUSE: Duration = Duration::from_millis(500);

@@ -1,0 +1,164 @@
+//! Limits on clients that the nodes count together.
+//!
+//! A node counts by itself, and nobody waits for the engine. Ten times a second it appends what its clients have taken to a stream, and
+//! counts what those of other nodes have. So another node knows within 0.2 s, and in that time each node may grant what it has left. What is
+//! lost on the way makes a limit wider, never tighter: without the engine each node counts for itself.
+//!
+//! ```text
+//! an entry:   n  the run of the node,  c  its charges
+//! a charge:   owner (u128, little-endian), ticks (u64, little-endian)
+//! ```
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::stream_id::StreamId;
+
+/// What a client has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitCharge {
+    /// The client and the limit: the same number on every node.
+    pub owner: u128,
+    /// The time until that comes back, in ticks of the limit.
+    pub ticks: u64,
+}
+
+/// What counts the charges of other nodes.
+pub trait ChargeSink: Send + Sync {
+    /// Counts them; blocks nobody.
+    fn charge(&self, charges: &[LimitCharge]);
+}
+
+/// What this node's clients have taken and other nodes do not know yet. Written by all threads of the server, read by the exchange.
+#[derive(Default)]
+pub(crate) struct LimitQueue {
+    charges: Mutex<Vec<LimitCharge>>,
+    sink: Mutex<Option<Arc<dyn ChargeSink>>>,
+    /// Whether charges are sent. Written by the exchange.
+    is_connected: AtomicBool,
+}
+
+impl LimitQueue {
+    /// Adds a charge, if it can be sent and there is room.
+    pub(crate) fn push(&self, charge: LimitCharge) {
+        if !self.is_connected.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut charges = self.charges.lock().unwrap_or_else(PoisonError::into_inner);
+        if charges.len() < MOST_WAITING {
+            charges.push(charge);
+        }
+    }
+
+    /// Who counts from here on; `None`: limits are not shared.
+    pub(crate) fn set_sink(&self, sink: Option<Arc<dyn ChargeSink>>) {
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+    }
+
+    /// What counts the charges of other nodes; `None`: limits are not shared.
+    pub(crate) fn sink(&self) -> Option<Arc<dyn ChargeSink>> {
+        let sink = self.sink.lock();
+        sink.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether charges are sent from here on. What waits is dropped: it may be old.
+    pub(crate) fn set_connected(&self, is_connected: bool) {
+        drop(self.take());
+        self.is_connected.store(is_connected, Ordering::Relaxed);
+    }
+
+    /// What waits, one charge for each owner.
+    pub(crate) fn take(&self) -> Vec<LimitCharge> {
+        let mut charges = self.charges.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = std::mem::take(&mut *charges);
+        drop(charges);
+        let mut sums: HashMap<u128, u64> = HashMap::new();
+        for charge in taken {
+            let sum = sums.entry(charge.owner).or_default();
+            *sum = sum.saturating_add(charge.ticks);
+        }
+        let charges = sums.into_iter();
+        charges
+            .map(|(owner, ticks)| LimitCharge { owner, ticks })
+            .collect()
+    }
+}
+
+/// An entry of the stream.
+pub(crate) struct ChargeEntry {
+    pub(crate) id: StreamId,
+    pub(crate) node: String,
+    pub(crate) charges: Vec<u8>,
+}
+
+/// The charges as entries of the stream.
+pub(crate) fn entries(charges: &[LimitCharge]) -> Vec<Vec<u8>> {
+    charges.chunks(MOST_IN_ENTRY).map(encode).collect()
+}
+
+fn encode(charges: &[LimitCharge]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(charges.len() * CHARGE_BYTES);
+    for charge in charges {
+        bytes.extend_from_slice(&charge.owner.to_le_bytes());
+        bytes.extend_from_slice(&charge.ticks.to_le_bytes());
+    }
+    bytes
+}
+
+/// Of what is no charge nothing is counted.
+pub(crate) fn decode(bytes: &[u8]) -> Vec<LimitCharge> {
+    let charges = bytes.chunks_exact(CHARGE_BYTES).take(MOST_IN_ENTRY);
+    charges
+        .filter_map(|charge| {
+            let (owner, rest) = charge.split_first_chunk()?;
+            let (ticks, _) = rest.split_first_chunk()?;
+            Some(LimitCharge {
+                owner: u128::from_le_bytes(*owner),
+                ticks: u64::from_le_bytes(*ticks),
+            })
+        })
+        .collect()
+}
+
+const CHARGE_BYTES: usize = 16 + 8;
+
+/// Requests of one interval; further ones are counted on this node alone.
+const MOST_WAITING: usize = 10_000;
+
+/// Charges of one entry: 1.5 KiB.
+const MOST_IN_ENTRY: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn charges_of_one_client_are_added_and_read_back() {
+        let queue = LimitQueue::default();
+        let charge = |owner, ticks| LimitCharge { owner, ticks };
+        queue.push(charge(1, 5));
+        assert!(queue.take().is_empty(), "nobody would get it");
+        queue.is_connected.store(true, Ordering::Relaxed);
+        queue.push(charge(1, 5));
+        queue.push(charge(u128::MAX, u64::MAX));
+        queue.push(charge(1, 6));
+        let mut taken = queue.take();
+        taken.sort_by_key(|charge| charge.owner);
+        assert_eq!(taken, [charge(1, 11), charge(u128::MAX, u64::MAX)]);
+        assert_eq!(decode(&encode(&taken)), taken);
+        for _ in 0..2 * MOST_WAITING {
+            queue.push(charge(1, 1));
+        }
+        assert_eq!(queue.take(), [charge(1, MOST_WAITING as u64)]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
+            prop_assert!(decode(&bytes).len() <= MOST_IN_ENTRY);
+        }
+    }
+}
