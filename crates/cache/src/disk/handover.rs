@@ -4,14 +4,20 @@
 //! number that its own counters begin with. So only purges that come later touch them, as in the first process. Other codings of a
 //! page are not written: they are made again.
 //!
+//! The nodes of a cluster share pages in the same form. There the time since a page was written comes from the engine, because machines
+//! have different clocks since their boot.
+//!
 //! Checksums find a file that was cut short or damaged; they are no defence against somebody else's file.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
+
+use galley_policy::storable::Lifetime;
 
 use super::format::{self, StoredOrigin};
 use super::layout::{self, Bad, FIXED, Layout};
-use super::moment::{Boot, DiskClock};
+use super::moment::{Boot, DiskClock, StoredTime, since_wall};
 use super::seal::{DirectoryKey, FileName};
 use crate::body::StoredBody;
 use crate::budget::MemoryBudget;
@@ -67,11 +73,58 @@ impl<W: Write> PageWriter<W> {
     }
 }
 
+/// One page for another machine; `None`: it does not fit the format, or its body is on the disk.
+pub fn write_record(entry: &Entry, now: DiskClock) -> Option<Vec<u8>> {
+    let room = entry.body.len().saturating_add(RECORD_HEAD);
+    let mut writer = PageWriter::new(Vec::with_capacity(room), now);
+    let written = writer.write(entry).ok()?;
+    (written > 0).then(|| writer.into_inner())
+}
+
+/// The page of another machine, as born at `born` here; it was written `since` ago. `None`: it is damaged, or the memory is full.
+pub fn read_record(
+    record: &[u8],
+    born: u64,
+    since: Duration,
+    now: DiskClock,
+    budget: &MemoryBudget,
+) -> Option<Arc<Entry>> {
+    let mut reader = PageReader {
+        from: record,
+        key: key(),
+        clock: PageClock::Since(since),
+        now,
+        born,
+    };
+    let entry = reader.next(budget)?;
+    reader.from.is_empty().then_some(entry)
+}
+
+/// What says how long ago a page was written.
+enum PageClock {
+    /// The clock of this machine since its boot.
+    Boot(Boot),
+    /// Somebody else, and the wall clock where that says more.
+    Since(Duration),
+}
+
+impl PageClock {
+    fn age(&self, then: &StoredTime, life: &Lifetime, now: DiskClock) -> Duration {
+        match self {
+            Self::Boot(boot) => boot.age(then, life.initial_age, life, now),
+            Self::Since(since) => {
+                let by_wall = since_wall(then, now).unwrap_or_default();
+                life.initial_age.saturating_add(by_wall.max(*since))
+            }
+        }
+    }
+}
+
 /// Reads what a [`PageWriter`] has written.
 pub struct PageReader<R> {
     from: R,
     key: DirectoryKey,
-    boot: Boot,
+    clock: PageClock,
     now: DiskClock,
     born: u64,
 }
@@ -82,7 +135,7 @@ impl<R: Read> PageReader<R> {
         Self {
             from,
             key: key(),
-            boot: Boot::here(now),
+            clock: PageClock::Boot(Boot::here(now)),
             now,
             born,
         }
@@ -109,9 +162,7 @@ impl<R: Read> PageReader<R> {
         let table = self.bytes(fixed.layout.blocks() * 8)?;
         layout::check(&body, &layout::sums(&table, &fixed, &self.key)?, &self.key)?;
         let mut parts = stored.parts;
-        parts.life.initial_age =
-            self.boot
-                .age(&stored.stamp, parts.life.initial_age, &parts.life, self.now);
+        parts.life.initial_age = self.clock.age(&stored.stamp, &parts.life, self.now);
         let parts = EntryParts {
             body: StoredBody::reserved(body, reservation),
             stored_at: self.now.tick,
@@ -135,6 +186,9 @@ impl<R: Read> PageReader<R> {
         }
     }
 }
+
+/// Bytes of a record beside its body, for most pages.
+const RECORD_HEAD: usize = 4096;
 
 /// Between two processes that trust each other nothing has to be unguessable.
 fn key() -> DirectoryKey {
@@ -198,6 +252,30 @@ mod tests {
         let mut reader = PageReader::new(&file[..], 0, at(0));
         let first = reader.next(&budget);
         assert!(first.is_some() && reader.next(&budget).is_none());
+    }
+
+    #[test]
+    fn a_record_ages_by_the_greater_of_two_clocks() {
+        let seconds = Duration::from_secs;
+        let stored = |tick, wall| DiskClock {
+            tick: Tick(tick),
+            wall: SystemTime::UNIX_EPOCH + seconds(wall),
+        };
+        let entry = Entry::new(testing::parts("/", 7));
+        let age = entry.age(Tick(0));
+        let record = write_record(&entry, stored(0, 1000)).unwrap();
+        let budget = MemoryBudget::new(1 << 20);
+        for (since, wall, wanted) in [(5, 1000, 5), (5, 1009, 9), (5, 990, 5), (0, 1000, 0)] {
+            let now = stored(7, wall);
+            let read = read_record(&record, 3, seconds(since), now, &budget).unwrap();
+            assert_eq!(read.age(Tick(7)), age + seconds(wanted), "{since} {wall}");
+            assert_eq!((read.born, &read.body[..]), (3, &entry.body[..]));
+        }
+        let longer = [&record[..], b"x"].concat();
+        for wrong in [&record[..record.len() - 1], &longer] {
+            let read = read_record(wrong, 3, seconds(0), stored(0, 1000), &budget);
+            assert!(read.is_none());
+        }
     }
 
     proptest! {

@@ -29,7 +29,7 @@ mod tests;
 mod upkeep;
 pub(super) mod write;
 
-pub use self::handover::{PageReader, PageWriter};
+pub use self::handover::{PageReader, PageWriter, read_record, write_record};
 pub use self::health::{Health, PauseReason};
 pub use self::layout::BLOCK;
 pub use self::moment::DiskClock;

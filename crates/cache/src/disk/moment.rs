@@ -76,8 +76,7 @@ impl Boot {
             return (then.boot_ms <= now_ms.saturating_add(THREADS_APART_MS))
                 .then(|| Duration::from_millis(now_ms.saturating_sub(then.boot_ms)));
         }
-        let since = wall_ms(now.wall).checked_sub(then.wall_ms)?;
-        Some(Duration::from_millis(since))
+        since_wall(then, now)
     }
 
     /// The age now of what had `age` when it was stored.
@@ -98,6 +97,12 @@ impl Boot {
     pub(super) fn of(id: [u8; 16], tick_zero_ms: u64) -> Self {
         Self { id, tick_zero_ms }
     }
+}
+
+/// The time from `then` to `now` by the wall clock; `None`: that says that `then` is in the future.
+pub(super) fn since_wall(then: &StoredTime, now: DiskClock) -> Option<Duration> {
+    let since = wall_ms(now.wall).checked_sub(then.wall_ms)?;
+    Some(Duration::from_millis(since))
 }
 
 /// Seconds since 1970, for purges of eviction: they need no more.
