@@ -160,7 +160,7 @@ hostile: setup-test
 	GALLEY_HOSTILE_LONG=1 cargo test --package galley --test e2e -- poison deception
 
 fuzz: setup-test
-	@FUZZ_FEATURES=config fuzz/run $(or $(SECONDS),600) $(TARGET)
+	@FUZZ_FEATURES=config,cluster fuzz/run $(or $(SECONDS),600) $(TARGET)
 
 # One after the other: each takes the whole machine.
 upgrades: setup-test

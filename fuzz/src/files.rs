@@ -1,4 +1,5 @@
-//! What is read from disks: the configuration, `.htaccess`, paths of files, stored pages, the log of purges.
+//! What is read from disks: the configuration, `.htaccess`, paths of files, stored pages, the log of purges; and shared pages in
+//! the engine of a cluster.
 
 /// A configuration is taken or complained about.
 #[cfg(feature = "config")]
@@ -37,4 +38,10 @@ pub fn disk_entry(data: &[u8]) {
 /// A log of purges, as it lies there and with its checks made right.
 pub fn purge_log(data: &[u8]) {
     galley_cache::fuzzing::purge_log(data);
+}
+
+/// A shared page in the engine, as it lies there and with a correct MAC.
+#[cfg(feature = "cluster")]
+pub fn page_value(data: &[u8]) {
+    galley_cluster::fuzz_page_value(data);
 }

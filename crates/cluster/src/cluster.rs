@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use galley_policy::purge::Purge;
 use galley_policy::time::Tick;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::{Engine, random_word};
 use crate::error::EngineError;
@@ -19,11 +19,15 @@ use crate::limit_exchange;
 use crate::limits::{ChargeSink, LimitCharge};
 use crate::message::RemotePurge;
 use crate::outbox::Outbox;
+use crate::own_purges::BegunPurge;
+use crate::page_command::PageCommand;
+use crate::page_thread::PageThread;
 use crate::position::{Position, PositionFile};
 use crate::publisher::Publisher;
 use crate::reach::PendingReach;
 use crate::reader::Reader;
 use crate::shared::{PurgeSink, Shared, member};
+use crate::shared_pages::{PageSettings, SharedPages};
 use crate::status::ClusterStatus;
 
 /// Where the engine is, and who this node is.
@@ -42,17 +46,27 @@ pub struct ClusterSettings {
     /// A folder that survives restarts, for the position in the stream and for purges that other nodes do not have yet. `None`: pages
     /// do not survive either.
     pub folder: Option<PathBuf>,
+    /// Pages that the nodes share; `None`: they share none.
+    pub pages: Option<PageSettings>,
+    /// Called first on the thread that reads and writes them, which visitors wait for.
+    pub page_thread_start: fn(),
 }
 
 /// Publishes purges to the other nodes. Clones are the same.
 #[derive(Clone)]
 pub struct ClusterPublisher {
     shared: Arc<Shared>,
+    pages: Option<SharedPages>,
 }
 
 impl ClusterPublisher {
+    /// To be called before a purge is in force on this node: until it is in the stream, no page of another node counts as newer.
+    pub fn begin(&self) -> BegunPurge {
+        BegunPurge::new(&self.shared.own)
+    }
+
     /// Queues a purge, which holds on this node already. Its reach is known within 5 s.
-    pub fn publish(&self, site: &str, purge: &Purge) -> PendingReach {
+    pub fn publish(&self, site: &str, purge: &Purge, begun: BegunPurge) -> PendingReach {
         let (reply, receiver) = oneshot::channel();
         self.shared.inbox.push(Outgoing {
             content: RemotePurge {
@@ -62,6 +76,7 @@ impl ClusterPublisher {
             reply: Some(reply),
             since: Instant::now(),
             is_kept: false,
+            begun: Some(begun),
         });
         PendingReach::new(receiver)
     }
@@ -84,6 +99,11 @@ impl ClusterPublisher {
         }
     }
 
+    /// The pages that the nodes share.
+    pub fn pages(&self) -> Option<&SharedPages> {
+        self.pages.as_ref()
+    }
+
     /// The state of the node.
     pub fn status(&self) -> ClusterStatus {
         let mut status = self.shared.status().clone();
@@ -92,6 +112,7 @@ impl ClusterPublisher {
         status.gaps = self.shared.gaps.load(Ordering::Relaxed);
         status.acknowledged = self.shared.acknowledged.load(Ordering::Relaxed);
         status.local_only = self.shared.local_only.load(Ordering::Relaxed);
+        status.pages = self.pages.as_ref().map(SharedPages::status);
         status
     }
 }
@@ -101,6 +122,7 @@ pub struct Cluster {
     engine: Engine,
     settings: ClusterSettings,
     shared: Arc<Shared>,
+    pages: Option<(SharedPages, mpsc::Receiver<PageCommand>)>,
 }
 
 /// The threads of a node. They end when this is dropped.
@@ -131,8 +153,13 @@ impl Cluster {
             serves_through_partitions: serves,
             ..Shared::default()
         });
+        let pages = settings.pages.as_ref().map(|pages| {
+            let shared = Arc::clone(&shared);
+            SharedPages::new(pages, &settings.name, shared)
+        });
         Ok(Self {
             engine,
+            pages: pages.transpose()?,
             settings,
             shared,
         })
@@ -142,6 +169,7 @@ impl Cluster {
     pub fn publisher(&self) -> ClusterPublisher {
         ClusterPublisher {
             shared: Arc::clone(&self.shared),
+            pages: self.pages.as_ref().map(|(pages, _)| pages.clone()),
         }
     }
 
@@ -166,6 +194,9 @@ impl Cluster {
         let sentinels = self.engine.sentinels().cloned();
         let watched = Arc::clone(&self.shared);
         let (engine, counted) = (self.engine.clone(), Arc::clone(&self.shared));
+        let pages = self
+            .pages
+            .map(|(pages, commands)| PageThread::new(self.engine.clone(), &pages, commands));
         let publisher = Publisher::new(self.engine, Arc::clone(&self.shared), outbox);
         let mut running = RunningCluster {
             shared: self.shared,
@@ -184,6 +215,14 @@ impl Cluster {
         }
         let exchange = move || limit_exchange::exchange(&engine, &counted);
         spawn("cluster-limits", Box::new(exchange))?;
+        if let Some(pages) = pages {
+            let prepare = self.settings.page_thread_start;
+            let work = move || {
+                prepare();
+                pages.run();
+            };
+            spawn("cluster-pages", Box::new(work))?;
+        }
         spawn("cluster-read", Box::new(|| reader.run()))?;
         running.publisher = Some(spawn("cluster-publish", Box::new(|| publisher.run()))?);
         Ok(running)

@@ -37,6 +37,7 @@ struct Keys {
     epoch: String,
     node_prefix: String,
     limits: String,
+    prefix: String,
 }
 
 /// An entry of the stream. `message`: `None` if it cannot be understood.
@@ -86,7 +87,8 @@ impl Engine {
         password_file: Option<PathBuf>,
         cluster: &str,
     ) -> Result<Self, EngineError> {
-        let key = |name: &str| format!("galley:{cluster}:{name}");
+        let prefix = format!("galley:{cluster}:");
+        let key = |name: &str| format!("{prefix}{name}");
         Ok(Self {
             address: match Sentinels::parse(address, password_file.as_ref())? {
                 Some(sentinels) => EngineAddress::Sentinels(sentinels),
@@ -99,6 +101,7 @@ impl Engine {
                 epoch: key("epoch"),
                 node_prefix: key("node:"),
                 limits: key("limits"),
+                prefix: prefix.clone(),
             },
         })
     }
@@ -139,7 +142,17 @@ impl Engine {
         Ok(self.open(CONNECT_TIMEOUT)?.connection)
     }
 
-    fn open(&self, reply_timeout: Duration) -> Result<OpenConnection, EngineError> {
+    /// The key of something that has a name.
+    pub(crate) fn key(&self, kind: &str, name: &str) -> String {
+        format!("{}{kind}:{name}", self.keys.prefix)
+    }
+
+    /// Where the primary is, with the password.
+    pub(crate) fn login(&self) -> Result<ConnectionInfo, EngineError> {
+        Ok(self.choose()?.0)
+    }
+
+    fn choose(&self) -> Result<(ConnectionInfo, Option<Chosen>), EngineError> {
         let (mut info, chosen) = match &self.address {
             EngineAddress::Fixed(info) => (info.as_ref().clone(), None),
             EngineAddress::Sentinels(sentinels) => {
@@ -152,6 +165,11 @@ impl Engine {
             let login = info.redis_settings().clone().set_password(&password);
             info = info.set_redis_settings(login);
         }
+        Ok((info, chosen))
+    }
+
+    fn open(&self, reply_timeout: Duration) -> Result<OpenConnection, EngineError> {
+        let (info, chosen) = self.choose()?;
         let connection = Client::open(info)?.get_connection_with_timeout(CONNECT_TIMEOUT)?;
         connection.set_read_timeout(Some(reply_timeout))?;
         connection.set_write_timeout(Some(reply_timeout))?;
@@ -254,6 +272,19 @@ impl Session {
             None => Ok(StreamId::START),
             Some(entry) => StreamId::parse(&entry.id).ok_or(EngineError::Reply("a stream id")),
         }
+    }
+
+    /// Gives an empty stream an entry that purges nothing, so that a point in it is newer than all of a stream that was deleted.
+    pub(crate) fn begin_stream(&mut self) -> Result<(), EngineError> {
+        if self.newest()? == StreamId::START {
+            cmd("XADD")
+                .arg(&self.keys.purges)
+                .arg("*")
+                .arg("begin")
+                .arg(1)
+                .query::<()>(&mut self.connection)?;
+        }
+        Ok(())
     }
 
     /// The entries after `last`, [`MOST_ENTRIES`] at a time. Waits for some if `wait` says so.

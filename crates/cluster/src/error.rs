@@ -18,6 +18,14 @@ pub enum EngineError {
         /// Why.
         cause: std::io::Error,
     },
+    /// The key file.
+    #[error("cannot use the key file `{}`: {why}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// What was written is not there any more.
     #[error("it has lost data")]
     Lost,

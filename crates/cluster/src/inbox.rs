@@ -8,6 +8,7 @@ use galley_policy::purge::{Purge, Scope, Strength};
 use tokio::sync::oneshot;
 
 use crate::message::RemotePurge;
+use crate::own_purges::BegunPurge;
 use crate::reach::PurgeReach;
 
 /// A purge on its way to the stream.
@@ -18,16 +19,31 @@ pub(crate) struct Outgoing {
     pub(crate) since: Instant,
     /// Whether the outbox has it.
     pub(crate) is_kept: bool,
+    /// `None`: it is in the stream.
+    pub(crate) begun: Option<BegunPurge>,
 }
 
 impl Outgoing {
+    /// It is in the stream, or another purge that takes its place is on its way.
+    pub(crate) fn settle(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            begun.settle();
+        }
+    }
+
     /// One that nobody waits for.
-    pub(crate) fn again(content: RemotePurge, since: Instant, is_kept: bool) -> Self {
+    pub(crate) fn again(
+        content: RemotePurge,
+        since: Instant,
+        is_kept: bool,
+        begun: BegunPurge,
+    ) -> Self {
         Self {
             content,
             reply: None,
             since,
             is_kept,
+            begun: Some(begun),
         }
     }
 }
@@ -92,18 +108,22 @@ impl Inbox {
     }
 }
 
+/// `None`: nobody waits.
+type ReplyToPublisher = Option<oneshot::Sender<PurgeReach>>;
+
 /// Beyond its bound, a queue is replaced by one purge of everything for each of its sites. Returns those that were replaced: when they are
 /// dropped, their publishers learn that they hold on this node.
-pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<Outgoing> {
+pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<ReplyToPublisher> {
     if queue.len() <= MOST_WAITING {
         return Vec::new();
     }
     let mut kept: VecDeque<Outgoing> = VecDeque::new();
     let mut replaced = Vec::with_capacity(queue.len());
-    for outgoing in queue.drain(..) {
+    for mut outgoing in queue.drain(..) {
         let site = &outgoing.content.site;
         if kept.iter().any(|one| one.content.site == *site) {
-            replaced.push(outgoing);
+            outgoing.settle();
+            replaced.push(outgoing.reply);
             continue;
         }
         let content = whole_site(site);
@@ -133,11 +153,19 @@ const MOST_WAITING: usize = 10_000;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
 
-    fn tag(site: &str, number: usize) -> (Outgoing, oneshot::Receiver<PurgeReach>) {
+    use super::*;
+    use crate::own_purges::OwnPurges;
+
+    fn tag(
+        own: &Arc<OwnPurges>,
+        site: &str,
+        number: usize,
+    ) -> (Outgoing, oneshot::Receiver<PurgeReach>) {
         let (reply, receiver) = oneshot::channel();
-        let mut outgoing = Outgoing::again(whole_site(site), Instant::now(), false);
+        let begun = BegunPurge::new(own);
+        let mut outgoing = Outgoing::again(whole_site(site), Instant::now(), false, begun);
         outgoing.content.purge.scope = Scope::Tag(format!("t{number}"));
         outgoing.reply = Some(reply);
         (outgoing, receiver)
@@ -145,18 +173,27 @@ mod tests {
 
     #[test]
     fn a_full_queue_becomes_one_purge_for_each_site() {
-        let inbox = Inbox::default();
+        let (inbox, own) = (Inbox::default(), Arc::default());
         let mut receivers = Vec::new();
         for number in 0..=MOST_WAITING {
             let site = if number % 2 == 0 { "a" } else { "b" };
-            let (outgoing, receiver) = tag(site, number);
+            let (outgoing, receiver) = tag(&own, site, number);
             receivers.push(receiver);
             inbox.push(outgoing);
         }
         let Taken::Purges(queue) = inbox.take(Duration::ZERO) else {
             panic!("it is stopped")
         };
-        let left: Vec<RemotePurge> = queue.into_iter().map(|one| one.content).collect();
+        own.connected("e".to_owned(), None);
+        assert_eq!(own.newest("e"), None);
+        let left: Vec<RemotePurge> = queue
+            .into_iter()
+            .map(|mut one| {
+                one.settle();
+                one.content
+            })
+            .collect();
+        assert!(own.newest("e").is_some());
         assert_eq!(left, [whole_site("a"), whole_site("b")]);
         // Those that were replaced are told at once.
         assert!(receivers[5].try_recv().is_err());
@@ -164,10 +201,10 @@ mod tests {
 
     #[test]
     fn what_comes_before_the_end_is_taken() {
-        let inbox = Inbox::default();
-        inbox.push(tag("a", 1).0);
+        let (inbox, own) = (Inbox::default(), Arc::default());
+        inbox.push(tag(&own, "a", 1).0);
         inbox.stop();
-        let (late, mut receiver) = tag("a", 2);
+        let (late, mut receiver) = tag(&own, "a", 2);
         inbox.push(late);
         let Taken::Stopped(queue) = inbox.take(Duration::from_secs(60)) else {
             panic!("it is not stopped")

@@ -10,6 +10,8 @@
 //! galley:<name>:node:<run>   the last entry that the node has applied; expires after KEY_LIFETIME
 //! galley:<name>:epoch        a random text; if it changes, the engine has lost data
 //! galley:<name>:limits       stream: what clients have taken of shared limits; expires after seconds
+//! galley:<name>:page:..      a shared page, see `shared_pages`
+//! galley:<name>:fetch:..     a node fetches a page
 //! ```
 //!
 //! Why it is safe: a member uses stored pages until [`lease::LEASE`] after it *sent* a renewal; its key expires
@@ -17,7 +19,9 @@
 //! unless the engine lost data. The publisher knows that by the engine's identity and the epoch, and after a change of either
 //! waits for a whole key lifetime before it believes that a key is absent.
 
+mod breaker;
 mod cluster;
+mod cluster_key;
 mod engine;
 mod error;
 mod identity;
@@ -30,20 +34,34 @@ mod limits;
 mod members;
 mod message;
 mod outbox;
+mod own_purges;
+mod page_command;
+mod page_counters;
+mod page_thread;
+mod page_value;
+mod point;
 mod position;
 mod publisher;
 mod reach;
 mod reader;
 mod sentinel;
 mod shared;
+mod shared_pages;
 mod status;
 mod stream_id;
 
 pub use cluster::{Cluster, ClusterPublisher, ClusterSettings, RunningCluster};
+pub use cluster_key::PageName;
 pub use error::EngineError;
 pub use inspect::{EngineProblem, EngineReport, inspect};
 pub use limits::{ChargeSink, LimitCharge};
 pub use message::RemotePurge;
+pub use own_purges::BegunPurge;
+pub use page_command::{FetchToken, FoundPage};
+#[cfg(fuzzing)]
+pub use page_value::fuzz as fuzz_page_value;
+pub use point::{PurgePoints, StreamPoint};
 pub use reach::{PendingReach, PurgeReach};
-pub use shared::PurgeSink;
-pub use status::{ClusterStatus, MemberStatus};
+pub use shared::{NotePoint, PurgeSink};
+pub use shared_pages::{PageSearch, PageSettings, PageToShare, SharedPages};
+pub use status::{ClusterStatus, MemberStatus, PagesStatus};

@@ -14,6 +14,7 @@ use crate::lease::KEY_LIFETIME;
 use crate::members::{Members, Settled};
 use crate::message::{Message, RemotePurge};
 use crate::outbox::Outbox;
+use crate::own_purges::BegunPurge;
 use crate::reach::{LONGEST_WAIT, PurgeReach};
 use crate::shared::Shared;
 use crate::stream_id::StreamId;
@@ -59,7 +60,7 @@ impl Publisher {
         let now = Instant::now();
         let left = outbox.read().into_iter();
         let unsent: VecDeque<Outgoing> = left
-            .map(|content| Outgoing::again(content, now, true))
+            .map(|content| Outgoing::again(content, now, true, BegunPurge::new(&shared.own)))
             .collect();
         shared.status().unsent = unsent.len();
         Self {
@@ -107,9 +108,12 @@ impl Publisher {
             Some(newest) => self.has_lost || is_new || !session.has(newest)?,
             None => false,
         };
+        let mut least = None;
         if is_lost {
             self.publish_recent_again();
+            least = Some(session.newest()?.next());
         }
+        self.shared.own.connected(session.identity.word(), least);
         self.has_lost = false;
         loop {
             let wake = self.receive();
@@ -126,8 +130,9 @@ impl Publisher {
         let is_kept = !self.outbox.is_empty();
         for (since, content) in std::mem::take(&mut self.recent) {
             if since.elapsed() < RECENT {
+                let begun = BegunPurge::new(&self.shared.own);
                 self.unsent
-                    .push_back(Outgoing::again(content, since, is_kept));
+                    .push_back(Outgoing::again(content, since, is_kept, begun));
             }
         }
     }
@@ -166,9 +171,11 @@ impl Publisher {
             if ids.len() != count {
                 return Err(EngineError::Reply("the ids of new entries"));
             }
-            for (id, outgoing) in ids.into_iter().zip(self.unsent.drain(..count)) {
+            for (id, mut outgoing) in ids.into_iter().zip(self.unsent.drain(..count)) {
                 self.sequence += 1;
                 self.newest = Some(id);
+                self.shared.own.appended(id);
+                outgoing.settle();
                 if outgoing.is_kept {
                     self.kept_until = Some(id);
                 }

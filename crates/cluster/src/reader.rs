@@ -11,8 +11,9 @@ use galley_policy::time::Tick;
 use crate::engine::{Engine, Session, StreamEntry};
 use crate::error::EngineError;
 use crate::lease::LEASE;
+use crate::point::StreamPoint;
 use crate::position::{Position, PositionFile};
-use crate::shared::{PurgeSink, Shared};
+use crate::shared::{NotePoint, PurgeSink, Shared};
 use crate::stream_id::StreamId;
 
 /// Reads the stream for as long as the node runs.
@@ -59,7 +60,8 @@ impl Reader {
         let mut pause = FIRST_PAUSE;
         while !self.shared.is_stopped() {
             let began = Instant::now();
-            let Err(error) = self.follow() else { return };
+            let Err(error) = self.follow() else { break };
+            self.shared.set_point(None);
             self.disconnected(&error);
             pause = if began.elapsed() > LONGEST_PAUSE {
                 FIRST_PAUSE
@@ -68,6 +70,7 @@ impl Reader {
             };
             std::thread::sleep(pause);
         }
+        self.shared.set_point(None);
     }
 
     /// One connection, until it fails or the node ends.
@@ -75,9 +78,11 @@ impl Reader {
         let mut session = self.engine.connect(REPLY_TIMEOUT)?;
         let known = self.position.as_ref().map(|position| position.last);
         self.epoch = session.join(&self.shared.member, known.unwrap_or(StreamId::START))?;
+        session.begin_stream()?;
         self.find_position(&mut session)?;
         // Purges that came while the node was away are applied before the lease begins.
         while self.apply(session.read(self.last(), None)?) {}
+        self.shared.set_position(self.position.as_ref());
         self.renew(&mut session)?;
         self.connected(&session);
         self.shared.has_read.store(true, Ordering::Relaxed);
@@ -160,8 +165,12 @@ impl Reader {
         true
     }
 
-    /// Says how far the node is, and prolongs the lease.
+    /// Says how far the node is, and prolongs the lease. The stream must have been read to its end once: purges of an earlier run may
+    /// be anywhere in it.
     fn renew(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        // In this order, and before the epoch is looked at: what is noted then was true of this epoch.
+        let note = self.sink.numbers();
+        let own = self.shared.own.newest(&session.identity.word());
         let sent = Instant::now();
         let renewal = session.renew(&self.shared.member, self.last())?;
         if !renewal.has_last || renewal.epoch != self.epoch {
@@ -175,7 +184,19 @@ impl Reader {
             self.shared.lease.extend((self.tick_at)(confirmed + LEASE));
         }
         self.write_position();
+        self.note_point(session, note, own);
         Ok(())
+    }
+
+    /// Says what is in the stream, and which purges of this node are.
+    fn note_point(&self, session: &Session, note: NotePoint, own: Option<StreamId>) {
+        let epoch = self.epoch.as_deref().unwrap_or_default();
+        let data: Arc<str> = format!("{}/{epoch}", session.identity.word()).into();
+        if let Some(own) = own {
+            note(&StreamPoint::new(&data, self.last().max(own)));
+        }
+        self.shared
+            .set_point(Some(StreamPoint::new(&data, self.last())));
     }
 
     fn write_position(&mut self) {

@@ -9,6 +9,9 @@ use crate::inbox::Inbox;
 use crate::lease::Lease;
 use crate::limits::LimitQueue;
 use crate::message::RemotePurge;
+use crate::own_purges::OwnPurges;
+use crate::page_counters::PageCounters;
+use crate::point::StreamPoint;
 use crate::position::Position;
 use crate::status::ClusterStatus;
 
@@ -22,7 +25,14 @@ pub trait PurgeSink: Send + Sync {
 
     /// Whether pages of an earlier run are stored.
     fn has_earlier_pages(&self) -> bool;
+
+    /// Reads the number of each site's newest purge. What it returns is called if all purges up to these numbers are in the stream at
+    /// a point or before.
+    fn numbers(&self) -> NotePoint;
 }
+
+/// Notes that all purges up to certain numbers are in the stream at a point or before.
+pub type NotePoint = Box<dyn FnOnce(&StreamPoint)>;
 
 /// What all threads of a node share.
 #[derive(Default)]
@@ -46,6 +56,10 @@ pub(crate) struct Shared {
     pub(crate) gaps: AtomicU64,
     pub(crate) acknowledged: AtomicU64,
     pub(crate) local_only: AtomicU64,
+    pub(crate) own: Arc<OwnPurges>,
+    /// All purges up to here were published before now; `None`: the stream is not being read.
+    pub(crate) point: Mutex<Option<StreamPoint>>,
+    pub(crate) pages: PageCounters,
 }
 
 impl Shared {
@@ -66,6 +80,15 @@ impl Shared {
     pub(crate) fn set_position(&self, position: Option<&Position>) {
         let mut shared = self.position.lock().unwrap_or_else(PoisonError::into_inner);
         *shared = position.cloned();
+    }
+
+    pub(crate) fn point(&self) -> Option<StreamPoint> {
+        let point = self.point.lock();
+        point.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_point(&self, point: Option<StreamPoint>) {
+        *self.point.lock().unwrap_or_else(PoisonError::into_inner) = point;
     }
 
     pub(crate) fn status(&self) -> MutexGuard<'_, ClusterStatus> {

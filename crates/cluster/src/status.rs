@@ -23,6 +23,31 @@ pub struct ClusterStatus {
     pub gaps: u64,
     /// Purges of other nodes that this node has applied.
     pub applied: u64,
+    /// Pages that nodes share; `None`: they share none.
+    pub pages: Option<PagesStatus>,
+}
+
+/// What became of lookups and writes of shared pages since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PagesStatus {
+    /// Searches that found a page.
+    pub hits: u64,
+    /// Searches that found none.
+    pub misses: u64,
+    /// Pages that were not used: a purge may have come after them, or they are not fresh.
+    pub refused: u64,
+    /// Values that no node of this cluster has stored under their names.
+    pub foreign: u64,
+    /// Lookups without a reply in time.
+    pub timeouts: u64,
+    /// Lookups that failed.
+    pub errors: u64,
+    /// Pages stored.
+    pub stored: u64,
+    /// Pages that were not stored: too large, too short-lived, too many at a time, or the engine failed.
+    pub not_stored: u64,
+    /// Whether the engine is not asked, because it failed or was slow several times.
+    pub is_paused: bool,
 }
 
 /// Another node, as the publisher sees it.

@@ -16,6 +16,17 @@ impl StreamId {
         number: 0,
     };
 
+    /// The first that comes after it.
+    pub(crate) fn next(self) -> Self {
+        match self.number.checked_add(1) {
+            Some(number) => Self { number, ..self },
+            None => Self {
+                milliseconds: self.milliseconds.saturating_add(1),
+                number: 0,
+            },
+        }
+    }
+
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (milliseconds, number) = text.split_once('-')?;
         Some(Self {
@@ -40,6 +51,8 @@ mod tests {
         let id = |text| StreamId::parse(text).unwrap();
         assert!(StreamId::START < id("0-1") && id("9-5") < id("10-0") && id("10-2") < id("10-10"));
         assert_eq!(id("12-7").to_string(), "12-7");
+        assert_eq!(id("12-7").next(), id("12-8"));
+        assert_eq!(id("12-18446744073709551615").next(), id("13-0"));
         for wrong in [
             "",
             "1",

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use galley_cluster::{
-    Cluster, ClusterPublisher, ClusterSettings, PurgeReach, PurgeSink, RemotePurge, RunningCluster,
+    Cluster, ClusterPublisher, ClusterSettings, NotePoint, PurgeReach, PurgeSink, RemotePurge,
+    RunningCluster,
 };
 use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::time::Tick;
@@ -40,6 +41,10 @@ impl PurgeSink for Sink {
     fn has_earlier_pages(&self) -> bool {
         self.has_earlier_pages
     }
+
+    fn numbers(&self) -> NotePoint {
+        Box::new(|_point| {})
+    }
 }
 
 struct Node {
@@ -67,6 +72,8 @@ impl Node {
             node: name.to_owned(),
             serve_through_partitions: false,
             folder: folder.map(Path::to_owned),
+            pages: None,
+            page_thread_start: || {},
         };
         let cluster = Cluster::new(settings).unwrap();
         let publisher = cluster.publisher();
@@ -90,7 +97,9 @@ impl Node {
     }
 
     fn publish(&self, tag: &str) -> PurgeReach {
-        let pending = self.publisher.publish("a.test", &purge(tag));
+        let pending = self
+            .publisher
+            .publish("a.test", &purge(tag), self.publisher.begin());
         block_on(pending.reach())
     }
 
@@ -200,7 +209,9 @@ fn what_waits_is_sent_before_a_node_leaves() {
     let engine = engine();
     let one = Node::start(&engine.redis, "n1", None);
     let other = Node::start(&engine.redis, "n2", None);
-    let pending = one.publisher.publish("a.test", &purge("last"));
+    let pending = one
+        .publisher
+        .publish("a.test", &purge("last"), one.publisher.begin());
     assert!(one.running.leave().is_some());
     drop(pending);
     wait_for("the purge on the other node", PATIENCE, || {

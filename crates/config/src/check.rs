@@ -95,6 +95,20 @@ pub(crate) fn token_file(given: &SectionTable, name: &str, complaints: &mut Comp
     }
 }
 
+/// The same for a key from which others are derived.
+pub(crate) fn key_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
+    if let Some(file) = given.given::<PathBuf>(name) {
+        secret_at(
+            given,
+            name,
+            given.position(name),
+            &file,
+            LEAST_KEY,
+            complaints,
+        );
+    }
+}
+
 /// The same for a file that no option names; `place` is where `name` would be.
 pub(crate) fn token_at(
     given: &SectionTable,
@@ -103,7 +117,18 @@ pub(crate) fn token_at(
     file: &Path,
     complaints: &mut Complaints,
 ) {
-    let Err((why, help)) = token(file) else {
+    secret_at(given, name, place, file, LEAST_TOKEN, complaints);
+}
+
+fn secret_at(
+    given: &SectionTable,
+    name: &str,
+    place: &SourceSpan,
+    file: &Path,
+    least: usize,
+    complaints: &mut Complaints,
+) {
+    let Err((why, help)) = token(file, least) else {
         return;
     };
     let option = given.path(name);
@@ -179,7 +204,7 @@ fn esi(own: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-fn token(path: &Path) -> Result<(), (String, String)> {
+fn token(path: &Path, least: usize) -> Result<(), (String, String)> {
     let path_text = path.display();
     let make =
         || format!("create one: `openssl rand -hex 32 > {path_text}; chmod 600 {path_text}`");
@@ -205,8 +230,8 @@ fn token(path: &Path) -> Result<(), (String, String)> {
         );
         return Err((why, help));
     }
-    if found.bytes.trim_ascii().len() < LEAST_TOKEN {
-        let why = format!("whose token is shorter than {LEAST_TOKEN} bytes");
+    if found.bytes.trim_ascii().len() < least {
+        let why = format!("whose token is shorter than {least} bytes");
         return Err((why, make()));
     }
     Ok(())
@@ -346,6 +371,9 @@ pub(crate) fn shown_path(path: &Path) -> String {
 
 /// 128 bits, if every byte is random.
 const LEAST_TOKEN: usize = 16;
+
+/// 128 bits in hexadecimal.
+const LEAST_KEY: usize = 32;
 
 #[cfg(test)]
 mod tests {

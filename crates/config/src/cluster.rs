@@ -2,14 +2,15 @@
 
 use crate::check;
 use crate::complaint::Complaints;
-use crate::config::ClusterConfig;
+use crate::config::{ClusterConfig, SharedPagesConfig};
 use crate::tree::SectionTable;
 
 /// `None`: there is no `engine`.
 pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Option<ClusterConfig> {
     check::token_file(given, "password_file", complaints);
+    check::key_file(given, "key_file", complaints);
     let Some(engine) = given.given::<String>("engine") else {
-        for option in ["password_file", "name", "node", "on_partition"] {
+        for option in OTHERS {
             if given.has(option) {
                 let help = "add `engine = \"redis://host:6379\"`, or remove the section";
                 given.complain(option, "has no effect without `engine`", help, complaints);
@@ -41,12 +42,30 @@ pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Opti
             given.complain(option, why, help, complaints);
         }
     }
+    for option in ["pages", "pages_lifetime"] {
+        if given.has(option) && !given.has("key_file") {
+            let help = "add `key_file`: nodes share only pages that they can authenticate";
+            given.complain(option, "has no effect without `key_file`", help, complaints);
+        }
+    }
     Some(ClusterConfig {
+        pages: pages(given),
         engine,
         password_file: given.given("password_file"),
         name,
         node,
         serve_through_partitions: given.value::<String>("on_partition") == "serve",
+    })
+}
+
+/// `None`: the nodes share none.
+fn pages(given: &SectionTable) -> Option<SharedPagesConfig> {
+    let key_file = given.given("key_file")?;
+    let most_bytes = given.value("pages");
+    (most_bytes > 0).then(|| SharedPagesConfig {
+        key_file,
+        most_bytes,
+        lifetime: given.value("pages_lifetime"),
     })
 }
 
@@ -86,6 +105,17 @@ fn host_name() -> String {
         name
     }
 }
+
+/// The options beside `engine`.
+const OTHERS: &[&str] = &[
+    "password_file",
+    "name",
+    "node",
+    "on_partition",
+    "key_file",
+    "pages",
+    "pages_lifetime",
+];
 
 const SCHEMES: &[&str] = &[
     "redis://",

@@ -35,6 +35,44 @@ fn a_folder_alone_is_a_site() {
 }
 
 #[test]
+fn nodes_share_pages_with_a_long_key_that_is_secret() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("cluster.key");
+    let taken = |lines: &str| {
+        let text = format!(
+            "[cluster]\nengine = \"redis://a\"\n{lines}\n[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n"
+        );
+        let config = from_text("galley.toml", &text).map_err(|refused| refused.to_string())?;
+        Ok::<_, String>(config.cluster.unwrap().pages)
+    };
+    let line = format!("key_file = \"{}\"", key.display());
+    let write = |length: usize, mode: u32| {
+        fs::write(&key, "k".repeat(length)).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (length, mode, wanted) in [
+        (31, 0o600, "shorter than 32 bytes"),
+        (32, 0o644, "other users can access"),
+    ] {
+        write(length, mode);
+        let refused = taken(&line).unwrap_err();
+        assert!(refused.contains(wanted), "{refused}");
+    }
+    write(32, 0o600);
+    let pages = taken(&line).unwrap().unwrap();
+    assert_eq!((pages.key_file, pages.most_bytes), (key, 1 << 20));
+    assert_eq!(pages.lifetime, Duration::from_secs(86_400));
+    assert_eq!(taken(&format!("{line}\npages = 0")).unwrap(), None);
+    assert_eq!(taken("").unwrap(), None);
+    let refused = taken("pages = \"1MiB\"").unwrap_err();
+    assert!(
+        refused.contains("has no effect without `key_file`"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_token_beside_the_file_counts_where_none_is_named() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();

@@ -16,6 +16,11 @@ use galley_config::load;
 const OPTIONS: &[(&str, &str, &str)] = &[
     ("", "include = [\"$\"]", "include"),
     ("[admin]\ntoken_file = \"$\"", "", "admin.token_file"),
+    (
+        "[cluster]\nengine = \"redis://a\"\nkey_file = \"$\"",
+        "",
+        "cluster.key_file",
+    ),
     ("[acme]\nca = \"$\"", "tls = \"auto\"", "acme.ca"),
     (
         "[acme]\naccount_id = \"x\"\naccount_key_file = \"$\"",

@@ -212,6 +212,8 @@ pub enum Outcome {
     HitOfIncludes,
     /// A stored copy answered, in which purged fragments had been replaced.
     Patched,
+    /// A fresh copy answered that another node of the cluster had fetched.
+    Shared,
     /// A stored copy answered, with the private fragments of a member.
     Assembled,
     /// A stale copy answered, within its window.
@@ -241,7 +243,9 @@ impl Outcome {
     /// The first word: `hit`, `stale`, `miss`, `pass`, `file`, `redirect`, `purge` or `refused`.
     pub const fn word(self) -> &'static str {
         match self {
-            Self::Hit | Self::HitOfIncludes | Self::Patched | Self::Assembled => "hit",
+            Self::Hit | Self::HitOfIncludes | Self::Patched | Self::Shared | Self::Assembled => {
+                "hit"
+            }
             Self::Stale(_) => "stale",
             Self::Miss { .. } => "miss",
             Self::Pass(_) => "pass",
@@ -266,6 +270,7 @@ impl Outcome {
             } => None,
             Self::HitOfIncludes => Some(ESI),
             Self::Patched => Some(PATCHED),
+            Self::Shared => Some(SHARED),
             Self::Assembled => Some(ASSEMBLED),
             Self::Stale(why) => Some(why.word()),
             Self::Miss {
@@ -290,7 +295,12 @@ impl Outcome {
     pub fn write_cache_status(self, ttl_s: Option<i64>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"galley");
         match self {
-            Self::Hit | Self::HitOfIncludes | Self::Patched | Self::Assembled | Self::Stale(_) => {
+            Self::Hit
+            | Self::HitOfIncludes
+            | Self::Patched
+            | Self::Shared
+            | Self::Assembled
+            | Self::Stale(_) => {
                 out.extend_from_slice(b"; hit");
             }
             Self::Miss {
@@ -327,6 +337,7 @@ impl Outcome {
             Self::Hit
                 | Self::HitOfIncludes
                 | Self::Patched
+                | Self::Shared
                 | Self::Stale(_)
                 | Self::Miss {
                     outcome: StoreOutcome::Stored,
@@ -341,6 +352,9 @@ pub const ESI: &str = "esi";
 
 /// The detail of a hit in which fragments had been replaced.
 pub const PATCHED: &str = "patched";
+
+/// The detail of a hit with a page that another node of the cluster had fetched.
+pub const SHARED: &str = "cluster";
 
 /// The detail of a hit with the private fragments of a member.
 pub const ASSEMBLED: &str = "assembled";

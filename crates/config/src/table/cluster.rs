@@ -1,8 +1,10 @@
 //! Several machines.
 
-use crate::options::ValueKind::{Path, Text, Word};
+use std::time::Duration;
+
+use crate::options::ValueKind::{Path, Size, Text, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::row::row;
+use crate::table::row::{DAY, MIB, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cluster, "engine", Text, "The Valkey or Redis server that connects the nodes: `redis://host:6379`, `rediss://host:6379` over TLS, `redis+unix:///path`, or `redis+sentinel://host,host,host/name` for the primary that Sentinel watches under this name. Every node names the same one. Without it, Galley works alone.")
@@ -15,4 +17,10 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("the host name").example(r#""front-1""#),
     row(OptionSection::Cluster, "on_partition", Word(&["revalidate", "serve"]), "What Galley does while it cannot read the purges of the other nodes. `revalidate`: every page comes from the upstream, so no visitor gets a page that another node has purged. `serve`: stored pages are used, and a purge that this node has not applied is not acknowledged for the cluster.")
         .or(r#""revalidate""#),
+    row(OptionSection::Cluster, "key_file", Path, "A file with a secret of at least 32 bytes, the same on every node, readable by its owner only. With it the nodes share pages through the engine: a page that PHP has generated for one node answers visitors of the others. Galley authenticates shared pages with this secret.")
+        .example(r#""/etc/galley/cluster.key""#),
+    row(OptionSection::Cluster, "pages", Size { least: 0, most: 16 * MIB }, "The largest body of a page that the nodes share. 0: they share none.")
+        .or(r#""1MiB""#),
+    row(OptionSection::Cluster, "pages_lifetime", time(Duration::from_secs(1), DAY.saturating_mul(30)), "How long a page stays in the engine, at most. It never stays longer than it is fresh.")
+        .or(r#""1d""#),
 ];

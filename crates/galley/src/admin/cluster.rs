@@ -1,5 +1,6 @@
 //! What is told of the cluster: in the status, and as metrics. Nothing where there is none.
 
+use galley_cluster::PagesStatus;
 use serde_json::{Value, json};
 
 use super::AdminState;
@@ -24,7 +25,52 @@ pub(super) fn value(state: &AdminState) -> Option<Value> {
         "purges_local": status.local_only,
         "purges_of_others": status.applied,
         "gaps": status.gaps,
+        "pages": status.pages.map(pages),
     }))
+}
+
+/// The pages that the nodes share.
+fn pages(pages: PagesStatus) -> Value {
+    json!({
+        "hits": pages.hits,
+        "misses": pages.misses,
+        "refused": pages.refused,
+        "foreign": pages.foreign,
+        "timeouts": pages.timeouts,
+        "errors": pages.errors,
+        "stored": pages.stored,
+        "not_stored": pages.not_stored,
+        "paused": pages.is_paused,
+    })
+}
+
+/// The pages that the nodes share, as metrics.
+fn page_metrics(pages: PagesStatus, text: &mut Text) {
+    let name = "galley_cluster_pages_paused";
+    let help = "1: the engine is not asked for pages, because it failed or was slow";
+    text.family(name, MetricKind::Gauge, help);
+    text.sample(name, &[], u64::from(pages.is_paused));
+    let name = "galley_cluster_page_lookups_total";
+    let help = "searches for pages of other nodes, by what they came to";
+    text.family(name, MetricKind::Counter, help);
+    text.sample(name, &[("result", "hit")], pages.hits);
+    text.sample(name, &[("result", "miss")], pages.misses);
+    let name = "galley_cluster_page_refusals_total";
+    let help = "pages of other nodes that were not used, and lookups without a reply";
+    text.family(name, MetricKind::Counter, help);
+    for (why, count) in [
+        ("purged", pages.refused),
+        ("foreign", pages.foreign),
+        ("timeout", pages.timeouts),
+        ("error", pages.errors),
+    ] {
+        text.sample(name, &[("why", why)], count);
+    }
+    let name = "galley_cluster_page_stores_total";
+    let help = "pages for other nodes, by whether they were stored";
+    text.family(name, MetricKind::Counter, help);
+    text.sample(name, &[("result", "stored")], pages.stored);
+    text.sample(name, &[("result", "not-stored")], pages.not_stored);
 }
 
 /// The cluster as metrics.
@@ -83,5 +129,8 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     for (name, value, help) in counters {
         text.family(name, MetricKind::Counter, help);
         text.sample(name, &[], value);
+    }
+    if let Some(pages) = status.pages {
+        page_metrics(pages, text);
     }
 }

@@ -29,7 +29,8 @@ use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use galley_http::framing;
 use galley_http::head::{self as wire, ParsedHead};
-use galley_policy::outcome::{ESI, RefusedWhy};
+use galley_policy::decide::Decision;
+use galley_policy::outcome::{ESI, RefusedWhy, SHARED};
 use galley_policy::request_info::{RequestInfo, Scheme};
 use serde_json::{Value, json};
 
@@ -193,7 +194,9 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
     let decision = decision::decision(explanation);
     let (exchange, state) = (&explanation.exchange, explanation.state);
     let clock = state.services.clock;
+    let is_shared = matches!(decision, Decision::Fetch { .. }) && explanation.is_shared();
     let (what, why) = match decision::words(&decision) {
+        _ if is_shared => ("hit", Some(SHARED)),
         ("hit", None) if has_includes(explanation) => ("hit", Some(ESI)),
         words => words,
     };
@@ -213,8 +216,16 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
             "what": what,
             "why": why,
             "status": decision::status(&decision),
-            "sentence": decision::sentence(&decision, explanation),
-            "upstream": upstream::value(&decision, explanation),
+            "sentence": if is_shared {
+                FROM_CLUSTER.to_owned()
+            } else {
+                decision::sentence(&decision, explanation)
+            },
+            "upstream": if is_shared {
+                Value::Null
+            } else {
+                upstream::value(&decision, explanation)
+            },
         },
         "advice": advise::advice(&decision, explanation).map(|advice| advice.value()),
         "request": show::request(exchange),
@@ -256,3 +267,7 @@ const MOST_URLS: usize = 200;
 
 /// Who asks where nothing else is said, and where.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A page that is not stored here.
+const FROM_CLUSTER: &str =
+    "another node has fetched the page: it is read from the engine of the cluster";

@@ -1,10 +1,11 @@
 //! The node's part in a cluster, from the configuration.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use galley_cluster::{
-    Cluster, ClusterPublisher, ClusterSettings, EngineError, PurgeSink, RemotePurge, RunningCluster,
+    Cluster, ClusterPublisher, ClusterSettings, EngineError, NotePoint, PageSettings, PurgeSink,
+    RemotePurge, RunningCluster,
 };
 use galley_config::{Config, MachineFinding, OptionPath};
 use galley_policy::purge::{Purge, Scope, Strength};
@@ -15,6 +16,7 @@ use super::predecessor::InheritedNode;
 use super::site_states::PurgesByName;
 use crate::clock::Clock;
 use crate::durable::{PurgeSource, Receipt};
+use crate::sys;
 
 /// This node, before its threads start; without a cluster it does nothing.
 pub(super) struct Node(Option<Cluster>);
@@ -33,6 +35,12 @@ impl Node {
             node: cluster.node.clone(),
             serve_through_partitions: cluster.serve_through_partitions,
             folder: disk.map(|disk| disk.path.clone()),
+            pages: cluster.pages.as_ref().map(|pages| PageSettings {
+                key_file: pages.key_file.clone(),
+                most_bytes: pages.most_bytes,
+                lifetime: pages.lifetime,
+            }),
+            page_thread_start: || sys::raise_priority(TURN),
         };
         let refused = |cause: EngineError| ServerStartError::Cluster {
             cause: cause.to_string(),
@@ -147,4 +155,17 @@ impl PurgeSink for SitesSink {
     fn has_earlier_pages(&self) -> bool {
         self.has_earlier_pages
     }
+
+    fn numbers(&self) -> NotePoint {
+        let sites = self.sites.all().into_iter();
+        let numbers: Vec<_> = sites.map(|site| (site.current(), site)).collect();
+        Box::new(move |point| {
+            for (number, site) in &numbers {
+                site.note_point(point, *number);
+            }
+        })
+    }
 }
+
+/// What the thread of shared pages asks the kernel for, as fetch threads do: they wait for it a few milliseconds at most.
+const TURN: Duration = Duration::from_micros(200);

@@ -44,7 +44,7 @@ pub(super) struct Lasting {
     privileged: KeeperState,
     identity: String,
     http2_memory: MemoryBudget,
-    cluster: Option<ClusterPublisher>,
+    pub(super) cluster: Option<ClusterPublisher>,
     /// With the limits that they were made with.
     clients: Option<(usize, Vec<IpNet>, Arc<ClientState>)>,
     tunnels: Tunnels,

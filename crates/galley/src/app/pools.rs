@@ -76,6 +76,7 @@ pub(super) fn start_fetch_threads(
             memory,
             spools,
             lasting.clock,
+            lasting.cluster.as_ref(),
             sandbox.cloned(),
         )?;
         fetch_threads.push(handle);

@@ -88,7 +88,7 @@ pub fn run(
                 .await
                 .is_break()
             {
-                control.end_replaced().await;
+                Box::pin(control.end_replaced()).await;
                 return Ok(());
             }
         }

@@ -390,8 +390,18 @@ fn cluster(cluster: &Value) -> Option<String> {
         None | Some(0) => String::new(),
         Some(count) => format!(", {count} purges wait"),
     };
+    let shared = match (
+        cluster["pages"]["hits"].as_u64(),
+        &cluster["pages"]["paused"],
+    ) {
+        (None, _) => String::new(),
+        (Some(_), Value::Bool(true)) => {
+            ", no page is shared: the engine fails or is slow".to_owned()
+        }
+        (Some(hits), _) => format!(", {hits} pages of other nodes used"),
+    };
     Some(format!(
-        "cluster   {} of {} other nodes present{state}{pages}{unsent}",
+        "cluster   {} of {} other nodes present{state}{pages}{unsent}{shared}",
         present.count(),
         members.len()
     ))

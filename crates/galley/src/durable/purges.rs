@@ -1,11 +1,11 @@
 //! The purges of one site: in force at once, on the disk before they are acknowledged.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use galley_cache::entry::Entry;
 use galley_cache::log::OpenedLog;
 use galley_cache::purge_table::{PurgeTable, Touch, Touched, Touching, Unlogged, Validity};
-use galley_cluster::{ClusterPublisher, PendingReach};
+use galley_cluster::{ClusterPublisher, PendingReach, PurgePoints, StreamPoint};
 use galley_policy::purge::Purge;
 
 use super::forward::ForwardInboxes;
@@ -61,6 +61,8 @@ pub struct SitePurges {
     relay: PurgeRelay,
     /// Caches of other machines.
     forward: ForwardInboxes,
+    /// Where its purges are in the stream of the cluster.
+    points: Mutex<PurgePoints>,
 }
 
 enum PurgeTarget {
@@ -81,6 +83,7 @@ impl SitePurges {
             recent: RecentPurges::default(),
             relay: PurgeRelay::default(),
             forward: ForwardInboxes::default(),
+            points: Mutex::default(),
         }
     }
 
@@ -101,6 +104,7 @@ impl SitePurges {
             recent: RecentPurges::default(),
             relay: PurgeRelay::default(),
             forward: ForwardInboxes::default(),
+            points: Mutex::default(),
         }
     }
 
@@ -130,12 +134,13 @@ impl SitePurges {
     pub fn publish_unforwarded(&self, purge: &Purge, source: PurgeSource) -> Receipt {
         self.recent.note(purge, source, self.clock.tick());
         let relay = self.relay.hold();
+        let begun = self.cluster.as_ref().map(ClusterPublisher::begin);
         let here = self.apply_and_send(purge, &relay);
-        let cluster = self.cluster.as_ref().map(|cluster| {
+        let cluster = self.cluster.as_ref().zip(begun).map(|(cluster, begun)| {
             if relay.has_left() {
                 PendingReach::handed_over()
             } else {
-                cluster.publish(&self.site, purge)
+                cluster.publish(&self.site, purge, begun)
             }
         });
         Receipt { cluster, ..here }
@@ -163,12 +168,13 @@ impl SitePurges {
     /// here.
     pub fn publish_relayed(&self, purge: &Purge) -> Receipt {
         let relay = self.relay.hold();
+        let begun = self.cluster.as_ref().map(ClusterPublisher::begin);
         let here = self.apply_in_process(purge);
-        if let Some(cluster) = &self.cluster
+        if let (Some(cluster), Some(begun)) = (&self.cluster, begun)
             && !relay.has_left()
         {
             // The other process says that it holds on this node.
-            drop(cluster.publish(&self.site, purge));
+            drop(cluster.publish(&self.site, purge, begun));
         }
         // The other process may end before it has forwarded it.
         let source = PurgeSource::Upgrade;
@@ -198,6 +204,20 @@ impl SitePurges {
             here,
             ..Receipt::default()
         }
+    }
+
+    /// Notes that all purges up to `number` are in the stream of the cluster at `point` or before.
+    pub fn note_point(&self, point: &StreamPoint, number: u64) {
+        self.points().note(point, number);
+    }
+
+    /// A number up to which a page of `point` contains all purges; `None`: none is known.
+    pub fn number_at(&self, point: &StreamPoint) -> Option<u64> {
+        self.points().number_at(point)
+    }
+
+    fn points(&self) -> MutexGuard<'_, PurgePoints> {
+        self.points.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The site's name in the log and in the cluster.

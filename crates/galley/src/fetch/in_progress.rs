@@ -25,6 +25,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::jobs::Fetched;
+use super::shared_fetch::SharedFetch;
 use super::site::FetchLimits;
 use super::waiters::{FetchProgress, NOT_SENT, Waiters};
 use crate::upstream::QueueTurn;
@@ -58,6 +59,8 @@ pub(super) struct InProgressFetch {
     stored: RefCell<Option<Arc<Entry>>>,
     /// Notified when its head has come and more may follow.
     headed: Notify,
+    /// Its part in a cluster.
+    pub(super) shared: SharedFetch,
 }
 
 impl InProgressFetch {
@@ -71,6 +74,7 @@ impl InProgressFetch {
         Self {
             waiters: Arc::new(Waiters::new(Arc::clone(&fill), limits.waiters)),
             stored: RefCell::default(),
+            shared: SharedFetch::default(),
             headed: Notify::new(),
             fill,
             born: Cell::new(NOT_SENT),
@@ -321,6 +325,15 @@ impl Wait {
         self.slots
             .iter()
             .any(|slot| Rc::ptr_eq(&slot.in_progress, in_progress))
+    }
+
+    /// Whether a fetch that it waits for has found this page at another node.
+    pub(super) fn has_found(&self, entry: &Arc<Entry>) -> bool {
+        let mut found = self
+            .slots
+            .iter()
+            .filter_map(|slot| slot.in_progress.shared.entry());
+        found.any(|found| Arc::ptr_eq(&found, entry))
     }
 
     pub(super) fn has_refused(&self, in_progress: &Rc<InProgressFetch>) -> bool {

@@ -138,7 +138,9 @@ impl FetchWorker {
             .await
             .map_err(|_| IncludeFailure::Upstream(FillError::Aborted))?;
         match fetched {
-            Ok(Fetched::Entry(entry) | Fetched::Awaited(entry)) => self.of_entry(&entry),
+            Ok(Fetched::Entry(entry) | Fetched::Shared(entry) | Fetched::Awaited(entry)) => {
+                self.of_entry(&entry)
+            }
             Ok(Fetched::HitForPass) | Err(FillError::Unstorable(_)) => {
                 Err(IncludeFailure::NotShared)
             }

@@ -191,6 +191,8 @@ pub enum Fetched {
     },
     /// It was stored while the job was queued.
     Entry(Arc<Entry>),
+    /// Another node had fetched it.
+    Shared(Arc<Entry>),
     /// It was stored by another request's job, for which this request has waited.
     Awaited(Arc<Entry>),
     /// It was found not storable while the job was queued: forward the request as it is.

@@ -137,7 +137,9 @@ impl FetchWorker {
     async fn attend(&self, job: &PageJob, mut wait: Wait) -> Option<ToLead> {
         loop {
             if let Some(entry) = self.usable(job) {
+                let is_shared = wait.has_found(&entry);
                 wait.finish(Ok(match entry.kind {
+                    EntryKind::Page if is_shared => Fetched::Shared(entry),
                     EntryKind::Page => Fetched::Entry(entry),
                     EntryKind::HitForPass | EntryKind::Varies => Fetched::HitForPass,
                 }));
@@ -171,6 +173,10 @@ impl FetchWorker {
                     return None;
                 }
             };
+            if let Some(entry) = wait.slot(index).and_then(|slot| self.found_for(job, slot)) {
+                wait.finish(Ok(Fetched::Shared(entry)));
+                return None;
+            }
             let judged = wait.slot(index).map_or(HeadVerdict::Refuse, |slot| {
                 self.judge(slot, job, &key, &head)
             });
@@ -246,6 +252,7 @@ impl FetchWorker {
             }
             // What it was for is looked for again.
             (Err(_), WaitTerms::ToCheck) => return HeadVerdict::Refuse,
+            (Err(_), _) if slot.in_progress.shared.entry().is_some() => return HeadVerdict::Refuse,
             (Err(failure), _) => return HeadVerdict::Failed(*failure),
             (Ok(head), _) => head,
         };

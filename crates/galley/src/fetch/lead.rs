@@ -44,6 +44,13 @@ impl FetchWorker {
         writer: FillWriter,
         whom: For,
     ) {
+        if let Some(entry) = self.find_shared(job, in_progress, whom).await {
+            // In one step: who waits now came before this page was compared with purges.
+            in_progress.shared.found(entry);
+            self.finish_fetch(in_progress);
+            writer.fail(FillError::Aborted);
+            return;
+        }
         job.site.counters.begun();
         let mut sink = ResponseSink {
             writer,
@@ -80,6 +87,7 @@ impl FetchWorker {
             }
         }
         self.finish_fetch(in_progress);
+        in_progress.shared.give_back();
     }
 
     /// Asks with the validators of the held response where there are any; without them again when a purge made the 304 worthless.
@@ -108,7 +116,11 @@ impl FetchWorker {
                 Some((call, held)) => (call, Some(*held)),
                 None => (&job.call, None),
             };
-            let sending = || in_progress.start_request(site_purges.current(), self.clock.tick());
+            let sending = || {
+                // Before the counter: what is in the stream up to there has a number.
+                in_progress.shared.sent_at(self.point(job));
+                in_progress.start_request(site_purges.current(), self.clock.tick());
+            };
             let slot = self.slot_for(job, in_progress, whom).await?;
             let sent_up = self.pool(job.pool)?.send(slot, call, &sending);
             let incoming = in_progress.watch(sent_up).await?;

@@ -33,6 +33,8 @@ mod relay;
 mod render;
 pub mod revalidate;
 pub mod rfc9111;
+pub mod shared;
+mod shared_fetch;
 mod site;
 mod splice;
 mod spool;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use galley_cache::fill::FillError;
 use galley_cache::memory::Memory;
+use galley_cluster::ClusterPublisher;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
@@ -30,6 +31,7 @@ pub fn start(
     memory: Arc<Memory>,
     spools: Arc<BodySpools>,
     clock: Clock,
+    cluster: Option<&ClusterPublisher>,
     sandbox: Option<Sandbox>,
 ) -> io::Result<(Handle, JoinHandle<()>)> {
     let (commands, incoming) = mpsc::channel(MOST_COMMANDS);
@@ -45,6 +47,8 @@ pub fn start(
         upstream_stats: Arc::clone(&stats),
         registry: Arc::clone(&registry),
     };
+    let lease = ClusterPublisher::lease(cluster);
+    let shared_pages = cluster.and_then(ClusterPublisher::pages).cloned();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(sys::HELPERS)
@@ -67,6 +71,8 @@ pub fn start(
                 memory,
                 spools,
                 clock,
+                shared_pages,
+                lease,
                 activity,
                 registry,
                 in_progress: RefCell::new(HashMap::new()),

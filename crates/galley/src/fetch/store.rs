@@ -324,6 +324,7 @@ impl FetchWorker {
         match outcome {
             Ok(()) if kind == EntryKind::Page => {
                 in_progress.stores(entry);
+                self.share(job, in_progress, entry);
                 job.site.counters.stored();
             }
             Err(PutRefused::TooLarge | PutRefused::Full) if job.site.disk.is_some() => {

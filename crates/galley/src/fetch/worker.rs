@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
+use galley_cluster::SharedPages;
+use galley_cluster::lease::Lease;
 use galley_policy::time::Tick;
 
 use super::activity::Activity;
@@ -24,6 +26,10 @@ pub(super) struct FetchWorker {
     pub(super) memory: Arc<Memory>,
     pub(super) spools: Arc<BodySpools>,
     pub(super) clock: Clock,
+    /// The pages that the nodes of a cluster share.
+    pub(super) shared_pages: Option<SharedPages>,
+    /// Whether stored pages may be used.
+    pub(super) lease: Arc<Lease>,
     /// What is in progress.
     pub(super) activity: Arc<Activity>,
     /// What others may know of `fetches`.

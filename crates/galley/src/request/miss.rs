@@ -79,6 +79,7 @@ impl Miss<'_, '_> {
         let composed = self.order(&pool, class).await;
         let (mut reader, coded, collapsed) = match composed {
             Ok(Fetched::Entry(entry)) => return Ok(self.stored(entry, Outcome::Hit)),
+            Ok(Fetched::Shared(entry)) => return Ok(self.stored(entry, Outcome::Shared)),
             Ok(Fetched::Awaited(entry)) => {
                 let mut answer = self.stored(entry, self.miss(StoreOutcome::Stored, true));
                 answer.upstream_time = Some(began.elapsed());

@@ -40,7 +40,11 @@ pub(super) mod slots {
     /// The slots of an outcome's requests and bytes.
     pub(in crate::telemetry) fn of_outcome(outcome: Outcome) -> (usize, usize) {
         let index = match outcome {
-            Outcome::Hit | Outcome::HitOfIncludes | Outcome::Patched | Outcome::Assembled => 0,
+            Outcome::Hit
+            | Outcome::HitOfIncludes
+            | Outcome::Patched
+            | Outcome::Shared
+            | Outcome::Assembled => 0,
             Outcome::Stale(_) => 1,
             Outcome::Miss { .. } => 2,
             Outcome::Pass(_) => 3,
@@ -58,6 +62,7 @@ pub(super) mod slots {
             Outcome::Hit
             | Outcome::HitOfIncludes
             | Outcome::Patched
+            | Outcome::Shared
             | Outcome::Assembled
             | Outcome::File
             | Outcome::Redirect

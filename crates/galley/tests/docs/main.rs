@@ -168,7 +168,7 @@ fn real_path(value: &str, dir: &Path) -> String {
     } else if let Some(rest) = value.strip_prefix("/etc/galley/")
         && Path::new(rest)
             .extension()
-            .is_some_and(|e| e == "token" || e == "html" || e == "htpasswd")
+            .is_some_and(|e| e == "token" || e == "key" || e == "html" || e == "htpasswd")
     {
         let path = dir.join(rest);
         let content = if rest.ends_with(".htpasswd") {

@@ -12,6 +12,7 @@ mod caching;
 mod caching_rules;
 mod check;
 mod cluster;
+mod cluster_pages;
 mod codings_live;
 mod codings_upstream;
 mod collapsing;

@@ -13,6 +13,7 @@ fn every_outcome() -> Vec<Outcome> {
     let mut all = vec![
         Outcome::Hit,
         Outcome::HitOfIncludes,
+        Outcome::Shared,
         Outcome::File,
         Outcome::Redirect,
         Outcome::Purge,
@@ -37,6 +38,12 @@ fn every_outcome() -> Vec<Outcome> {
         }
     }
     all
+}
+
+#[test]
+fn a_page_of_another_node_is_a_hit_that_says_so() {
+    let shown = status(Outcome::Shared, Some(9));
+    assert_eq!(shown, "galley; hit; ttl=9; detail=cluster");
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub(super) struct Stage {
     pub(super) targets: Vec<String>,
     clocks: Vec<WallClock>,
     password_file: PathBuf,
+    /// The secret with which nodes share pages.
+    key_file: PathBuf,
     passwords: u64,
     finding: Finding,
     galley: PathBuf,
@@ -85,6 +87,8 @@ impl Stage {
         network.move_address(ENGINE_ADDRESS, None, ENGINES[0])?;
         let password_file = scratch.write("engine.token", "unused")?;
         close(&password_file)?;
+        let key_file = scratch.write("cluster.key", "0123456789abcdef".repeat(4))?;
+        close(&key_file)?;
         let Some(library) = wall_clock::library() else {
             return Err(Trouble::Missing {
                 program: "libfaketime (`faketime` on Debian)".to_owned(),
@@ -103,6 +107,7 @@ impl Stage {
             targets,
             clocks,
             password_file,
+            key_file,
             passwords: 0,
             finding: setting.finding,
             galley: setting.galley.clone(),
@@ -161,11 +166,12 @@ impl Stage {
         format!(
             "[server]\nlisten = [\"{address}:80\"]\n[admin]\nlisten = \"unix:{dir}/admin{number}.sock\"\n\
              [cache]\nmemory = \"64MiB\"\ndisk = \"{dir}/cache{number}\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n\
-             [cluster]\nengine = \"{engine}\"\nnode = \"n{number}\"\npassword_file = \"{password}\"\n\
+             [cluster]\nengine = \"{engine}\"\nnode = \"n{number}\"\npassword_file = \"{password}\"\nkey_file = \"{key}\"\n\
              [[site]]\nhosts = [\"{HOST}\"]\nroot = \"{root}\"\nphp = \"{php}\"\ncron = \"off\"\nqueue_timeout = \"1m\"\n",
             dir = self.scratch.path().display(),
             engine = self.engine_url(),
             password = self.password_file.display(),
+            key = self.key_file.display(),
             root = wordpress.root.display(),
             php = self.fpm.address(),
         )

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use galley_cache::purge_table::{Touch, Touching};
+use galley_cluster::ClusterPublisher;
 use galley_policy::site::Policy;
 use tokio::runtime::Handle;
 
@@ -11,6 +12,7 @@ use super::question::WhyRequest;
 use crate::admin::AdminState;
 use crate::fetch::counters::Lately;
 use crate::fetch::hit_for_pass::{self, PassReason};
+use crate::fetch::shared::{SharedLookup, can_be_shared};
 use crate::request::Exchange;
 use crate::request::lookup::{LookupResult, Purpose, lookup};
 
@@ -60,6 +62,29 @@ impl<'s, 'h> Explanation<'s, 'h> {
             found,
             exchange,
         }
+    }
+
+    /// Whether another node has fetched the page, so that the upstream is not asked. Asks the engine of the cluster, within its deadline.
+    pub(super) fn is_shared(&self) -> bool {
+        let services = &self.state.services;
+        let cluster = services.cluster.as_ref();
+        let Some(pages) = cluster.and_then(ClusterPublisher::pages) else {
+            return false;
+        };
+        let (core, info) = (&self.exchange.site.core, &self.exchange.info);
+        if !can_be_shared(&core.rules) || info.directives().no_cache {
+            return false;
+        }
+        let lookup = SharedLookup {
+            site: core,
+            info,
+            key: &self.exchange.key,
+            memory: &services.memory,
+            lease: &services.lease,
+            clock: services.clock,
+        };
+        let peek = pages.peek(lookup.name(), |found| lookup.accept(&found));
+        Handle::current().block_on(peek).is_some()
     }
 
     /// The site's rules. A request for an address with `https://` has come over TLS, whatever says so to Galley.

@@ -1,0 +1,152 @@
+//! The cluster's key: a value that is signed with it comes from a node, and not from somebody else who can write to the engine.
+
+use std::path::Path;
+
+use aws_lc_rs::{hkdf, hmac};
+
+use crate::error::EngineError;
+
+/// Derived from the secret that all nodes have.
+pub(crate) struct ClusterKey {
+    pages: hmac::Key,
+}
+
+/// What names a page for all nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct PageName<'p> {
+    /// The site, as purges name it.
+    pub site: &'p str,
+    /// The page's key.
+    pub key: &'p [u8],
+}
+
+impl ClusterKey {
+    /// Reads the secret of a file.
+    pub(crate) fn read(path: &Path, cluster: &str) -> Result<Self, EngineError> {
+        let unusable = |why: String| EngineError::Key {
+            path: path.to_owned(),
+            why,
+        };
+        let secret = std::fs::read(path).map_err(|cause| unusable(cause.to_string()))?;
+        let secret = secret.trim_ascii();
+        if secret.len() < LEAST_SECRET {
+            return Err(unusable(format!("it has less than {LEAST_SECRET} bytes")));
+        }
+        Self::derive(secret, cluster).ok_or_else(|| unusable("no key can be derived".to_owned()))
+    }
+
+    /// RFC 5869, with the cluster's name as salt.
+    pub(crate) fn derive(secret: &[u8], cluster: &str) -> Option<Self> {
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, cluster.as_bytes());
+        let derived = salt.extract(secret);
+        let pages = derived.expand(&[b"galley pages"], hmac::HMAC_SHA256).ok()?;
+        Some(Self {
+            pages: hmac::Key::from(pages),
+        })
+    }
+
+    /// The name of a page in the engine, which shows nothing of its address.
+    pub(crate) fn name_of(&self, page: PageName<'_>) -> String {
+        let digest = self.sign(NAME, page, &[]);
+        let half = digest.as_ref().first_chunk().copied().unwrap_or_default();
+        format!("{:032x}", u128::from_be_bytes(half))
+    }
+
+    /// Appends a MAC of the page's name and of the value: [`MAC`] bytes.
+    pub(crate) fn seal(&self, page: PageName<'_>, value: &mut Vec<u8>) {
+        let tag = self.sign(VALUE, page, value);
+        value.extend_from_slice(tag.as_ref());
+    }
+
+    /// The value without its MAC; `None`: no node has stored it under this name.
+    pub(crate) fn open<'v>(&self, page: PageName<'_>, sealed: &'v [u8]) -> Option<&'v [u8]> {
+        let (value, mac) = sealed.split_last_chunk::<MAC>()?;
+        let tag = self.sign(VALUE, page, value);
+        aws_lc_rs::constant_time::verify_slices_are_equal(tag.as_ref(), mac).ok()?;
+        Some(value)
+    }
+
+    fn sign(&self, purpose: u8, page: PageName<'_>, value: &[u8]) -> hmac::Tag {
+        let mut context = hmac::Context::with_key(&self.pages);
+        context.update(&[purpose]);
+        for part in [page.site.as_bytes(), page.key] {
+            // With its length, so that no two names are signed alike.
+            let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+            context.update(&length.to_le_bytes());
+            context.update(part);
+        }
+        context.update(value);
+        context.sign()
+    }
+}
+
+/// Bytes of a MAC: HMAC-SHA-256.
+pub(crate) const MAC: usize = 32;
+
+/// Bytes of the secret: 128 bits in hexadecimal.
+pub(crate) const LEAST_SECRET: usize = 32;
+
+const NAME: u8 = 1;
+const VALUE: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(secret: &[u8], cluster: &str) -> ClusterKey {
+        ClusterKey::derive(secret, cluster).unwrap()
+    }
+
+    const PAGE: PageName<'_> = PageName {
+        site: "a.test",
+        key: b"/page",
+    };
+
+    #[test]
+    fn only_a_value_of_a_node_is_opened_and_only_under_its_name() {
+        let secret = [7; 32];
+        let ours = key(&secret, "one");
+        let mut sealed = b"value".to_vec();
+        ours.seal(PAGE, &mut sealed);
+        assert_eq!(key(&secret, "one").open(PAGE, &sealed), Some(&b"value"[..]));
+        for other in [
+            PageName {
+                key: b"/other",
+                ..PAGE
+            },
+            PageName {
+                site: "b.test",
+                ..PAGE
+            },
+            PageName {
+                site: "a.test/",
+                key: b"page",
+            },
+        ] {
+            assert_eq!(ours.open(other, &sealed), None, "{other:?}");
+            assert_ne!(ours.name_of(PAGE), ours.name_of(other));
+        }
+        assert_eq!(key(&secret, "two").open(PAGE, &sealed), None);
+        assert_eq!(key(&[8; 32], "one").open(PAGE, &sealed), None);
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert_eq!(ours.open(PAGE, &changed), None, "{at}");
+        }
+        for length in 0..sealed.len() {
+            assert_eq!(ours.open(PAGE, &sealed[..length]), None);
+        }
+        assert_eq!(ours.name_of(PAGE).len(), 32);
+    }
+
+    #[test]
+    fn a_secret_has_to_be_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("key");
+        assert!(ClusterKey::read(&file, "one").is_err());
+        std::fs::write(&file, " 0123456789abcdef0123456789abcde\n").unwrap();
+        assert!(ClusterKey::read(&file, "one").is_err());
+        std::fs::write(&file, "0123456789abcdef0123456789abcdef\n").unwrap();
+        assert!(ClusterKey::read(&file, "one").is_ok());
+    }
+}

@@ -1,0 +1,116 @@
+//! Whether all purges that this node has published are in the stream, and up to which entry.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::stream_id::StreamId;
+
+/// Written by all who publish purges and by the publisher's thread, read by the reader's.
+#[derive(Debug, Default)]
+pub(crate) struct OwnPurges {
+    /// Purges that have a number on this node, or are about to get one, and are not in the stream.
+    unappended: AtomicU64,
+    appended: Mutex<Appended>,
+}
+
+#[derive(Debug, Default)]
+struct Appended {
+    /// The engine that the publisher has connected to last.
+    engine: String,
+    /// All that was appended is before this entry, or is this entry.
+    newest: StreamId,
+}
+
+/// A purge on its way into the stream, counted from before it is in force on this node.
+///
+/// One that is dropped without [`BegunPurge::settle`] counts for ever: this node then accepts no further shared page, which is
+/// safe.
+#[derive(Debug)]
+#[must_use = "a purge that never gets into the stream ends the use of shared pages"]
+pub struct BegunPurge(Arc<OwnPurges>);
+
+impl BegunPurge {
+    pub(crate) fn new(own: &Arc<OwnPurges>) -> Self {
+        own.unappended.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(own))
+    }
+
+    /// It is in the stream, or another one that purges as much is still on its way.
+    pub(crate) fn settle(self) {
+        self.0.unappended.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl OwnPurges {
+    /// The publisher uses this engine from now on. `least`: an entry that the next ones come after, where the engine may have lost
+    /// what was appended.
+    pub(crate) fn connected(&self, engine: String, least: Option<StreamId>) {
+        let mut appended = self.lock();
+        if let Some(least) = least {
+            appended.newest = least;
+        }
+        appended.engine = engine;
+    }
+
+    /// Notes an entry of this node. To be called before its [`BegunPurge::settle`].
+    pub(crate) fn appended(&self, id: StreamId) {
+        let mut appended = self.lock();
+        appended.newest = appended.newest.max(id);
+    }
+
+    /// An entry of this engine's stream that all purges published so far are before or at; `None`: there is none.
+    pub(crate) fn newest(&self, engine: &str) -> Option<StreamId> {
+        if self.unappended.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        let appended = self.lock();
+        (appended.engine == engine).then_some(appended.newest)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Appended> {
+        self.appended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> StreamId {
+        StreamId::parse(text).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_known_while_a_purge_is_on_its_way() {
+        let own = Arc::new(OwnPurges::default());
+        assert_eq!(own.newest("a"), None);
+        own.connected("a".to_owned(), None);
+        assert_eq!(own.newest("a"), Some(StreamId::START));
+        let (first, second) = (BegunPurge::new(&own), BegunPurge::new(&own));
+        own.appended(id("5-0"));
+        first.settle();
+        assert_eq!(own.newest("a"), None);
+        own.appended(id("4-0"));
+        second.settle();
+        assert_eq!(own.newest("a"), Some(id("5-0")));
+        assert_eq!(own.newest("b"), None);
+    }
+
+    #[test]
+    fn after_a_loss_of_data_old_entries_mean_nothing() {
+        let own = Arc::new(OwnPurges::default());
+        own.connected("a".to_owned(), None);
+        own.appended(id("9-0"));
+        own.connected("b".to_owned(), Some(id("3-1")));
+        assert_eq!(own.newest("b"), Some(id("3-1")));
+        assert_eq!(own.newest("a"), None);
+    }
+
+    #[test]
+    fn a_purge_that_is_dropped_counts_for_ever() {
+        let own = Arc::new(OwnPurges::default());
+        own.connected("a".to_owned(), None);
+        drop(BegunPurge::new(&own));
+        assert_eq!(own.newest("a"), None);
+    }
+}

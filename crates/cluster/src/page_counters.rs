@@ -1,0 +1,40 @@
+//! What is counted of shared pages.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::status::PagesStatus;
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub(crate) struct PageCounters {
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) foreign: AtomicU64,
+    pub(crate) timeouts: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) stored: AtomicU64,
+    pub(crate) not_stored: AtomicU64,
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl PageCounters {
+    /// The same as numbers. `is_paused`: whether the engine is not asked.
+    pub(crate) fn status(&self, is_paused: bool) -> PagesStatus {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PagesStatus {
+            hits: load(&self.hits),
+            misses: load(&self.misses),
+            refused: load(&self.refused),
+            foreign: load(&self.foreign),
+            timeouts: load(&self.timeouts),
+            errors: load(&self.errors),
+            stored: load(&self.stored),
+            not_stored: load(&self.not_stored),
+            is_paused,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The thread that reads and writes shared pages: one connection, many commands at a time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, cmd};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::sleep;
+
+use crate::cluster_key::{ClusterKey, PageName};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::page_command::{
+    FetchToken, FoundValue, LookCommand, LookReply, PageCommand, StoreCommand, mac_of,
+};
+use crate::page_counters::count;
+use crate::page_value::{self, milliseconds};
+use crate::shared::Shared;
+use crate::shared_pages::SharedPages;
+
+/// Carries commands out until nobody can send any more.
+pub(crate) struct PageThread {
+    worker: PageWorker,
+    commands: mpsc::Receiver<PageCommand>,
+}
+
+/// What the tasks of the thread share.
+struct PageWorker {
+    engine: Engine,
+    key: Arc<ClusterKey>,
+    shared: Arc<Shared>,
+    /// For the tokens that are handed out.
+    sender: mpsc::WeakSender<PageCommand>,
+    link: Mutex<PageConnection>,
+    /// Notified when the connection has failed.
+    broken: Notify,
+}
+
+#[derive(Default)]
+struct PageConnection {
+    connection: Option<MultiplexedConnection>,
+    /// Counts connections.
+    number: u64,
+}
+
+impl PageThread {
+    pub(crate) fn new(
+        engine: Engine,
+        pages: &SharedPages,
+        commands: mpsc::Receiver<PageCommand>,
+    ) -> Self {
+        Self {
+            worker: PageWorker {
+                engine,
+                key: pages.key(),
+                shared: pages.shared(),
+                sender: pages.sender(),
+                link: Mutex::default(),
+                broken: Notify::new(),
+            },
+            commands,
+        }
+    }
+
+    pub(crate) fn run(self) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        match runtime {
+            Ok(runtime) => runtime.block_on(self.work()),
+            Err(error) => tracing::error!(%error, "pages are not shared with other nodes"),
+        }
+    }
+
+    async fn work(mut self) {
+        let worker = Arc::new(self.worker);
+        let connecting = tokio::spawn(Arc::clone(&worker).keep_connected());
+        let in_progress = Arc::new(Semaphore::new(MOST_IN_PROGRESS));
+        while let Some(command) = self.commands.recv().await {
+            let Ok(permit) = Arc::clone(&in_progress).acquire_owned().await else {
+                break;
+            };
+            let worker = Arc::clone(&worker);
+            tokio::spawn(async move {
+                let _permit = permit;
+                worker.carry_out(command).await;
+            });
+        }
+        connecting.abort();
+    }
+}
+
+impl PageWorker {
+    async fn carry_out(&self, command: PageCommand) {
+        match command {
+            // Who asked has given up.
+            PageCommand::Look(_, reply) if reply.is_closed() => {}
+            PageCommand::Look(look, reply) => {
+                if let Some(found) = self.look(look).await {
+                    // A token that nobody takes goes back.
+                    drop(reply.send(found));
+                }
+            }
+            PageCommand::Store(page) => self.store(page).await,
+            PageCommand::Release(name, word) => {
+                let mut command = cmd("EVAL");
+                command.arg(RELEASE).arg(1);
+                command.arg(self.engine.key(FETCH, &name)).arg(word);
+                let _: Option<i64> = self.ask(&command).await;
+            }
+        }
+    }
+
+    async fn look(&self, look: LookCommand) -> Option<LookReply> {
+        let mut command = cmd("EVAL");
+        command
+            .arg(LOOK)
+            .arg(2)
+            .arg(self.engine.key(PAGE, &look.name))
+            .arg(self.engine.key(FETCH, &look.name))
+            .arg(&look.word)
+            .arg(milliseconds(TOKEN_LIFETIME))
+            .arg(&look.refused)
+            .arg(look.most_bytes);
+        let (bytes, left_ms, has_token): (Option<Vec<u8>>, i64, i64) = self.ask(&command).await?;
+        let Some(bytes) = bytes else {
+            return Some(if has_token == 1 {
+                LookReply::Token(FetchToken {
+                    name: look.name,
+                    word: look.word,
+                    commands: self.sender.clone(),
+                })
+            } else {
+                LookReply::Busy
+            });
+        };
+        let page = PageName {
+            site: &look.site,
+            key: &look.key,
+        };
+        Some(match page_value::open(&self.key, page, &bytes) {
+            None => LookReply::Foreign(mac_of(&bytes)),
+            Some(value) => LookReply::Found(FoundValue {
+                value,
+                // A foreign hand may have removed the expiry: then nothing is left.
+                left: Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)),
+                bytes,
+            }),
+        })
+    }
+
+    async fn store(&self, page: StoreCommand) {
+        let StoreCommand {
+            name,
+            site,
+            key,
+            point,
+            lifetime,
+            record,
+            token,
+            permit,
+        } = page;
+        let name_of_page = PageName {
+            site: &site,
+            key: &key,
+        };
+        let value = record().and_then(|record| {
+            page_value::seal(&self.key, name_of_page, &point, lifetime, &record)
+        });
+        let is_stored = match value {
+            None => false,
+            Some(value) => {
+                let mut command = cmd("SET");
+                command.arg(self.engine.key(PAGE, &name)).arg(value);
+                command.arg("PX").arg(milliseconds(lifetime));
+                self.ask::<()>(&command).await.is_some()
+            }
+        };
+        drop((token, permit));
+        let counters = &self.shared.pages;
+        count(if is_stored {
+            &counters.stored
+        } else {
+            &counters.not_stored
+        });
+    }
+
+    /// Sends a command; `None`: there is no connection, no reply in time, or an error. Never waits for a connection.
+    async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
+        let (mut connection, number) = {
+            let link = self.link();
+            (link.connection.clone()?, link.number)
+        };
+        match command.query_async(&mut connection).await {
+            Ok(reply) => Some(reply),
+            Err(error) => {
+                tracing::debug!(%error, "a page of the cluster cannot be looked up or stored");
+                let mut link = self.link();
+                // A new one also reads a new password, and finds a new primary.
+                if link.number == number && link.connection.take().is_some() {
+                    self.broken.notify_one();
+                }
+                None
+            }
+        }
+    }
+
+    async fn keep_connected(self: Arc<Self>) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.connect().await {
+                Ok(connection) => {
+                    {
+                        let mut link = self.link();
+                        link.number += 1;
+                        link.connection = Some(connection);
+                    }
+                    pause = FIRST_PAUSE;
+                    self.broken.notified().await;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "pages are not shared with other nodes for now");
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, EngineError> {
+        let client = Client::open(self.engine.login()?)?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(REPLY_TIMEOUT));
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        Ok(connecting.await?)
+    }
+
+    fn link(&self) -> MutexGuard<'_, PageConnection> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The page, unless it is the one that was refused, or has no more than a MAC; else the token, if nobody has it.
+/// `KEYS`: page, token. `ARGV`: the word of the token, its milliseconds, the end of the refused page, bytes at most.
+const LOOK: &str = "\
+local length = redis.call('STRLEN', KEYS[1])
+if length > 32 and length <= tonumber(ARGV[4]) then
+  local page = redis.call('GET', KEYS[1])
+  if page and (ARGV[3] == '' or string.sub(page, -32) ~= ARGV[3]) then
+    return {page, redis.call('PTTL', KEYS[1]), 0}
+  end
+end
+local taken = ARGV[1] ~= '' and redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2])
+return {false, 0, taken and 1 or 0}";
+
+/// `KEYS`: token. `ARGV`: its word.
+const RELEASE: &str = "\
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0";
+
+const PAGE: &str = "page";
+const FETCH: &str = "fetch";
+
+/// Another node that fetches a page has so long before others do.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(8);
+
+/// For what nobody waits for. A visitor waits less.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Between two attempts to connect.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Commands in progress at a time.
+const MOST_IN_PROGRESS: usize = 256;

@@ -1,0 +1,265 @@
+//! Pages that nodes share: what one has fetched, the others get from the engine.
+//!
+//! ```text
+//! galley:<name>:page:<MAC of the page's name>   see `page_value`; expires with the page
+//! galley:<name>:fetch:<MAC of the page's name>  a random text: a node fetches the page; expires after `TOKEN_LIFETIME`
+//! ```
+//!
+//! Nothing here decides whether a page may be used: the caller compares it with the purges that this node knows, after it was read.
+//! One thread talks to the engine (`page_thread`), so a fetch thread never does: it waits for a reply until its deadline. An engine
+//! that is away, slow or full only means that pages are fetched.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+use crate::breaker::EngineBreaker;
+use crate::cluster_key::{ClusterKey, PageName};
+use crate::engine::random_word;
+use crate::error::EngineError;
+use crate::page_command::{
+    FetchToken, FoundPage, LookCommand, LookReply, PageCommand, StoreCommand,
+};
+use crate::page_counters::count;
+use crate::point::StreamPoint;
+use crate::shared::Shared;
+use crate::status::PagesStatus;
+
+/// What is shared, and how much of it.
+#[derive(Clone, Debug)]
+pub struct PageSettings {
+    /// The file with the secret of the cluster.
+    pub key_file: PathBuf,
+    /// Bytes of a page at most.
+    pub most_bytes: u64,
+    /// How long a page stays at most.
+    pub lifetime: Duration,
+}
+
+/// The shared pages. Clones are the same.
+#[derive(Clone)]
+pub struct SharedPages {
+    key: Arc<ClusterKey>,
+    commands: mpsc::Sender<PageCommand>,
+    most_bytes: u64,
+    lifetime: Duration,
+    shared: Arc<Shared>,
+    breaker: Arc<Mutex<EngineBreaker>>,
+    storing: Arc<Semaphore>,
+}
+
+/// What a search comes to.
+#[derive(Debug)]
+pub enum PageSearch<T> {
+    /// What `accept` made of a page.
+    Found(T),
+    /// The page has to be fetched. With a token no other node does so.
+    Fetch(Option<FetchToken>),
+}
+
+/// A page to be shared.
+pub struct PageToShare<'p> {
+    /// Its name.
+    pub name: PageName<'p>,
+    /// It was generated after all purges up to here.
+    pub point: StreamPoint,
+    /// Bytes of its body.
+    pub bytes: u64,
+    /// How long it is fresh.
+    pub fresh: Duration,
+    /// Writes its record; called on another thread.
+    pub record: Box<dyn FnOnce() -> Option<Vec<u8>> + Send>,
+}
+
+impl SharedPages {
+    /// With what its thread reads commands from.
+    pub(crate) fn new(
+        settings: &PageSettings,
+        cluster: &str,
+        shared: Arc<Shared>,
+    ) -> Result<(Self, mpsc::Receiver<PageCommand>), EngineError> {
+        let (commands, receiver) = mpsc::channel(MOST_COMMANDS);
+        let pages = Self {
+            key: Arc::new(ClusterKey::read(&settings.key_file, cluster)?),
+            commands,
+            most_bytes: settings.most_bytes,
+            lifetime: settings.lifetime,
+            shared,
+            breaker: Arc::default(),
+            storing: Arc::new(Semaphore::new(MOST_STORING)),
+        };
+        Ok((pages, receiver))
+    }
+
+    pub(crate) fn key(&self) -> Arc<ClusterKey> {
+        Arc::clone(&self.key)
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    pub(crate) fn sender(&self) -> mpsc::WeakSender<PageCommand> {
+        self.commands.downgrade()
+    }
+
+    /// All purges up to here were published before this call; `None`: that is not known now.
+    pub fn point(&self) -> Option<StreamPoint> {
+        self.shared.point()
+    }
+
+    /// Looks for a page that `accept` takes. Where another node fetches it, this waits for that page for half a second at most. Cancel-safe.
+    pub async fn find<T>(
+        &self,
+        page: PageName<'_>,
+        mut accept: impl FnMut(FoundPage<'_>) -> Option<T>,
+    ) -> PageSearch<T> {
+        let until = Instant::now() + LONGEST_WAIT;
+        let mut pause = FIRST_PAUSE;
+        let mut look = self.look_for(page, random_word());
+        let mut is_fetched_elsewhere = false;
+        let token = loop {
+            match self.ask(look.clone()).await {
+                Some(LookReply::Found(found)) => {
+                    if let Some(taken) = accept(found.page()) {
+                        count(&self.shared.pages.hits);
+                        return PageSearch::Found(taken);
+                    }
+                    count(&self.shared.pages.refused);
+                    look.refused = found.mac();
+                }
+                Some(LookReply::Foreign(mac)) => {
+                    count(&self.shared.pages.foreign);
+                    look.refused = mac;
+                }
+                Some(LookReply::Token(token)) => break Some(token),
+                Some(LookReply::Busy) => is_fetched_elsewhere = true,
+                // One late reply does not make two nodes fetch.
+                None if is_fetched_elsewhere && self.breaker().is_closed() => {}
+                None => break None,
+            }
+            if Instant::now() >= until {
+                break None;
+            }
+            if is_fetched_elsewhere {
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        };
+        count(&self.shared.pages.misses);
+        PageSearch::Fetch(token)
+    }
+
+    /// Looks for a page once, and takes no token. Cancel-safe.
+    pub async fn peek<T>(
+        &self,
+        page: PageName<'_>,
+        accept: impl FnOnce(FoundPage<'_>) -> Option<T>,
+    ) -> Option<T> {
+        match self.ask(self.look_for(page, String::new())).await? {
+            LookReply::Found(found) => accept(found.page()),
+            LookReply::Foreign(_) | LookReply::Token(_) | LookReply::Busy => None,
+        }
+    }
+
+    fn look_for(&self, page: PageName<'_>, word: String) -> LookCommand {
+        LookCommand {
+            name: self.key.name_of(page),
+            site: page.site.into(),
+            key: page.key.into(),
+            word,
+            refused: Vec::new(),
+            most_bytes: self.most_bytes.saturating_add(OVERHEAD),
+        }
+    }
+
+    /// `None`: there is no reply in time.
+    async fn ask(&self, look: LookCommand) -> Option<LookReply> {
+        if !self.breaker().admits(Instant::now()) {
+            return None;
+        }
+        let (reply, receiver) = oneshot::channel();
+        let queued = self.commands.try_send(PageCommand::Look(look, reply));
+        let replied = match queued {
+            Ok(()) => timeout(DEADLINE, receiver).await,
+            Err(_full) => Ok(receiver.await),
+        };
+        let mut breaker = self.breaker();
+        match replied {
+            Ok(Ok(reply)) => {
+                breaker.succeeded();
+                return Some(reply);
+            }
+            Ok(Err(_)) => count(&self.shared.pages.errors),
+            Err(_late) => count(&self.shared.pages.timeouts),
+        }
+        breaker.failed(Instant::now());
+        None
+    }
+
+    /// Stores a page, and gives the token back behind it. Nobody waits for that; false: it is not stored.
+    pub fn store(&self, page: PageToShare<'_>, token: Option<FetchToken>) -> bool {
+        let is_queued = self.queue(page, token);
+        if !is_queued {
+            count(&self.shared.pages.not_stored);
+        }
+        is_queued
+    }
+
+    fn queue(&self, page: PageToShare<'_>, token: Option<FetchToken>) -> bool {
+        let lifetime = page.fresh.min(self.lifetime);
+        if page.bytes > self.most_bytes || lifetime < LEAST_LIFETIME || !self.breaker().is_closed()
+        {
+            return false;
+        }
+        let Ok(permit) = Arc::clone(&self.storing).try_acquire_owned() else {
+            return false;
+        };
+        let command = StoreCommand {
+            name: self.key.name_of(page.name),
+            site: page.name.site.into(),
+            key: page.name.key.into(),
+            point: page.point,
+            lifetime,
+            record: page.record,
+            token,
+            permit,
+        };
+        let queued = self.commands.try_send(PageCommand::Store(command));
+        queued.is_ok()
+    }
+
+    /// What was counted.
+    pub(crate) fn status(&self) -> PagesStatus {
+        self.shared.pages.status(!self.breaker().is_closed())
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, EngineBreaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a visitor waits for one reply: a fraction of what PHP takes.
+const DEADLINE: Duration = Duration::from_millis(5);
+
+/// How long a node waits for a page that another one fetches.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// Between two looks.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(40);
+
+/// A page that expires sooner is not worth it.
+const LEAST_LIFETIME: Duration = Duration::from_secs(1);
+
+/// Of a value beside the page's body: head, tags, checksums, point, MAC.
+const OVERHEAD: u64 = 256 * 1024;
+
+/// Commands that wait for the thread.
+const MOST_COMMANDS: usize = 1024;
+
+/// Pages that are being stored at a time.
+const MOST_STORING: usize = 32;

@@ -1,0 +1,171 @@
+//! Pages that the nodes of a cluster share: looked up before the upstream is asked, and stored for the others when they come from it.
+//!
+//! Only pages that their key describes: those of the WordPress preset, as they are for everybody. A page is compared with the purges
+//! of this node after it was read, while the lease holds, and before it gets into the memory.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use galley_cache::disk::{DiskClock, read_record, write_record};
+use galley_cache::entry::{Entry, EntryKind};
+use galley_cache::memory::Memory;
+use galley_cluster::lease::Lease;
+use galley_cluster::{FoundPage, PageName, PageSearch, PageToShare, SharedPages, StreamPoint};
+use galley_policy::decide::{Decision, Validity, decide};
+use galley_policy::key::variant_id;
+use galley_policy::request_info::RequestInfo;
+use galley_policy::site::{Policy, ValidationPolicy, VaryPolicy};
+
+use super::in_progress::{For, InProgressFetch, WaitTerms, WaiterSlot};
+use super::{FetchSite, FetchWorker, PageJob, revalidate, write_to_disk};
+use crate::clock::Clock;
+
+/// A look for the page of another node.
+pub struct SharedLookup<'l> {
+    /// Whose page.
+    pub site: &'l FetchSite,
+    /// The request that wants it.
+    pub info: &'l RequestInfo,
+    /// Its key.
+    pub key: &'l [u8],
+    /// Where it is to find room.
+    pub memory: &'l Memory,
+    /// Whether stored pages may be used.
+    pub lease: &'l Lease,
+    /// Time.
+    pub clock: Clock,
+}
+
+impl SharedLookup<'_> {
+    /// What names the page for all nodes.
+    pub fn name(&self) -> PageName<'_> {
+        PageName {
+            site: self.site.purges.site(),
+            key: self.key,
+        }
+    }
+
+    /// The page, if it answers the request and no purge that may have been acknowledged by now came after it.
+    pub fn accept(&self, found: &FoundPage<'_>) -> Option<Arc<Entry>> {
+        let purges = &self.site.purges;
+        let born = purges.number_at(found.point)?;
+        let now = disk_clock(self.clock);
+        let entry = read_record(found.record, born, found.since, now, self.memory.budget())?;
+        if entry.key.bytes() != self.key || entry.kind != EntryKind::Page {
+            return None;
+        }
+        // In this order: while the lease holds, every acknowledged purge is in the table that the page is then compared with.
+        if !self.lease.holds(self.clock.tick()) {
+            return None;
+        }
+        let validity = purges.prove_waiting(&entry);
+        let age = entry.age(self.clock.tick());
+        let stored = revalidate::stored(&entry, validity, age);
+        let decision = decide(self.info, &self.site.rules, stored.as_ref());
+        let is_hit = matches!(decision, Decision::Hit | Decision::HitAndRefresh);
+        (validity == Validity::Valid && is_hit).then_some(entry)
+    }
+}
+
+/// Whether the pages of a site can be shared: what is stored under a key answers every request with that key.
+pub fn can_be_shared(rules: &Policy) -> bool {
+    rules.storage.vary == VaryPolicy::CoveredByKey
+        && rules.storage.validation == ValidationPolicy::Galley
+}
+
+impl FetchWorker {
+    /// The shared pages, for a job of which they may hold the page.
+    fn shared_for(&self, job: &PageJob) -> Option<&SharedPages> {
+        let pages = self.shared_pages.as_ref()?;
+        (can_be_shared(&job.site.rules) && job.fragments.is_empty()).then_some(pages)
+    }
+
+    /// All purges up to here were published before now.
+    pub(super) fn point(&self, job: &PageJob) -> Option<StreamPoint> {
+        self.shared_for(job)?.point()
+    }
+
+    /// The page as another node has fetched it, in memory. Where another node fetches it now, this waits for that for a moment.
+    pub(super) async fn find_shared(
+        &self,
+        job: &PageJob,
+        in_progress: &Rc<InProgressFetch>,
+        whom: For,
+    ) -> Option<Arc<Entry>> {
+        let pages = self.shared_for(job)?;
+        if whom == For::Later || job.info.directives().no_cache {
+            return None;
+        }
+        let lookup = SharedLookup {
+            site: &job.site,
+            info: &job.info,
+            key: job.key.bytes(),
+            memory: &self.memory,
+            lease: &self.lease,
+            clock: self.clock,
+        };
+        let take = |found: FoundPage<'_>| {
+            let entry = lookup.accept(&found)?;
+            let is_kept = self.memory.put(Arc::clone(&entry)).is_ok();
+            is_kept.then_some(entry)
+        };
+        match pages.find(lookup.name(), take).await {
+            PageSearch::Fetch(token) => {
+                in_progress.shared.may_fetch(token);
+                None
+            }
+            PageSearch::Found(entry) => {
+                if let Some(variant) = variant_id(job.key.bytes()) {
+                    for fragment in entry.fragments() {
+                        job.site.fragments.recall(variant, &fragment.version);
+                    }
+                }
+                write_to_disk(&job.site, &entry, Ok(()));
+                Some(entry)
+            }
+        }
+    }
+
+    /// What a fetch has found at another node, for a request that waits for it. It has come before the page was compared with purges.
+    pub(super) fn found_for(&self, job: &PageJob, slot: &WaiterSlot) -> Option<Arc<Entry>> {
+        let entry = slot.in_progress.shared.entry()?;
+        let age = entry.age(self.clock.tick());
+        let stored = revalidate::stored(&entry, Validity::Valid, age);
+        let decision = decide(&job.info, &job.site.rules, stored.as_ref());
+        let is_hit = matches!(decision, Decision::Hit | Decision::HitAndRefresh);
+        (is_hit || slot.terms == WaitTerms::Leads).then_some(entry)
+    }
+
+    /// Stores a page for the other nodes. Nobody waits for that.
+    pub(super) fn share(&self, job: &PageJob, in_progress: &InProgressFetch, entry: &Arc<Entry>) {
+        let point = in_progress.shared.take_point();
+        let (Some(pages), Some(point)) = (self.shared_for(job), point) else {
+            return;
+        };
+        // The point is that of the page: what came from an earlier request would be taken for as new.
+        let is_older = entry.fragments().iter().any(|part| part.born < entry.born);
+        if is_older || entry.assembly().is_some() {
+            return;
+        }
+        let age = entry.age(self.clock.tick());
+        let (record, clock) = (Arc::clone(entry), self.clock);
+        let page = PageToShare {
+            name: PageName {
+                site: job.site.purges.site(),
+                key: job.key.bytes(),
+            },
+            point,
+            bytes: u64::try_from(entry.body.len()).unwrap_or(u64::MAX),
+            fresh: entry.life.fresh.saturating_sub(age),
+            record: Box::new(move || write_record(&record, disk_clock(clock))),
+        };
+        pages.store(page, in_progress.shared.take_token());
+    }
+}
+
+fn disk_clock(clock: Clock) -> DiskClock {
+    DiskClock {
+        tick: clock.tick(),
+        wall: clock.wall(),
+    }
+}

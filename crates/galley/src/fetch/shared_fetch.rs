@@ -1,0 +1,55 @@
+//! What a fetch in progress has to do with the other nodes of a cluster.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use galley_cache::entry::Entry;
+use galley_cluster::{FetchToken, StreamPoint};
+
+/// A fetch's part in a cluster.
+#[derive(Default)]
+pub(super) struct SharedFetch {
+    /// What another node had fetched: there was nothing to fetch.
+    found: RefCell<Option<Arc<Entry>>>,
+    /// The right to fetch the page for all nodes.
+    token: RefCell<Option<FetchToken>>,
+    /// All purges up to here were published before its request was sent.
+    point: RefCell<Option<StreamPoint>>,
+}
+
+impl SharedFetch {
+    /// Notes the page of another node.
+    pub(super) fn found(&self, entry: Arc<Entry>) {
+        *self.found.borrow_mut() = Some(entry);
+    }
+
+    /// The page of another node.
+    pub(super) fn entry(&self) -> Option<Arc<Entry>> {
+        self.found.borrow().clone()
+    }
+
+    /// Notes the right to fetch the page for all nodes, where it has it.
+    pub(super) fn may_fetch(&self, token: Option<FetchToken>) {
+        *self.token.borrow_mut() = token;
+    }
+
+    /// Gives the right away.
+    pub(super) fn take_token(&self) -> Option<FetchToken> {
+        self.token.take()
+    }
+
+    /// Notes the point at which its request is sent.
+    pub(super) fn sent_at(&self, point: Option<StreamPoint>) {
+        *self.point.borrow_mut() = point;
+    }
+
+    /// The point at which its request was sent.
+    pub(super) fn take_point(&self) -> Option<StreamPoint> {
+        self.point.take()
+    }
+
+    /// Lets other nodes fetch the page, if they still wait.
+    pub(super) fn give_back(&self) {
+        drop(self.token.take());
+    }
+}

@@ -1,0 +1,229 @@
+//! Pages that the nodes of a cluster share: one request to the upstream for all, and never an old page.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use galley_testkit::client::{Connection, Request, Response};
+use galley_testkit::{Signal, wait_for};
+
+use crate::cluster::Cluster;
+
+/// Nodes that share pages.
+struct Sharing(Cluster);
+
+impl Sharing {
+    fn start(count: usize) -> Self {
+        Self(Cluster::start(count, "key_file = KEY_FILE"))
+    }
+
+    fn served(&self) -> u64 {
+        self.0.served.load(Ordering::SeqCst)
+    }
+
+    fn pages(&self, node: usize, what: &str) -> u64 {
+        let status = self.0.status(node);
+        status["pages"][what]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{status}"))
+    }
+
+    /// A new page that a node has fetched and that another can use: its point is as new as what that one has applied.
+    fn share(&self, fetching: usize, reading: usize, name: &str) -> String {
+        let mut number = 0;
+        loop {
+            number += 1;
+            let probe = format!("/{name}-probe-{number}");
+            self.fetch(fetching, &probe);
+            if is_shared(&self.0.get(reading, &probe)) {
+                break;
+            }
+            assert!(number < 60, "no page is shared");
+        }
+        let path = format!("/{name}");
+        self.fetch(fetching, &path);
+        path
+    }
+
+    /// Fetches a page, and waits until it is in the engine.
+    fn fetch(&self, node: usize, path: &str) {
+        let before = self.pages(node, "stored");
+        let page = self.0.get(node, path);
+        assert!(
+            page.cache_status().contains("stored"),
+            "{}",
+            page.cache_status()
+        );
+        // A node that does not read the stream at the moment shares nothing.
+        let until = Instant::now() + Duration::from_secs(1);
+        while self.pages(node, "stored") == before && Instant::now() < until {}
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let keys = self.0.redis.run(&["KEYS", "galley:galley:page:*"]);
+        keys.unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+fn is_shared(page: &Response) -> bool {
+    page.is_hit() && page.cache_status().ends_with("; detail=cluster")
+}
+
+#[test]
+fn a_page_that_one_node_has_fetched_answers_at_the_other() {
+    let nodes = Sharing::start(2);
+    let path = nodes.share(0, 1, "page");
+    let before = nodes.served();
+    let why = |node: usize| {
+        let url = format!("http://a.test{path}");
+        let output = nodes.0.nodes[node].cli(&["why", &url]).unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let text = why(1);
+    assert!(text.contains("another node has fetched the page"), "{text}");
+    let page = nodes.0.get(1, &path);
+    assert!(is_shared(&page), "{}", page.cache_status());
+    assert_eq!(page.text(), nodes.0.newest(&path));
+    let again = nodes.0.get(1, &path);
+    assert!(
+        again.is_hit() && !is_shared(&again),
+        "{}",
+        again.cache_status()
+    );
+    assert_eq!(nodes.served(), before);
+    assert!(nodes.pages(1, "hits") >= 2 && !why(1).contains("another node"));
+}
+
+#[test]
+fn a_purge_on_either_node_makes_a_shared_page_unusable() {
+    let nodes = Sharing::start(2);
+    for round in 0..6 {
+        let (fetching, other) = (round % 2, (round + 1) % 2);
+        let path = nodes.share(fetching, other, &format!("round{round}"));
+        nodes
+            .0
+            .edit_until_final(if round % 3 == 0 { fetching } else { other });
+        // The page is in the engine, and neither node uses it.
+        nodes.0.assert_newest(other, &path);
+        nodes.0.assert_newest(fetching, &path);
+    }
+    assert!(nodes.pages(0, "refused") + nodes.pages(1, "refused") > 0);
+}
+
+#[test]
+fn a_page_that_is_purged_while_it_is_fetched_is_not_used() {
+    let nodes = Sharing::start(2);
+    nodes.0.delay_ms.store(400, Ordering::SeqCst);
+    for round in 0..3 {
+        let path = format!("/slow{round}");
+        let before = nodes.served();
+        std::thread::scope(|scope| {
+            scope.spawn(|| nodes.0.get(0, &path));
+            wait_for("the request", PATIENCE, || nodes.served() > before);
+            nodes.0.edit_until_final(1);
+            nodes.0.assert_newest(1, &path);
+        });
+        nodes.0.assert_newest(0, &path);
+        nodes.0.assert_newest(1, &path);
+    }
+}
+
+#[test]
+fn three_hundred_visitors_of_three_nodes_make_one_request() {
+    let nodes = Sharing::start(3);
+    for (fetching, reading) in [(0, 1), (0, 2), (1, 0)] {
+        nodes.share(fetching, reading, &format!("warm{fetching}{reading}"));
+    }
+    nodes.0.delay_ms.store(200, Ordering::SeqCst);
+    // Where this machine is too busy, the first reply of the engine may be late: then a node fetches the page itself.
+    let requests: Vec<u64> = (0..5).map(|crowd| crowd_of(&nodes, crowd)).collect();
+    assert!(requests.contains(&1), "{requests:?}");
+    assert!(requests.iter().all(|count| *count <= 3), "{requests:?}");
+}
+
+/// The requests to the upstream that 300 visitors of one page make, who all have come before one has the page.
+fn crowd_of(nodes: &Sharing, crowd: usize) -> u64 {
+    for node in 0..3 {
+        wait_for("the engine to be asked", PATIENCE, || {
+            nodes.0.get(node, &format!("/pause{crowd}"));
+            nodes.0.status(node)["pages"]["paused"] == false
+        });
+    }
+    let path = format!("/crowd{crowd}");
+    let request = Request::get(&path).host("a.test");
+    let before = nodes.served();
+    let open = |visitor: usize| Connection::open(nodes.0.addr(visitor % 3)).unwrap();
+    let mut visitors: Vec<Connection> = (0..300).map(open).collect();
+    for visitor in &mut visitors {
+        visitor.send(&request).unwrap();
+    }
+    for visitor in &mut visitors {
+        let page = visitor.receive("GET").unwrap();
+        assert_eq!(page.text(), nodes.0.newest(&path));
+    }
+    nodes.served() - before
+}
+
+#[test]
+fn a_node_that_dies_while_it_fetches_holds_nobody_up() {
+    let mut nodes = Sharing::start(2);
+    nodes.share(0, 1, "warm");
+    nodes.0.delay_ms.store(1000, Ordering::SeqCst);
+    let before = nodes.served();
+    let request = Request::get("/token").host("a.test");
+    let addr = nodes.0.addr(0);
+    let visitor = std::thread::spawn(move || drop(request.send(addr)));
+    wait_for("the request", PATIENCE, || nodes.served() > before);
+    nodes.0.nodes[0].kill();
+    nodes.0.delay_ms.store(0, Ordering::SeqCst);
+    let began = Instant::now();
+    nodes.0.assert_newest(1, "/token");
+    // Half a second of waiting for the other node's page; the rest is what else this machine does.
+    assert!(began.elapsed() < Duration::from_secs(3));
+    visitor.join().unwrap();
+}
+
+#[test]
+fn a_record_that_somebody_has_changed_is_a_miss() {
+    let nodes = Sharing::start(2);
+    let path = nodes.share(0, 1, "record");
+    for key in nodes.keys() {
+        nodes
+            .0
+            .redis
+            .run(&["SETRANGE", &key, "200", "zzzz"])
+            .unwrap();
+    }
+    let before = nodes.served();
+    let page = nodes.0.get(1, &path);
+    assert!(!page.is_hit(), "{}", page.cache_status());
+    assert_eq!(
+        (page.text(), nodes.served()),
+        (nodes.0.newest(&path), before + 1)
+    );
+    assert!(nodes.pages(1, "foreign") > 0);
+}
+
+#[test]
+fn an_engine_that_does_not_reply_or_lost_its_data_costs_no_page() {
+    let nodes = Sharing::start(2);
+    nodes.share(0, 1, "before");
+    nodes.0.redis.signal(Signal::STOP);
+    let began = Instant::now();
+    for number in 0..40 {
+        nodes.0.assert_newest(1, &format!("/stopped{number}"));
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(nodes.pages(1, "timeouts") > 0);
+    nodes.0.redis.signal(Signal::CONT);
+    nodes.0.redis.run(&["FLUSHALL"]).unwrap();
+    for node in 0..2 {
+        wait_for("stored pages to be used", PATIENCE, || {
+            nodes.0.get(node, "/").is_hit()
+        });
+    }
+    nodes.0.assert_newest(1, "/flushed");
+    nodes.share(0, 1, "after");
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
