@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::inbox::whole_site;
 use crate::message::{Fields, Message, RemotePurge};
@@ -55,9 +55,19 @@ impl Outbox {
                 return Vec::new();
             }
         }
+        let mut purges = Vec::new();
         let mut rest = bytes.as_slice();
-        let purges: Vec<RemotePurge> = std::iter::from_fn(|| read_record(&mut rest)).collect();
-        self.bytes = bytes.len();
+        let mut torn = rest;
+        while let Some(purge) = read_record(&mut rest) {
+            purges.push(purge);
+            torn = rest;
+        }
+        self.bytes = bytes.len() - torn.len();
+        if !torn.is_empty()
+            && let Err(error) = truncate(path, self.bytes)
+        {
+            tracing::warn!(%error, path = %path.display(), "a torn record cannot be removed: a second crash forgets the purges behind it");
+        }
         self.sites
             .extend(purges.iter().map(|purge| purge.site.clone()));
         purges
@@ -87,7 +97,7 @@ impl Outbox {
         }
     }
 
-    fn append(&mut self, path: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             closed => {
@@ -95,8 +105,11 @@ impl Outbox {
                 closed.insert(open)
             }
         };
-        file.write_all(bytes)?;
-        file.sync_data()?;
+        if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_data()) {
+            // A part of a record would hide the records that are appended behind it.
+            truncate(path, self.bytes)?;
+            return Err(error);
+        }
         self.bytes += bytes.len();
         Ok(())
     }
@@ -134,6 +147,14 @@ impl Outbox {
             Ok(()) | Err(_) => {}
         }
     }
+}
+
+/// Cuts a file off behind its last whole record.
+fn truncate(path: &Path, bytes: usize) -> io::Result<()> {
+    let length = u64::try_from(bytes).unwrap_or(u64::MAX);
+    let file = File::options().write(true).open(path)?;
+    file.set_len(length)?;
+    file.sync_data()
 }
 
 fn write_record(purge: &RemotePurge, out: &mut Vec<u8>) {
@@ -214,7 +235,12 @@ mod tests {
         // A crash in the middle of a record.
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-        assert_eq!(open().read(), all[..2]);
+        let mut after_crash = open();
+        assert_eq!(after_crash.read(), all[..2]);
+        after_crash.keep([tag("d.test", "four")].iter());
+        let read = open().read();
+        assert_eq!(read[..2], all[..2]);
+        assert_eq!(read[2..], [tag("d.test", "four")]);
         outbox.clear();
         assert_eq!(open().read(), []);
         assert!(outbox.is_empty());
