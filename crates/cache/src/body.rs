@@ -3,7 +3,11 @@
 //! A body that came out of a fill carries its reservation inside the shared buffer, so it is given back when the last
 //! clone of the `Bytes` is dropped, wherever that is: in an entry, or in the hand of a slow reader.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::OnceLock;
+
 use bytes::Bytes;
+use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::budget::Reservation;
 
@@ -18,9 +22,8 @@ impl StoredBody {
     /// A body whose memory `reservation` pays for as long as any clone of it lives.
     pub fn reserved(bytes: Vec<u8>, reservation: Reservation) -> Self {
         let reserved = reservation.bytes();
-        // Boxed, so that no spare capacity is held beyond what was reserved.
         let owner = BodyOwner {
-            bytes: bytes.into_boxed_slice(),
+            bytes: exact(bytes),
             _reservation: reservation,
         };
         Self {
@@ -47,15 +50,32 @@ impl StoredBody {
     pub fn reserved_bytes(&self) -> u64 {
         self.reserved
     }
+}
 
-    /// The inverse of [`StoredBody::into_parts`].
-    pub(crate) fn from_parts(bytes: Bytes, reserved: u64) -> Self {
-        Self { bytes, reserved }
+/// The bytes without spare capacity. They are copied where there was some: an allocator that shrinks a block in place, as mimalloc
+/// does down to half of it, keeps the rest.
+fn exact(bytes: Vec<u8>) -> Box<[u8]> {
+    if bytes.capacity() == bytes.len() {
+        bytes.into_boxed_slice()
+    } else {
+        Box::from(&bytes[..])
     }
+}
 
-    /// The bytes, and how many of them the budget counts already.
-    pub(crate) fn into_parts(self) -> (Bytes, u64) {
-        (self.bytes, self.reserved)
+/// Stands for the bytes of a body within this process. Its key is random, so that nobody can make two bodies with one digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyDigest(u128);
+
+impl BodyDigest {
+    pub(crate) fn of(body: &[u8]) -> Self {
+        static KEY: OnceLock<[u64; 2]> = OnceLock::new();
+        let [first, second] = KEY.get_or_init(|| {
+            let random = RandomState::new();
+            [random.hash_one(1), random.hash_one(2)]
+        });
+        let mut hasher = SipHasher24::new_with_keys(*first, *second);
+        hasher.write(body);
+        Self(hasher.finish128().as_u128())
     }
 }
 
@@ -88,9 +108,8 @@ mod tests {
         let chunks = [Bytes::from_static(b"ab"), Bytes::from_static(b"c")];
         let body = StoredBody::join(&chunks, 3, budget.try_reserve(3).unwrap());
         let slow_reader = body.bytes().slice(1..);
-        let (bytes, reserved) = body.into_parts();
-        assert_eq!((&bytes[..], reserved), (&b"abc"[..], 3));
-        drop(bytes);
+        assert_eq!((&body.bytes()[..], body.reserved_bytes()), (&b"abc"[..], 3));
+        drop(body);
         assert_eq!(budget.used(), 3, "a slice still holds all of it");
         drop(slow_reader);
         assert_eq!(budget.used(), 0);

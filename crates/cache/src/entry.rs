@@ -12,7 +12,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_policy::encoding::Coding;
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
@@ -20,13 +19,16 @@ use http::{HeaderMap, StatusCode};
 use crate::body::StoredBody;
 use crate::budget::{MemoryBudget, OutOfBudget, Reservation};
 use crate::disk::BodyPieces;
-use crate::fields;
-use crate::fragments::PageFragment;
+use crate::encoded::{reserved_of, weight_of};
+use crate::fields::{self, head_weight};
+use crate::fragments::{self, PageFragment};
 use crate::includes::Assembly;
 use crate::key::Key;
+use crate::plain_body::PlainBody;
 use crate::source::EntrySource;
 use crate::validity::ValidityCheck;
 
+pub use crate::encoded::EncodedEntry;
 pub use crate::fields::FieldLines;
 pub use crate::scopes::Scopes;
 
@@ -77,9 +79,6 @@ pub struct Entry {
     pub status: StatusCode,
     /// Header fields as they are stored: end-to-end, without what a stored copy must not carry.
     pub fields: HeaderMap,
-    /// The body. Clones of it may outlive the entry where it came out of a fill (its reservation is inside); else keep
-    /// the `Arc<Entry>` while sending, because the entry's reservation pays for it.
-    pub body: Bytes,
     /// When the response was received.
     pub stored_at: Tick,
     /// Lifetimes, counted from `stored_at`.
@@ -96,13 +95,12 @@ pub struct Entry {
     hits: AtomicU32,
     /// Written by [`Entry::claim_renewal`]: the tick from which it may be claimed again.
     renewal: AtomicU64,
+    /// Written by [`Entry::claim_plain`]: the tick at which the plain body of a packed entry was last wanted, and one more.
+    plain_wanted: AtomicU64,
     weight: u64,
-    /// How much of the weight the body's own reservation pays for.
-    body_reserved: u64,
-    /// Pays for the rest; written once, by the first `put`.
+    /// Pays for what the bodies' own reservations do not pay for; written once, by the first `put`.
     held: OnceLock<Reservation>,
-    /// Where the body is, if it is not in `body`.
-    pieces: Option<Arc<BodyPieces>>,
+    body: PlainBody,
     /// `fields` as they leave.
     lines: FieldLines,
     /// The same response in other codings.
@@ -119,20 +117,6 @@ pub struct Entry {
     assembly: Option<Arc<Assembly>>,
 }
 
-/// A stored response in another coding: a representation of its own.
-#[derive(Clone, Debug)]
-pub struct EncodedEntry {
-    /// The coding.
-    pub coding: Coding,
-    /// Header fields, its own validator among them.
-    pub fields: HeaderMap,
-    /// The coded body; its reservation is inside.
-    pub body: StoredBody,
-    /// Whether it was found beside the file, and not made here.
-    pub is_given: bool,
-    lines: FieldLines,
-}
-
 /// How far the coding of an entry has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -145,21 +129,19 @@ pub enum Press {
     Quick = 2,
     /// It has been coded densely, or was offered for that.
     Dense = 3,
+    /// It was offered to let go of its plain body.
+    Packed = 4,
 }
 
 impl Entry {
     /// An entry that counts as proved up to `born`, so that a purge that came between is seen at its first hit.
-    pub fn new(mut parts: EntryParts) -> Self {
+    pub fn new(parts: EntryParts) -> Self {
         let (fields, lines) = fields::compact(&parts.fields);
-        parts.fields = fields;
-        let weight = weigh(&parts, &lines);
-        let (body, body_reserved) = parts.body.into_parts();
-        Self {
+        let entry = Self {
             key: parts.key,
             kind: parts.kind,
             status: parts.status,
-            fields: parts.fields,
-            body,
+            fields,
             stored_at: parts.stored_at,
             life: parts.life,
             scopes: parts.scopes,
@@ -168,10 +150,10 @@ impl Entry {
             proof: ValidityCheck::born(parts.born),
             hits: AtomicU32::new(0),
             renewal: AtomicU64::new(0),
-            weight,
-            body_reserved,
+            plain_wanted: AtomicU64::new(0),
+            weight: 0,
             held: OnceLock::new(),
-            pieces: None,
+            body: PlainBody::Held(parts.body),
             lines,
             coded: Box::default(),
             press: AtomicU8::new(Press::Untried as u8),
@@ -179,31 +161,21 @@ impl Entry {
             pressed: Press::Untried,
             fragments: Box::default(),
             assembly: None,
-        }
+        };
+        entry.weighed()
     }
 
     /// The same page with the fragments that are in its body, by their place.
     #[must_use]
     pub fn with_fragments(self, fragments: Vec<PageFragment>) -> Self {
-        let shared = fragments.iter().map(|fragment| fragment.version.weight());
-        // The table of versions and the pages pay for each together; a page counts its share as if it had four neighbours.
-        let own = fragments.len() as u64 * size_of::<PageFragment>() as u64;
-        Self {
-            weight: self.weight + own + shared.sum::<u64>() / 4,
-            fragments: fragments.into(),
-            ..self
-        }
+        let fragments = fragments.into();
+        Self { fragments, ..self }.weighed()
     }
 
     /// The same page, put together from a page and its includes.
     #[must_use]
     pub fn with_assembly(self, assembly: Option<Arc<Assembly>>) -> Self {
-        let added = assembly.as_ref().map_or(0, |assembly| assembly.weight());
-        Self {
-            weight: self.weight + added,
-            assembly,
-            ..self
-        }
+        Self { assembly, ..self }.weighed()
     }
 
     /// What it was put together from; `None`: it has no includes.
@@ -227,29 +199,64 @@ impl Entry {
     /// The entry of a file, with the codings that were found beside it.
     #[must_use]
     pub fn of_file(self, source: EntrySource, given: Vec<EncodedEntry>) -> Self {
-        let coded = weight_of(&given);
-        Self {
-            weight: self.weight + source.weight() + coded,
-            body_reserved: self.body_reserved + reserved_of(&given),
+        let entry = Self {
             coded: given.into(),
             source: Some(Arc::new(source)),
             ..self
-        }
+        };
+        entry.weighed()
     }
 
-    /// The same entry with its body in other codings too, and `fields` that say so; to take its place by `Memory::put_if_same`. It is proved anew.
+    /// The same entry with its body in other codings too, and `fields` that say so; to take its place by `Memory::put_if_same`.
+    /// It is proved anew.
     #[must_use]
     pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<EncodedEntry>, press: Press) -> Self {
         let (fields, lines) = fields::compact(fields);
-        let plain = self.weight - weight_of(&self.coded) - head_weight(&self.fields, &self.lines)
-            + head_weight(&fields, &lines);
-        let plain_reserved = self.body_reserved - reserved_of(&self.coded);
+        let entry = Self {
+            fields,
+            lines,
+            coded: coded.into(),
+            press: AtomicU8::new(press as u8),
+            pressed: press,
+            ..self.copied()
+        };
+        entry.weighed()
+    }
+
+    /// The same entry without its plain body, which can be made again from any of its codings.
+    #[must_use]
+    pub fn packed(&self) -> Self {
+        let body = if self.is_pressed() {
+            self.body.packed()
+        } else {
+            self.body.clone()
+        };
+        let entry = Self {
+            body,
+            press: AtomicU8::new(self.pressed as u8),
+            ..self.copied()
+        };
+        entry.weighed()
+    }
+
+    /// A packed entry with its plain body. `None`: these are not the bytes that it had.
+    pub fn unpacked(&self, plain: StoredBody) -> Option<Self> {
+        let is_it = self.is_packed_form_of(plain.bytes());
+        is_it.then(|| {
+            let body = PlainBody::Held(plain);
+            let copied = self.copied();
+            Self { body, ..copied }.weighed()
+        })
+    }
+
+    /// The same content in an entry that is not paid for yet, and proved anew.
+    fn copied(&self) -> Self {
+        let load = |tick: &AtomicU64| AtomicU64::new(tick.load(Ordering::Relaxed));
         Self {
             key: self.key.clone(),
             kind: self.kind,
             status: self.status,
-            fields,
-            body: self.body.clone(),
+            fields: self.fields.clone(),
             stored_at: self.stored_at,
             life: self.life,
             scopes: self.scopes.clone(),
@@ -257,16 +264,16 @@ impl Entry {
             born: self.born,
             proof: ValidityCheck::born(self.born),
             hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
-            renewal: AtomicU64::new(self.renewal.load(Ordering::Relaxed)),
-            weight: plain + weight_of(&coded),
-            body_reserved: plain_reserved + reserved_of(&coded),
+            renewal: load(&self.renewal),
+            plain_wanted: load(&self.plain_wanted),
+            weight: self.weight,
             held: OnceLock::new(),
-            pieces: None,
-            lines,
-            coded: coded.into(),
-            press: AtomicU8::new(press as u8),
+            body: self.body.clone(),
+            lines: self.lines.clone(),
+            coded: self.coded.clone(),
+            press: AtomicU8::new(self.press.load(Ordering::Relaxed)),
             source: self.source.clone(),
-            pressed: press,
+            pressed: self.pressed,
             fragments: self.fragments.clone(),
             assembly: self.assembly.clone(),
         }
@@ -274,12 +281,7 @@ impl Entry {
 
     /// Gives a claim back: nothing came of it, and a later hit may try again.
     pub fn release_press(&self) {
-        let step = if self.is_pressed() {
-            Press::Quick
-        } else {
-            Press::Untried
-        };
-        self.press.store(step as u8, Ordering::Relaxed);
+        self.press.store(self.pressed as u8, Ordering::Relaxed);
     }
 
     /// The stored head as it leaves.
@@ -316,21 +318,56 @@ impl Entry {
     /// An entry whose body stays on the disk. It holds a file open, so the memory does not take it in.
     pub(crate) fn in_pieces(parts: EntryParts, pieces: Arc<BodyPieces>) -> Self {
         Self {
-            pieces: Some(pieces),
+            body: PlainBody::Pieces(pieces),
             ..Self::new(parts)
         }
     }
 
-    /// The body's place on the disk; `None`: it is in `body`.
-    pub fn pieces(&self) -> Option<&Arc<BodyPieces>> {
-        self.pieces.as_ref()
+    /// The plain body; `None` where it is not in memory: see [`Entry::is_packed`] and [`Entry::pieces`]. Clones of it may outlive
+    /// the entry where it came out of a fill (its reservation is inside); else keep the `Arc<Entry>` while sending, because the
+    /// entry's reservation pays for it.
+    pub fn body(&self) -> Option<&Bytes> {
+        self.body.held().map(StoredBody::bytes)
     }
 
-    /// Length of the body, wherever it is.
+    /// The body for another entry that is to hold the same bytes: what pays for them is shared too.
+    pub fn shared_body(&self) -> Option<StoredBody> {
+        self.body.held().cloned()
+    }
+
+    /// The body's place on the disk, if it is there.
+    pub fn pieces(&self) -> Option<&Arc<BodyPieces>> {
+        match &self.body {
+            PlainBody::Pieces(pieces) => Some(pieces),
+            PlainBody::Held(_) | PlainBody::Packed { .. } => None,
+        }
+    }
+
+    /// Whether the body is in memory in other codings only.
+    pub fn is_packed(&self) -> bool {
+        matches!(self.body, PlainBody::Packed { .. })
+    }
+
+    /// Whether it is packed, and these are the bytes of its plain body.
+    pub fn is_packed_form_of(&self, plain: &[u8]) -> bool {
+        self.body.is_packed_form_of(plain)
+    }
+
+    /// Whether it is a page that has its plain body beside codings that it could be made from.
+    pub fn is_packable(&self) -> bool {
+        matches!(self.body, PlainBody::Held(_)) && self.source.is_none() && self.is_pressed()
+    }
+
+    /// Notes that the plain body of a packed entry is wanted now. Whether it was wanted before, less than `recent` ago.
+    pub fn claim_plain(&self, now: Tick, recent: Duration) -> bool {
+        let last = self.plain_wanted.swap(now.0 + 1, Ordering::Relaxed);
+        last.checked_sub(1)
+            .is_some_and(|last| now.since(Tick(last)) < recent)
+    }
+
+    /// Length of the plain body, wherever it is.
     pub fn length(&self) -> u64 {
-        self.pieces
-            .as_ref()
-            .map_or(self.body.len() as u64, |pieces| pieces.length())
+        self.body.length()
     }
 
     /// Age in the sense of RFC 9111 section 4.2.3: what it had when it came, and the time since.
@@ -362,12 +399,6 @@ impl Entry {
                 .is_ok()
     }
 
-    /// The body for another entry that is to hold the same bytes: what pays for them is shared too.
-    pub fn shared_body(&self) -> StoredBody {
-        let reserved = self.body_reserved - reserved_of(&self.coded);
-        StoredBody::from_parts(self.body.clone(), reserved)
-    }
-
     /// The stored `ETag`.
     pub fn etag(&self) -> Option<&[u8]> {
         self.fields
@@ -388,11 +419,40 @@ impl Entry {
         if self.held.get().is_some() {
             return Ok(());
         }
-        let unpaid = self.weight.saturating_sub(self.body_reserved);
+        for fragment in &self.fragments {
+            fragment.version.hold(budget)?;
+        }
+        let reserved = self.shared_body().map_or(0, |body| body.reserved_bytes());
+        let unpaid = self
+            .weight
+            .saturating_sub(reserved + reserved_of(&self.coded));
         let reservation = budget.try_reserve(unpaid).ok_or(OutOfBudget)?;
         // Losing a race gives this reservation back: the entry is paid for once.
         let _ = self.held.set(reservation);
         Ok(())
+    }
+
+    /// The same, with the weight of what it holds now. Fragments are counted with their versions, which pages share.
+    fn weighed(mut self) -> Self {
+        let names = self
+            .tags
+            .iter()
+            .map(|tag| tag.capacity() + size_of::<String>());
+        let counted = size_of::<Self>()
+            + self.key.bytes().len()
+            + self.body().map_or(0, Bytes::len)
+            + self.scopes.path_query.len()
+            + size_of_val(&*self.scopes.tags)
+            + fragments::weight_of(&self.fragments)
+            + names.sum::<usize>();
+        self.weight = counted as u64
+            + head_weight(&self.fields, &self.lines)
+            + SHARED_HEADERS
+            + INDEX
+            + weight_of(&self.coded)
+            + self.source().map_or(0, EntrySource::weight)
+            + self.assembly().map_or(0, |assembly| assembly.weight());
+        self
     }
 }
 
@@ -416,65 +476,3 @@ pub const HITS_COUNTED: u32 = 10_000;
 const SHARED_HEADERS: u64 = 16 + 16 + 56;
 /// Slot and hash of the table, spare capacity included.
 const INDEX: u64 = 80;
-/// One field in a `HeaderMap`: a bucket and its place in the map's index.
-const FIELD: u64 = 112;
-
-impl EncodedEntry {
-    /// `body` in `coding`, with the fields of that.
-    pub fn new(coding: Coding, fields: &HeaderMap, body: StoredBody) -> Self {
-        let (fields, lines) = fields::compact(fields);
-        Self {
-            coding,
-            fields,
-            body,
-            is_given: false,
-            lines,
-        }
-    }
-
-    /// The same of what was found beside a file.
-    pub fn given(coding: Coding, fields: &HeaderMap, body: StoredBody) -> Self {
-        Self {
-            is_given: true,
-            ..Self::new(coding, fields, body)
-        }
-    }
-
-    /// Its head as it leaves.
-    pub fn lines(&self) -> &FieldLines {
-        &self.lines
-    }
-
-    fn weight(&self) -> u64 {
-        let counted = size_of::<Self>() + self.body.bytes().len();
-        counted as u64 + head_weight(&self.fields, &self.lines) + SHARED_HEADERS
-    }
-}
-
-/// What a head holds besides the structs themselves.
-fn head_weight(fields: &HeaderMap, lines: &FieldLines) -> u64 {
-    lines.bytes() as u64 + fields.capacity() as u64 * FIELD
-}
-
-fn weight_of(coded: &[EncodedEntry]) -> u64 {
-    coded.iter().map(EncodedEntry::weight).sum()
-}
-
-fn reserved_of(coded: &[EncodedEntry]) -> u64 {
-    coded.iter().map(|one| one.body.reserved_bytes()).sum()
-}
-
-fn weigh(parts: &EntryParts, lines: &FieldLines) -> u64 {
-    let names: usize = parts
-        .tags
-        .iter()
-        .map(|tag| tag.capacity() + size_of::<String>())
-        .sum();
-    let counted = size_of::<Entry>()
-        + parts.key.bytes().len()
-        + parts.body.bytes().len()
-        + parts.scopes.path_query.len()
-        + size_of_val(&*parts.scopes.tags)
-        + names;
-    counted as u64 + head_weight(&parts.fields, lines) + SHARED_HEADERS + INDEX
-}

@@ -7,6 +7,8 @@
 //! The fields that a 304 carries come first, so that its head is the beginning of the whole one. What says how long a
 //! message is or how its connection ends has no line, whatever the response said.
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use galley_policy::conditional::OF_NOT_MODIFIED;
 use galley_policy::fields::is_hop_by_hop;
@@ -51,6 +53,33 @@ impl FieldLines {
         self.mask
     }
 
+    /// The fields that `is_wanted` names, by their lines; the values are slices of them.
+    pub(crate) fn fields(&self, is_wanted: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+        let wanted = || self.iter().filter(|(name, _)| is_wanted(name));
+        let mut fields = HeaderMap::with_capacity(wanted().count());
+        for (name, range) in wanted() {
+            // What was a value is one.
+            if let Ok(value) = HeaderValue::from_maybe_shared(self.buffer.slice(range)) {
+                fields.append(name, value);
+            }
+        }
+        fields
+    }
+
+    /// The names, and where their values are.
+    fn iter(&self) -> impl Iterator<Item = (HeaderName, Range<usize>)> {
+        let mut at = 0;
+        let lines = self.all().split_inclusive(|byte| *byte == b'\n');
+        lines.filter_map(move |line| {
+            let start = at;
+            at += line.len();
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            let name = HeaderName::from_bytes(line.get(..colon)?).ok()?;
+            let value = start + colon + 2..at.checked_sub(2)?;
+            (value.start <= value.end).then_some((name, value))
+        })
+    }
+
     /// Bytes that it holds, those of the map's values included.
     pub(crate) fn bytes(&self) -> usize {
         self.buffer.len()
@@ -59,45 +88,12 @@ impl FieldLines {
 
 /// The same fields, in the same order for each name, holding nothing but their own bytes; and their lines.
 pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, FieldLines) {
-    let first = OF_NOT_MODIFIED
-        .iter()
-        .flat_map(|name| fields.get_all(name).iter().map(move |value| (name, value)));
-    let others = fields
-        .iter()
-        .filter(|(name, _)| !OF_NOT_MODIFIED.contains(name));
-    let (travelling, unframed): (Vec<_>, Vec<_>) = first
-        .chain(others)
-        .partition(|(name, _)| !is_of_framing(name));
-    let in_order = || travelling.iter().chain(&unframed);
-    let size = in_order().map(|(name, value)| LINE + name.as_str().len() + value.len());
-    let mut buffer = BytesMut::with_capacity(size.sum());
-    let mut lines = FieldLines {
-        is_dated: fields.contains_key(header::DATE),
-        is_framed: !unframed.is_empty(),
-        mask: fields
-            .keys()
-            .fold(0, |all, name| all | mask_of(name.as_str())),
-        ..FieldLines::default()
-    };
-    for (name, value) in &travelling {
-        buffer.put_slice(name.as_str().as_bytes());
-        buffer.put_slice(b": ");
-        buffer.put_slice(value.as_bytes());
-        buffer.put_slice(b"\r\n");
-        if OF_NOT_MODIFIED.contains(name) {
-            lines.of_not_modified = buffer.len();
-        }
-    }
-    lines.all = buffer.len();
-    for (_, value) in &unframed {
-        buffer.put_slice(value.as_bytes());
-    }
-    // Exactly its size: what is weighed is what is held.
-    lines.buffer = Bytes::from(Vec::from(buffer).into_boxed_slice());
+    let ordered = OrderedFields::of(fields);
+    let lines = ordered.lines(fields);
     let mut compacted = HeaderMap::with_capacity(fields.keys_len());
     let mut at = 0;
-    for (place, (name, value)) in in_order().enumerate() {
-        let is_line = place < travelling.len();
+    for (place, (name, value)) in ordered.iter().enumerate() {
+        let is_line = place < ordered.travelling.len();
         let start = at + if is_line { name.as_str().len() + 2 } else { 0 };
         let end = start + value.len();
         // What was a value is one.
@@ -110,10 +106,83 @@ pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, FieldLines) {
     (compacted, lines)
 }
 
+/// The lines alone.
+pub(crate) fn lines(fields: &HeaderMap) -> FieldLines {
+    OrderedFields::of(fields).lines(fields)
+}
+
+/// What a head holds besides the structs themselves.
+pub(crate) fn head_weight(fields: &HeaderMap, lines: &FieldLines) -> u64 {
+    lines.bytes() as u64 + fields.capacity() as u64 * FIELD
+}
+
+/// The fields of a head in the order in which they leave.
+struct OrderedFields<'f> {
+    travelling: Vec<(&'f HeaderName, &'f HeaderValue)>,
+    /// Those of framing.
+    unframed: Vec<(&'f HeaderName, &'f HeaderValue)>,
+}
+
+impl<'f> OrderedFields<'f> {
+    fn of(fields: &'f HeaderMap) -> Self {
+        let first = OF_NOT_MODIFIED
+            .iter()
+            .flat_map(|name| fields.get_all(name).iter().map(move |value| (name, value)));
+        let others = fields
+            .iter()
+            .filter(|(name, _)| !OF_NOT_MODIFIED.contains(name));
+        let (travelling, unframed) = first
+            .chain(others)
+            .partition(|(name, _)| !is_of_framing(name));
+        Self {
+            travelling,
+            unframed,
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &(&'f HeaderName, &'f HeaderValue)> {
+        self.travelling.iter().chain(&self.unframed)
+    }
+
+    fn lines(&self, fields: &HeaderMap) -> FieldLines {
+        let size = self
+            .iter()
+            .map(|(name, value)| LINE + name.as_str().len() + value.len());
+        let mut buffer = BytesMut::with_capacity(size.sum());
+        let mut lines = FieldLines {
+            is_dated: fields.contains_key(header::DATE),
+            is_framed: !self.unframed.is_empty(),
+            mask: fields
+                .keys()
+                .fold(0, |all, name| all | mask_of(name.as_str())),
+            ..FieldLines::default()
+        };
+        for (name, value) in &self.travelling {
+            buffer.put_slice(name.as_str().as_bytes());
+            buffer.put_slice(b": ");
+            buffer.put_slice(value.as_bytes());
+            buffer.put_slice(b"\r\n");
+            if OF_NOT_MODIFIED.contains(name) {
+                lines.of_not_modified = buffer.len();
+            }
+        }
+        lines.all = buffer.len();
+        for (_, value) in &self.unframed {
+            buffer.put_slice(value.as_bytes());
+        }
+        // Exactly its size: what is weighed is what is held.
+        lines.buffer = Bytes::from(Vec::from(buffer).into_boxed_slice());
+        lines
+    }
+}
+
 /// What belongs to the connection that a response leaves by (RFC 9110 section 7.6.1), or to the body's length.
 fn is_of_framing(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH || is_hop_by_hop(name.as_str(), std::iter::empty())
 }
+
+/// One field in a `HeaderMap`: a bucket and its place in the map's index.
+const FIELD: u64 = 112;
 
 /// Colon, space and line end.
 const LINE: usize = 4;
@@ -170,6 +239,12 @@ mod tests {
             text.extend_from_slice(b"\r\n");
         }
         assert_eq!(lines.all(), text);
+        assert_eq!(lines.fields(|_| true), fields, "read again");
+        let etag = lines.fields(|name| *name == header::ETAG);
+        assert_eq!(
+            (etag.len(), &etag[header::ETAG]),
+            (1, &fields[header::ETAG])
+        );
         assert_eq!(
             lines.of_not_modified(),
             b"cache-control: max-age=1\r\ndate: Sat, 21 Nov 2026 10:00:00 GMT\r\netag: \"v\"\r\n"

@@ -124,6 +124,7 @@ impl FragmentTable {
             rendered_tags: OnceLock::new(),
             is_switched_off: AtomicBool::new(known.is_switched_off),
             has_failed: AtomicBool::new(known.failures.is_some()),
+            held: OnceLock::new(),
         });
         if let Some(rendered) = &known.rendered {
             compare(&version, rendered);

@@ -13,6 +13,8 @@ use galley_policy::fragments::FragmentPart;
 use galley_policy::private::PrivateScope;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
+use crate::budget::{MemoryBudget, OutOfBudget, Reservation};
+
 /// A fragment of one stored page.
 #[derive(Clone, Debug)]
 pub struct PageFragment {
@@ -47,6 +49,8 @@ pub struct FragmentVersion {
     pub(crate) is_switched_off: AtomicBool,
     /// Its fragment could not be rendered the last time.
     pub(crate) has_failed: AtomicBool,
+    /// Pays for it, once for all pages that have it. Written by the first of them that the memory takes in.
+    pub(crate) held: OnceLock<Reservation>,
 }
 
 impl FragmentVersion {
@@ -77,6 +81,7 @@ impl FragmentVersion {
             rendered_tags: OnceLock::new(),
             is_switched_off: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
+            held: OnceLock::new(),
         }
     }
 
@@ -91,13 +96,39 @@ impl FragmentVersion {
         self.tags.iter().chain(rendered).copied()
     }
 
-    /// Bytes it occupies.
-    pub(crate) fn weight(&self) -> u64 {
+    /// Reserves the bytes that it occupies, unless another page has.
+    pub(crate) fn hold(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
+        if self.held.get().is_none() {
+            let reservation = budget.try_reserve(self.weight()).ok_or(OutOfBudget)?;
+            // Losing a race gives this reservation back.
+            let _ = self.held.set(reservation);
+        }
+        Ok(())
+    }
+
+    fn weight(&self) -> u64 {
         let texts = self.label.len() + self.definition.len() + self.blocks.len();
-        let tags = self.tags.len() + self.rendered_tags.get().map_or(0, |tags| tags.len());
-        (size_of::<Self>() + texts + tags * 8) as u64
+        // Those of the rendering come later, and are the same as a rule.
+        let tags = 2 * size_of_val(&*self.tags);
+        (size_of::<Self>() + SHARED_VERSION + texts + tags) as u64
     }
 }
+
+/// Bytes that the fragments of a page occupy, without their versions.
+pub(crate) fn weight_of(fragments: &[PageFragment]) -> usize {
+    let mut seen: Option<&Arc<[u64]>> = None;
+    let mut except = 0;
+    for fragment in fragments {
+        if !seen.is_some_and(|seen| Arc::ptr_eq(seen, &fragment.except)) {
+            except += size_of_val(&*fragment.except);
+            seen = Some(&fragment.except);
+        }
+    }
+    size_of_val(fragments) + except
+}
+
+/// Counters of the `Arc`, and the place in the table of versions.
+const SHARED_VERSION: usize = 16 + size_of::<usize>();
 
 /// Names the bytes of a fragment with its kinds of blocks. Fixed: it is written to the disk.
 pub fn digest(bytes: &[u8], blocks: &str) -> u128 {

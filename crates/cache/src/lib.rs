@@ -12,6 +12,7 @@
 pub mod body;
 pub mod budget;
 pub mod disk;
+mod encoded;
 pub mod entry;
 mod fields;
 pub mod fill;
@@ -23,6 +24,7 @@ pub mod includes;
 pub mod key;
 pub mod log;
 pub mod memory;
+mod plain_body;
 pub mod private;
 pub mod purge_table;
 mod scopes;

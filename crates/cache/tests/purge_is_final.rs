@@ -99,7 +99,9 @@ impl World {
             let required = self.acknowledged.load(Ordering::Acquire);
             let found = self.memory.get(b"/");
             if let Some(entry) = found.filter(|entry| self.table.prove(entry) == Validity::Valid) {
-                let bytes = entry.body[..].try_into().expect("eight bytes");
+                let bytes = entry.body().expect("in memory")[..]
+                    .try_into()
+                    .expect("eight bytes");
                 let version = u64::from_le_bytes(bytes);
                 assert!(
                     version >= required,

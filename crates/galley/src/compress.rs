@@ -1,4 +1,5 @@
 //! Stored pages and files in other codings, made beside requests: quickly when a page was stored, densely when it proved hot.
+//! A page that has them lets go of its plain body, which [`Compressing::unpack`] makes again for those who want it.
 //!
 //! A few threads of low priority behind a bounded queue. A fill never waits for them, a hit never compresses: it takes what is
 //! there. What they make takes the page's place only if the page is still there, and counts against the memory, as does the
@@ -17,10 +18,12 @@ use galley_cache::memory::Memory;
 use galley_policy::compress::{Compress, coded_fields, vary_on_coding};
 use galley_policy::encoding::Coding;
 use galley_policy::request_info::RequestInfo;
+use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 use tokio::time::sleep;
 
 use crate::codec::encode;
+use crate::codec::unpack::{self, UnpackError};
 use crate::sys;
 
 /// The threads that compress.
@@ -169,9 +172,10 @@ impl Compressing {
     pub fn inherit(&self, new: Entry, held: &Entry) -> Entry {
         let is_same = !held.coded().is_empty()
             && new.kind == EntryKind::Page
-            && new.pieces().is_none()
-            && new.body == held.body
-            && self.settings.is_for(new.status, &new.fields, new.length());
+            && self.settings.is_for(new.status, &new.fields, new.length())
+            && new
+                .body()
+                .is_some_and(|body| held.body() == Some(body) || held.is_packed_form_of(body));
         if !is_same {
             return new;
         }
@@ -181,7 +185,41 @@ impl Compressing {
         });
         let mut fields = new.fields.clone();
         vary_on_coding(&mut fields);
-        new.with_coded(&fields, coded.collect(), held.pressed())
+        let new = new.with_coded(&fields, coded.collect(), held.pressed());
+        if held.is_packed() { new.packed() } else { new }
+    }
+
+    /// The page with its plain body, made from a coding where it is packed. `None`: there is no memory for it, or the page turned
+    /// out to be damaged, and has left the memory. The work is in proportion to the body.
+    pub fn unpacked(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
+        if !entry.is_packed() {
+            return Some(Arc::clone(entry));
+        }
+        match unpack::unpack(entry, self.memory.budget()) {
+            Ok(unpacked) => Some(Arc::new(unpacked)),
+            Err(UnpackError::NoMemory) => None,
+            Err(UnpackError::Damaged) => {
+                tracing::error!(error = %UnpackError::Damaged, "a page has left the memory");
+                self.memory.remove_if_same(entry);
+                None
+            }
+        }
+    }
+
+    /// The same for a client; where the plain body was wanted lately too, and there is plenty of memory, the page keeps it.
+    pub fn unpack(&self, entry: &Arc<Entry>, now: Tick) -> Option<Arc<Entry>> {
+        let unpacked = self.unpacked(entry)?;
+        if entry.is_packed() && entry.claim_plain(now, RECENT) && !self.is_memory_short() {
+            // Replaced or gone meanwhile: then this is for this client alone.
+            let _ = self.memory.put_if_same(entry, Arc::clone(&unpacked));
+        }
+        Some(unpacked)
+    }
+
+    /// Whether plain bodies beside codings take room from other pages.
+    fn is_memory_short(&self) -> bool {
+        let budget = self.memory.budget();
+        budget.used() > budget.limit() / 8 * 5
     }
 
     /// Waits until the queue has room again, for a while: for who has many pages compressed and no client.
@@ -198,6 +236,8 @@ impl Compressing {
     pub fn offer(&self, entry: &Arc<Entry>) {
         let step = if !entry.is_pressed() {
             Press::Tried
+        } else if entry.is_packable() && self.is_memory_short() {
+            Press::Packed
         } else if self.settings.dense_after > 0 && entry.hits() >= self.settings.dense_after {
             Press::Dense
         } else {
@@ -235,7 +275,42 @@ impl CompressionJob {
         let Some(entry) = self.entry.upgrade() else {
             return;
         };
-        let is_dense = self.step == Press::Dense;
+        if self.step == Press::Packed {
+            let _ = self.memory.put_if_same(&entry, Arc::new(entry.packed()));
+            return;
+        }
+        let Some(coded) = self.coded(&entry, counts) else {
+            return;
+        };
+        let reached = if self.step == Press::Dense {
+            Press::Dense
+        } else {
+            Press::Quick
+        };
+        let is_complete = coded.len() == self.settings.codings.len();
+        let mut fields = entry.fields.clone();
+        vary_on_coding(&mut fields);
+        let mut denser = entry.with_coded(&fields, coded, reached);
+        // One that was coded before has its plain body because clients want it.
+        let is_kept = entry.is_packable() || entry.source().is_some();
+        if is_complete && !is_kept && unpack::is_packable(denser.coded()) {
+            denser = denser.packed();
+        }
+        // Purged, renewed or gone meanwhile: then so is this.
+        if self.memory.put_if_same(&entry, Arc::new(denser)).is_ok() {
+            counts.pages.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The forms that were found beside a file, and those that are made now. `None`: none can be made.
+    fn coded(&self, entry: &Arc<Entry>, counts: &CompressionCounters) -> Option<Vec<EncodedEntry>> {
+        let unpacked = entry
+            .is_packed()
+            .then(|| unpack::unpack(entry, self.memory.budget()));
+        let body = match &unpacked {
+            None => entry.body(),
+            Some(unpacked) => unpacked.as_ref().ok().and_then(Entry::body),
+        }?;
         // What lies beside a file is what its owner wants to be sent.
         let given = entry.coded().iter().filter(|coded| coded.is_given);
         let mut coded: Vec<EncodedEntry> = given.cloned().collect();
@@ -244,53 +319,48 @@ impl CompressionJob {
             if coded.iter().any(|coded| coded.coding == *coding) {
                 continue;
             }
-            let level = self.level(*coding, is_dense);
-            let room = encode::working_memory(entry.body.len(), *coding, level);
-            // Who holds no more than this works on; a page without room for it stays as it is.
-            let Some(room) = self.memory.budget().try_reserve(room) else {
-                continue;
-            };
-            let Some(bytes) = encode::whole(&entry.body, *coding, level, &sys::let_others_go)
-            else {
-                continue;
-            };
-            drop(room);
-            counts.bytes.fetch_add(entry.length(), Ordering::Relaxed);
-            counts.made.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            if !is_gain(entry.length(), bytes.len() as u64) {
-                continue;
+            if let Some(paid) = self.encode(body, *coding, counts) {
+                let fields = coded_fields(&entry.fields, *coding);
+                coded.push(EncodedEntry::new(*coding, &fields, paid));
             }
-            let Some(paid) = self.memory.budget().try_reserve(bytes.len() as u64) else {
-                continue;
-            };
-            let fields = coded_fields(&entry.fields, *coding);
-            coded.push(EncodedEntry::new(
-                *coding,
-                &fields,
-                StoredBody::reserved(bytes, paid),
-            ));
         }
-        if coded.len() == given {
-            return;
-        }
-        let reached = if is_dense { Press::Dense } else { Press::Quick };
-        let mut fields = entry.fields.clone();
-        vary_on_coding(&mut fields);
-        let denser = Arc::new(entry.with_coded(&fields, coded, reached));
-        // Purged, renewed or gone meanwhile: then so is this.
-        if self.memory.put_if_same(&entry, denser).is_ok() {
-            counts.pages.fetch_add(1, Ordering::Relaxed);
-        }
+        (coded.len() > given).then_some(coded)
     }
 
-    fn level(&self, coding: Coding, is_dense: bool) -> u32 {
+    /// `None`: there is no memory, or it saves too little.
+    fn encode(
+        &self,
+        body: &[u8],
+        coding: Coding,
+        counts: &CompressionCounters,
+    ) -> Option<StoredBody> {
+        let budget = self.memory.budget();
+        let level = self.level(coding);
+        // Who holds no more than this works on; a page without room for it stays as it is.
+        let room = budget.try_reserve(encode::working_memory(body.len(), coding, level))?;
+        let bytes = encode::whole(body, coding, level, &sys::let_others_go)?;
+        drop(room);
+        let (plain, made) = (body.len() as u64, bytes.len() as u64);
+        counts.bytes.fetch_add(plain, Ordering::Relaxed);
+        counts.made.fetch_add(made, Ordering::Relaxed);
+        if !is_gain(plain, made) {
+            return None;
+        }
+        Some(StoredBody::reserved(bytes, budget.try_reserve(made)?))
+    }
+
+    fn level(&self, coding: Coding) -> u32 {
         let (quick, dense) = match coding {
             Coding::Identity => (0, 0),
             Coding::Gzip => (self.settings.gzip_level, DENSE_GZIP),
             Coding::Brotli => (self.settings.brotli_level, DENSE_BROTLI),
             Coding::Zstd => (self.settings.zstd_level, DENSE_ZSTD),
         };
-        if is_dense { quick.max(dense) } else { quick }
+        if self.step == Press::Dense {
+            quick.max(dense)
+        } else {
+            quick
+        }
     }
 }
 
@@ -306,6 +376,9 @@ const TURN: Duration = Duration::from_micros(100);
 const LOOK: Duration = Duration::from_millis(10);
 const MOST_LOOKS: usize = 100;
 
+/// A plain body that is wanted twice within this time is kept.
+const RECENT: Duration = Duration::from_secs(600);
+
 /// Pages that may wait.
 const MOST_JOBS: usize = 1024;
 
@@ -317,140 +390,4 @@ const DENSE_BROTLI: u32 = 6;
 const DENSE_ZSTD: u32 = 9;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-    use galley_cache::entry::{EntryParts, Scopes};
-    use galley_cache::key::Key;
-    use galley_policy::storable::Lifetime;
-    use galley_policy::time::Tick;
-    use http::header::{self, HeaderValue};
-
-    fn settings() -> Compress {
-        Compress {
-            codings: vec![Coding::Brotli, Coding::Gzip, Coding::Zstd],
-            types: vec!["text/*".to_owned()],
-            min_bytes: 100,
-            gzip_level: 5,
-            brotli_level: 4,
-            zstd_level: 6,
-            dense_after: 0,
-            passed: true,
-        }
-    }
-
-    fn entry(body: &str, lines: &[(header::HeaderName, &'static str)]) -> Entry {
-        let mut fields = HeaderMap::new();
-        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
-        for (name, value) in lines {
-            fields.insert(name, HeaderValue::from_static(value));
-        }
-        Entry::new(EntryParts {
-            key: Key::new(b"k"),
-            kind: EntryKind::Page,
-            status: StatusCode::OK,
-            fields,
-            body: Bytes::copy_from_slice(body.as_bytes()).into(),
-            stored_at: Tick(0),
-            life: Lifetime::default(),
-            scopes: Scopes {
-                host: 0,
-                url: 0,
-                path_query: Box::default(),
-                tags: Box::default(),
-            },
-            tags: Vec::new(),
-            born: 0,
-        })
-    }
-
-    fn work(memory: &Arc<Memory>, entry: &Arc<Entry>, step: Press) -> CompressionCounters {
-        let counts = CompressionCounters::default();
-        let job = CompressionJob {
-            memory: Arc::clone(memory),
-            entry: Arc::downgrade(entry),
-            settings: Arc::new(settings()),
-            step,
-        };
-        job.work(&counts);
-        counts
-    }
-
-    #[test]
-    fn a_tenth_is_the_least_gain() {
-        assert!(is_gain(1000, 899));
-        assert!(!is_gain(1000, 900));
-        assert!(!is_gain(0, 0));
-    }
-
-    #[test]
-    fn a_page_is_coded_in_all_codings_and_everything_is_paid_for() {
-        let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
-        let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
-        memory.put(Arc::clone(&page)).unwrap();
-        let plain_alone = memory.budget().used();
-        work(&memory, &page, Press::Tried);
-        let coded = memory.peek(b"k").unwrap();
-        let codings: Vec<_> = coded.coded().iter().map(|one| one.coding).collect();
-        assert_eq!(codings, settings().codings);
-        drop(page);
-        let bodies: usize = coded.coded().iter().map(|one| one.body.bytes().len()).sum();
-        assert!(memory.budget().used() > plain_alone + bodies as u64);
-        assert!(
-            memory.budget().used() < plain_alone + bodies as u64 + 8192,
-            "room is given back"
-        );
-        memory.remove(b"k");
-        drop(coded);
-        assert_eq!(memory.budget().used(), 0);
-    }
-
-    #[test]
-    fn without_room_to_work_in_the_page_stays_plain() {
-        let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
-        let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
-        memory.put(Arc::clone(&page)).unwrap();
-        let free = memory.budget().limit() - memory.budget().used();
-        let held = memory.budget().try_reserve(free - 600 * 1024).unwrap();
-        let counts = work(&memory, &page, Press::Tried);
-        // There is room for gzip alone.
-        assert_eq!(counts.bytes.into_inner(), page.length());
-        let codings = memory.peek(b"k").unwrap();
-        assert_eq!(codings.coded().len(), 1);
-        drop(held);
-    }
-
-    #[test]
-    fn what_was_coded_is_carried_over_to_the_same_body() {
-        let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
-        let body = "<p>row</p>".repeat(2000);
-        let page = Arc::new(entry(&body, &[]));
-        memory.put(Arc::clone(&page)).unwrap();
-        work(&memory, &page, Press::Dense);
-        let held = memory.peek(b"k").unwrap();
-        let compressing = Compressing::new(Compressor::start(1).unwrap(), memory, settings());
-        let renewed = compressing.inherit(entry(&body, &[(header::ETAG, "\"new\"")]), &held);
-        assert_eq!(
-            (renewed.coded().len(), renewed.pressed()),
-            (3, Press::Dense)
-        );
-        for (new, old) in renewed.coded().iter().zip(held.coded()) {
-            assert_eq!(
-                new.fields[header::ETAG],
-                format!("\"new-{}\"", new.coding.token())
-            );
-            assert_eq!(
-                new.body.bytes().as_ptr(),
-                old.body.bytes().as_ptr(),
-                "shared"
-            );
-        }
-        assert_eq!(renewed.fields[header::VARY], "Accept-Encoding");
-        assert!(!renewed.claim_press(Press::Tried), "nothing is left to do");
-        let changed = compressing.inherit(entry(&body[1..], &[]), &held);
-        assert!(changed.coded().is_empty());
-        let forbidden = entry(&body, &[(header::CACHE_CONTROL, "no-transform")]);
-        let forbidden = compressing.inherit(forbidden, &held);
-        assert!(forbidden.coded().is_empty());
-    }
-}
+mod tests;

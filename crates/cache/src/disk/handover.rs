@@ -42,7 +42,7 @@ impl<W: Write> PageWriter<W> {
         }
     }
 
-    /// Writes one page and returns its bytes; 0 for one that does not fit the format, or whose body is on the disk.
+    /// Writes one page and returns its bytes; 0 for one that does not fit the format, or whose plain body is not in memory.
     pub fn write(&mut self, entry: &Entry) -> io::Result<u64> {
         let origin = StoredOrigin {
             generation: GENERATION,
@@ -51,17 +51,16 @@ impl<W: Write> PageWriter<W> {
             stamp: self.boot.stamp(self.now),
             age: entry.age(self.now.tick),
         };
-        let header = format::header(entry, &origin).filter(|_| entry.pieces().is_none());
-        let Some(mut header) = header else {
+        let (Some(body), Some(mut header)) = (entry.body(), format::header(entry, &origin)) else {
             return Ok(0);
         };
         let layout = Layout {
             header: header.len(),
-            body: entry.body.len() as u64,
+            body: body.len() as u64,
         };
-        let table = layout::table(&entry.body, &self.key);
+        let table = layout::table(body, &self.key);
         layout::seal_header(&mut header, layout.body, &table, &self.key);
-        for part in [&header[..], &entry.body, &table] {
+        for part in [&header[..], body, &table] {
             self.out.write_all(part)?;
         }
         Ok(layout.total())
@@ -73,9 +72,9 @@ impl<W: Write> PageWriter<W> {
     }
 }
 
-/// One page for another machine; `None`: it does not fit the format, or its body is on the disk.
+/// One page for another machine; `None`: it does not fit the format, or its plain body is not in memory.
 pub fn write_record(entry: &Entry, now: DiskClock) -> Option<Vec<u8>> {
-    let room = entry.body.len().saturating_add(RECORD_HEAD);
+    let room = entry.body()?.len().saturating_add(RECORD_HEAD);
     let mut writer = PageWriter::new(Vec::with_capacity(room), now);
     let written = writer.write(entry).ok()?;
     (written > 0).then(|| writer.into_inner())
@@ -240,7 +239,7 @@ mod tests {
         assert_eq!(read.len(), 3);
         for (number, (entry, body)) in read.iter().zip(bodies).enumerate() {
             assert_eq!(entry.key.bytes(), format!("/{number}").as_bytes());
-            assert_eq!((&entry.body[..], entry.born), (body, 40));
+            assert_eq!((&entry.body().unwrap()[..], entry.born), (body, 40));
             assert!(entry.age(Tick(5000)) < Duration::from_secs(60));
         }
     }
@@ -269,7 +268,10 @@ mod tests {
             let now = stored(7, wall);
             let read = read_record(&record, 3, seconds(since), now, &budget).unwrap();
             assert_eq!(read.age(Tick(7)), age + seconds(wanted), "{since} {wall}");
-            assert_eq!((read.born, &read.body[..]), (3, &entry.body[..]));
+            assert_eq!(
+                (read.born, &read.body().unwrap()[..]),
+                (3, &entry.body().unwrap()[..])
+            );
         }
         let longer = [&record[..], b"x"].concat();
         for wrong in [&record[..record.len() - 1], &longer] {

@@ -47,7 +47,9 @@ fn open(dir: &Path) -> (Disk, SiteName) {
 
 fn body(disk: &Disk, site: SiteName, key: &str, now: DiskClock) -> Option<(u64, Bytes)> {
     match disk.get(site, key.as_bytes(), now, &MemoryBudget::new(u64::MAX)) {
-        DiskLookup::Found(OnDisk::Whole(entry)) => Some((entry.born, entry.body.clone())),
+        DiskLookup::Found(OnDisk::Whole(entry)) => {
+            Some((entry.born, entry.body().unwrap().clone()))
+        }
         DiskLookup::Found(OnDisk::Pieces(..)) => panic!("small bodies come whole"),
         DiskLookup::Absent => None,
     }

@@ -28,6 +28,9 @@ pub enum NotStored {
     /// A limit is reached, by entries that are being written or that could not leave.
     #[error("the limit of the disk cache is reached")]
     NoRoom,
+    /// Its plain body is not in memory.
+    #[error("its plain body is not in memory")]
+    NotPlain,
     /// The place holds an entry that was born later.
     #[error("a newer entry is already stored")]
     Superseded,
@@ -46,7 +49,7 @@ pub enum NotStored {
 }
 
 impl Disk {
-    /// Stores an entry with its whole body. Blocks; for a helper's thread.
+    /// Stores an entry with its whole plain body. Blocks; for a helper's thread.
     pub fn put(&self, site: SiteName, entry: &Entry, now: DiskClock) -> Result<(), NotStored> {
         let name = self.shared.seal.name(site.id, entry.key.bytes());
         let outcome = self.shared.put(site, &name, entry, now);
@@ -85,7 +88,8 @@ impl DiskShared {
         entry: &Entry,
         now: DiskClock,
     ) -> Result<(), NotStored> {
-        let body = entry.body.len() as u64;
+        let bytes = entry.body().ok_or(NotStored::NotPlain)?;
+        let body = bytes.len() as u64;
         self.admit(body, now)?;
         let mut file = self.header(site, name, entry, now)?;
         let layout = Layout {
@@ -93,17 +97,17 @@ impl DiskShared {
             body,
         };
         let space = Space::reserve(self, site.id, &layout)?;
-        let table = layout::table(&entry.body, &self.seal);
+        let table = layout::table(bytes, &self.seal);
         layout::seal_header(&mut file, layout.body, &table, &self.seal);
         let temporary = Temporary::create(self)?;
         if layout.total() <= BLOCK as u64 {
             // One write; the copy costs less than a second call.
-            file.extend_from_slice(&entry.body);
+            file.extend_from_slice(bytes);
             file.extend_from_slice(&table);
             temporary.write(&file, 0)?;
         } else {
             temporary.write(&file, 0)?;
-            temporary.write(&entry.body, layout.header as u64)?;
+            temporary.write(bytes, layout.header as u64)?;
             temporary.write(&table, layout.table_at())?;
         }
         self.land(name, entry.born, &layout, temporary, space)

@@ -390,7 +390,10 @@ impl Put {
 
 impl Known {
     fn check(&self, found: &Entry, purge_table: &PurgeTable, now: u64) {
-        assert_eq!(found.body[..8], (self.number as u64).to_le_bytes());
+        assert_eq!(
+            found.body().unwrap()[..8],
+            (self.number as u64).to_le_bytes()
+        );
         let is_dead = purge_table.prove(found) == Validity::Purged;
         assert_eq!(is_dead, self.is_dead);
         let age = Duration::from_millis(now - self.stored_at) + Duration::from_secs(2);

@@ -96,7 +96,7 @@ fn bytes(found: &OwnFragments) -> Vec<&[u8]> {
     found
         .fragments
         .iter()
-        .map(|(_, own)| &own.body[..])
+        .map(|(_, own)| &own.body().unwrap()[..])
         .collect()
 }
 
@@ -169,7 +169,7 @@ fn a_page_needs_all_of_its_fragments() {
     assert_eq!(bytes(&look(&store, ANN, &page)), [&b"Ann"[..], b"form"]);
     let visitor = store.visitor(1, ANN, b"browser");
     let purged = store.look(&visitor, &page, Tick(10), true, |own| {
-        &own.body[..] != b"form"
+        &own.body().unwrap()[..] != b"form"
     });
     assert_eq!(purged.state, PrivateParts::Missing);
     let old = store.look(&visitor, &page, Tick(300_000), true, |_| true);

@@ -387,7 +387,7 @@ pub(super) fn revalidate(world: &World, page: usize) {
         EntryKind::Page,
         &tags,
         born,
-        held.shared_body(),
+        held.shared_body().expect("in memory"),
     );
     let entry = Arc::new(Entry::new(parts));
     if world.is_without(Without::OnlyWhatWasAskedAbout) {

@@ -97,7 +97,7 @@ fn whole(found: DiskLookup) -> Option<(std::sync::Arc<Entry>, Vec<u8>)> {
     match found {
         DiskLookup::Absent => None,
         DiskLookup::Found(OnDisk::Whole(entry)) => {
-            let body = entry.body.to_vec();
+            let body = entry.body().unwrap().to_vec();
             Some((entry, body))
         }
         DiskLookup::Found(OnDisk::Pieces(entry, pieces)) => {

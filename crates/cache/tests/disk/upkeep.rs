@@ -142,7 +142,7 @@ fn bodies_larger_than_memory_come_and_go_in_pieces() {
     else {
         panic!("above the limit for memory");
     };
-    assert_eq!((entry.born, entry.body.len()), (4, 0));
+    assert_eq!((entry.born, entry.body()), (4, None));
     assert_eq!(pieces.length(), body.len() as u64);
     disk.remove(site, b"/big");
     let table = [

@@ -201,7 +201,7 @@ impl World {
     fn look(&mut self, page: Page) {
         if let Some(entry) = self.run().memory.get(&key(page)) {
             let sent = self.memory.get(&page).copied();
-            let standing = self.check(&entry, &entry.body, sent, "memory");
+            let standing = self.check(&entry, entry.body().unwrap(), sent, "memory");
             if standing != Validity::Purged {
                 return;
             }
@@ -236,7 +236,7 @@ impl World {
         if let Some(kept) = self.disk.get_mut(&page) {
             kept.used = self.second;
         }
-        if let (Some(sent), true) = (sent, entry.body.len() == body.len()) {
+        if let (Some(sent), true) = (sent, entry.pieces().is_none()) {
             self.put_in_memory(sent, &entry);
         }
     }

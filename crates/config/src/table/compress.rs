@@ -5,7 +5,7 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{MIB, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Site, "compress", List(&Word(&["br", "gzip", "zstd"])), "The codings for responses. Galley stores each page in these codings beside the uncompressed one, and sends other pages in them. `[]`: no compression.")
+    row(OptionSection::Site, "compress", List(&Word(&["br", "gzip", "zstd"])), "The codings for responses. Galley stores each page in these codings, and sends other pages in them. With `gzip` among them, stored pages need no uncompressed copy. `[]`: no compression.")
         .computed(r#"`["br", "gzip"]`; without a preset none"#).example(r#"["br", "gzip", "zstd"]"#),
     row(OptionSection::Site, "compress_types", List(&Text), "The media types to compress; `text/*` means every text type.")
         .or(r#"["text/*", "application/json", "application/javascript", "application/xml", "application/rss+xml", "application/atom+xml", "application/ld+json", "application/manifest+json", "application/xhtml+xml", "application/wasm", "image/svg+xml", "font/ttf", "font/otf"]"#),

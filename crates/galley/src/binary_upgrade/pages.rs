@@ -9,6 +9,8 @@ use galley_cache::entry::Entry;
 use galley_cache::memory::Memory;
 use rustix::fs::{MemfdFlags, SealFlags};
 
+use crate::codec::unpack::unpack;
+
 /// What is to be written, and how much.
 pub struct PageSource<'p> {
     /// The pages.
@@ -32,7 +34,11 @@ pub fn write_pages(source: &PageSource<'_>, now: DiskClock) -> io::Result<File> 
             break;
         }
         if (source.is_valid)(&page) {
-            bytes += writer.write(&page)?;
+            let budget = source.memory.budget();
+            let unpacked = page.is_packed().then(|| unpack(&page, budget));
+            // Without memory for its plain body it stays behind.
+            let plain = unpacked.and_then(Result::ok);
+            bytes += writer.write(plain.as_ref().unwrap_or(&page))?;
         }
     }
     let mut file = writer.into_inner().into_inner()?;

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use super::queue::{WriteJob, WriteQueue};
 use crate::clock::Clock;
+use crate::codec::unpack::unpack;
 
 /// The disk, for all sites.
 pub struct DiskCache {
@@ -89,7 +90,14 @@ impl DiskCache {
         while let Some(job) = self.queue.next() {
             match job {
                 WriteJob::Put(site, entry) => {
-                    let outcome = self.disk.put(site, &entry, self.now());
+                    let unpacked = entry
+                        .is_packed()
+                        .then(|| unpack(&entry, self.memory.budget()));
+                    // Without memory for its plain body it is refused.
+                    let plain = unpacked.and_then(Result::ok);
+                    let outcome = self
+                        .disk
+                        .put(site, plain.as_ref().unwrap_or(&entry), self.now());
                     self.count_written(outcome.is_ok());
                     if let Err(error) = outcome {
                         tracing::debug!(%error, "a page was not written to the disk");

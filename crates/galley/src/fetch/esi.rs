@@ -171,7 +171,7 @@ impl FetchWorker {
         Ok(found.assembled(body, ranges, parts.slots))
     }
 
-    /// A stored page whose includes alone have changed: to be put together again without a request for the rest.
+    /// A stored page whose includes alone have changed, with its plain body: to be put together again without a request for the rest.
     pub(super) fn parted(&self, job: &PageJob) -> Option<Arc<Entry>> {
         let wishes = job.info.directives();
         if job.includes.is_none() || wishes.no_cache || wishes.max_age.is_some() {
@@ -182,11 +182,12 @@ impl FetchWorker {
         };
         let held = job.held.clone().filter(is_assembled);
         let in_memory = || self.memory.peek(job.key.bytes()).filter(is_assembled);
-        held.or_else(in_memory).filter(|entry| {
+        let entry = held.or_else(in_memory).filter(|entry| {
             let own_fresh = entry.assembly().map(|assembly| assembly.own_fresh);
             own_fresh.is_some_and(|fresh| fresh > entry.age(self.clock.tick()))
                 && job.site.purges.newer_than(entry.born, entry.scopes.touch()) == Touched::No
-        })
+        });
+        job.site.compressing.unpacked(&entry?)
     }
 
     /// Puts a stored page together again, for all who wait for it.
@@ -199,7 +200,7 @@ impl FetchWorker {
     ) -> Result<Option<ToStore>, FillError> {
         let includes = entry.assembly().map(|assembly| assembly.includes.to_vec());
         let parts = PageParts {
-            body: entry.body.clone(),
+            body: entry.body().cloned().ok_or(FillError::Include)?,
             slots: includes.unwrap_or_default(),
         };
         let assembling = self.join_parts(IncludingPage::of_fetch(job), parts);

@@ -14,13 +14,14 @@ use galley_cache::includes::{IncludedPart, Inclusions};
 use galley_policy::esi::MAX_DEPTH;
 use galley_policy::esi::target::IncludeRefused;
 use galley_policy::esi::template::IncludeSource;
+use galley_policy::outcome::NotStored;
 use galley_policy::storable::{self, ResponseHead};
 use http::{HeaderMap, StatusCode, header};
 use tokio::sync::oneshot;
 
 use super::entry_parts::scopes;
 use super::jobs::{IncludeFound, IncludingPage};
-use super::{FetchWorker, Fetched, PageJob};
+use super::{FetchSite, FetchWorker, Fetched, PageJob};
 
 /// The bytes of an include.
 #[derive(Debug, Default)]
@@ -106,7 +107,7 @@ impl FetchWorker {
         match found.map_err(IncludeFailure::Refused)? {
             IncludeFound::Stored(entry) => {
                 page.site.counters.include_stored();
-                self.of_entry(&entry)
+                self.of_entry(&page.site, &entry)
             }
             IncludeFound::Fetch { mut job, stale } => {
                 job.depth = page.depth + 1;
@@ -114,7 +115,7 @@ impl FetchWorker {
                 let fetched = self.fetched(job, born).await;
                 match stale {
                     Some(stale) if fetched.is_err() => {
-                        let body = self.of_entry(&stale)?;
+                        let body = self.of_entry(&page.site, &stale)?;
                         Ok(IncludedBody {
                             left: RETRY,
                             ..body
@@ -139,7 +140,7 @@ impl FetchWorker {
             .map_err(|_| IncludeFailure::Upstream(FillError::Aborted))?;
         match fetched {
             Ok(Fetched::Entry(entry) | Fetched::Shared(entry) | Fetched::Awaited(entry)) => {
-                self.of_entry(&entry)
+                self.of_entry(&site, &entry)
             }
             Ok(Fetched::HitForPass) | Err(FillError::Unstorable(_)) => {
                 Err(IncludeFailure::NotShared)
@@ -171,7 +172,11 @@ impl FetchWorker {
         }
     }
 
-    fn of_entry(&self, entry: &Arc<Entry>) -> Result<IncludedBody, IncludeFailure> {
+    fn of_entry(
+        &self,
+        site: &FetchSite,
+        entry: &Arc<Entry>,
+    ) -> Result<IncludedBody, IncludeFailure> {
         let is_page = entry.kind == EntryKind::Page && entry.pieces().is_none();
         if !is_page || !is_plain(entry.status, &entry.fields) {
             return Err(IncludeFailure::Response);
@@ -186,8 +191,11 @@ impl FetchWorker {
             is_cut: false,
             ..assembly.inclusions.clone()
         });
+        let unpacked = site.compressing.unpacked(entry);
+        let plain = unpacked.as_ref().and_then(|entry| entry.body());
+        let no_memory = IncludeFailure::Upstream(FillError::Unstorable(NotStored::Memory));
         Ok(IncludedBody {
-            bytes: entry.body.clone(),
+            bytes: plain.ok_or(no_memory)?.clone(),
             inclusions: joined(own, &theirs.unwrap_or_default())?,
             left: entry
                 .life

@@ -26,7 +26,7 @@ use super::esi::AssembledPage;
 use super::hit_for_pass::Uncacheable;
 use super::in_progress::{For, InProgressFetch, is_given_up};
 use super::jobs::IncludingPage;
-use super::rfc9111::HeadUpdate;
+use super::rfc9111::{HeadUpdate, Validated};
 use super::spool::{AHEAD, ResponseSpool};
 use super::store::ToStore;
 use super::{
@@ -90,7 +90,8 @@ impl FetchWorker {
         in_progress.shared.give_back();
     }
 
-    /// Asks with the validators of the held response where there are any; without them again when a purge made the 304 worthless.
+    /// Asks with the validators of the held response where there are any; without them again when a purge made the 304 worthless,
+    /// and where there is no memory for the plain body that a 304 stands for.
     async fn fetch(
         self: &Rc<Self>,
         job: &PageJob,
@@ -110,10 +111,13 @@ impl FetchWorker {
             held = held.filter(|held| site_purges.prove_waiting(held) != Validity::Purged);
             let conditional = held.and_then(|held| {
                 let mut call = job.call.without_body();
-                forward::revalidate(&mut call.request, &held.fields).then_some((call, held))
+                if !forward::revalidate(&mut call.request, &held.fields) {
+                    return None;
+                }
+                Some((call, Validated::new(&job.site, held)?))
             });
             let (call, validated) = match &conditional {
-                Some((call, held)) => (call, Some(*held)),
+                Some((call, validated)) => (call, Some(validated)),
                 None => (&job.call, None),
             };
             let sending = || {
@@ -131,15 +135,15 @@ impl FetchWorker {
             job.site.cron.read_appointments(&incoming.fields);
             publish(&job.site, &purges).given(&job.site).await;
             let to_store = match (incoming.status, validated) {
-                (StatusCode::NOT_MODIFIED, Some(held_now)) => {
-                    if site_purges.prove_waiting(held_now) == Validity::Purged {
+                (StatusCode::NOT_MODIFIED, Some(validated)) => {
+                    if site_purges.prove_waiting(validated.held) == Validity::Purged {
                         held = None;
                         continue;
                     }
                     let delay = in_progress.delay(self.clock.tick());
                     let news = HeadUpdate { incoming, delay };
                     let freshened = self
-                        .freshen(job, in_progress, &mut sink.writer, held_now, news)
+                        .freshen(job, in_progress, &mut sink.writer, validated, news)
                         .await;
                     freshened.map(|()| None)
                 }

@@ -89,10 +89,6 @@ impl FetchWorker {
         let outcome = self.memory.put_if_same(held, Arc::clone(&entry));
         if outcome.is_ok() {
             write_to_disk(site, &entry, outcome);
-            if !held.coded().is_empty() {
-                // Its visitors got it compressed, and the next one is to get it so.
-                site.compressing.offer(&entry);
-            }
         }
         site.counters.patched();
         Some(entry)
@@ -102,12 +98,11 @@ impl FetchWorker {
     fn with_rendered(
         &self,
         site: &FetchSite,
-        held: &Entry,
+        held: &Arc<Entry>,
         rendered: &[(usize, RenderedFragment)],
     ) -> Option<Entry> {
-        if held.pieces().is_some() {
-            return None;
-        }
+        let unpacked = site.compressing.unpacked(held)?;
+        let plain = unpacked.body()?;
         let now = self.clock.tick();
         let variant = variant_id(held.key.bytes())?;
         let new_of = |number: usize| {
@@ -118,10 +113,10 @@ impl FetchWorker {
         };
         let parts = held.fragments().iter().enumerate();
         let with_new = parts.clone().map(|(number, fragment)| {
-            let bytes: Option<&[u8]> = new_of(number).map(|new| &*new.entry.body);
-            (&fragment.range, bytes)
+            let body = new_of(number).and_then(|new| new.entry.body());
+            (&fragment.range, body.map(|bytes| &bytes[..]))
         });
-        let SplicedBody { body, ranges } = splice(&held.body, with_new)?;
+        let SplicedBody { body, ranges } = splice(plain, with_new)?;
         let mut life = held.life;
         let mut fragments = Vec::with_capacity(held.fragments().len());
         for ((number, fragment), range) in parts.zip(ranges) {
@@ -130,7 +125,8 @@ impl FetchWorker {
                 ..fragment.clone()
             };
             if let Some(new) = new_of(number) {
-                if !new.fits(&fragment) {
+                // The entry as it was received: only a copy of it in the memory may be packed.
+                if !new.fits(&fragment) || new.entry.body().is_none() {
                     return None;
                 }
                 let left = new.entry.life.fresh.saturating_sub(new.entry.age(now));

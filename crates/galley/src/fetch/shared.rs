@@ -155,7 +155,7 @@ impl FetchWorker {
                 key: job.key.bytes(),
             },
             point,
-            bytes: u64::try_from(entry.body.len()).unwrap_or(u64::MAX),
+            bytes: entry.length(),
             fresh: entry.life.fresh.saturating_sub(age),
             record: Box::new(move || write_record(&record, disk_clock(clock))),
         };

@@ -113,13 +113,19 @@ fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Resu
 fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
     let coded = page::coded(&exchange.info, entry);
     let coded = coded.and_then(|at| entry.coded().get(at));
-    let (fields, bytes) = coded.map_or((&entry.fields, &entry.body), |coded| {
-        (&coded.fields, coded.body.bytes())
-    });
-    let answer = files::answer(fields, bytes.len() as u64, &exchange.info);
+    let of_coded = coded.map(|coded| (coded.fields(), coded.body.bytes().clone()));
+    // Files are not packed, and not in pieces.
+    let plain = || {
+        (
+            entry.fields.clone(),
+            entry.body().cloned().unwrap_or_default(),
+        )
+    };
+    let (fields, bytes) = of_coded.unwrap_or_else(plain);
+    let answer = files::answer(&fields, bytes.len() as u64, &exchange.info);
     // All spans lie inside: they were cut for this length.
     let body = |parts: Vec<files::Part>| {
-        ResponseBody::Bytes(parts::cut(bytes, &parts).unwrap_or_default())
+        ResponseBody::Bytes(parts::cut(&bytes, &parts).unwrap_or_default())
     };
     from_file(exchange, answer, body)
 }

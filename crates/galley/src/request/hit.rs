@@ -6,7 +6,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use galley_cache::entry::{EncodedEntry, Entry, FieldLines};
 use galley_cache::memory::MemoryLookup;
 use galley_files as files;
@@ -158,14 +157,16 @@ fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result
     }
     site.core.compressing.offer(&entry);
     let coded = page::coded(info, &entry);
-    let fields = coded
-        .and_then(|at| entry.coded().get(at))
-        .map_or(&entry.fields, |coded| &coded.fields);
+    let fields = validators(&entry, coded);
     let is_known =
         page::condition(info, &site.core.rules, 200, fields) == ConditionalResult::NotModified;
+    let leaves = Leaves::of(info, is_known);
+    if leaves == Leaves::All && coded.is_none() && entry.is_packed() {
+        return Err(entry);
+    }
     Ok(Hit {
         coded,
-        leaves: Leaves::of(info, is_known),
+        leaves,
         kind: HitKind::Page {
             age_s: age.as_secs(),
         },
@@ -201,10 +202,14 @@ fn file_condition(info: &RequestInfo, entry: &Entry, coded: Option<usize>) -> Co
     if !asks {
         return ConditionalResult::Proceed;
     }
-    let fields = coded
+    conditional::evaluate(info, &files::validators(validators(entry, coded)))
+}
+
+/// Fields with the validators of what is sent.
+fn validators(entry: &Entry, coded: Option<usize>) -> &HeaderMap {
+    coded
         .and_then(|at| entry.coded().get(at))
-        .map_or(&entry.fields, |coded| &coded.fields);
-    conditional::evaluate(info, &files::validators(fields))
+        .map_or(&entry.fields, |coded| &coded.validators)
 }
 
 impl Leaves {
@@ -257,12 +262,6 @@ impl Hit {
         matches!(self.kind, HitKind::File { is_immutable: true })
     }
 
-    /// The stored fields, as they are: those of framing and those that a 304 leaves out among them.
-    pub fn fields(&self) -> &HeaderMap {
-        self.chosen()
-            .map_or(&self.entry.fields, |coded| &coded.fields)
-    }
-
     /// The stored lines that leave with it.
     pub fn lines(&self) -> &[u8] {
         let lines = self.all_lines();
@@ -290,7 +289,10 @@ impl Hit {
     /// The length that the head tells; a 304 tells none.
     pub fn length(&self) -> Option<u64> {
         match self.leaves {
-            Leaves::All | Leaves::Head => Some(self.bytes().len() as u64),
+            Leaves::All | Leaves::Head => Some(
+                self.chosen()
+                    .map_or(self.entry.length(), |coded| coded.body.bytes().len() as u64),
+            ),
             Leaves::NotModified => None,
         }
     }
@@ -312,8 +314,8 @@ impl Hit {
             .map_or_else(|| self.entry.lines(), EncodedEntry::lines)
     }
 
-    fn bytes(&self) -> &Bytes {
-        self.chosen()
-            .map_or(&self.entry.body, |coded| coded.body.bytes())
+    fn bytes(&self) -> &[u8] {
+        let coded = self.chosen().map(|coded| coded.body.bytes());
+        coded.or_else(|| self.entry.body()).map_or(&[], |body| body)
     }
 }

@@ -57,8 +57,10 @@ impl Miss<'_, '_> {
             let request = fetch_request(self.services, self.exchange, Credentials::OfClient);
             let page = page_job(self.exchange, &pool, request, self.script.clone(), class);
             let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
-            if let Some(entry) = patched {
-                return Ok(self.stored(entry, Outcome::Patched));
+            if let Some(entry) = patched
+                && let Some(answer) = self.stored(entry, Outcome::Patched).await
+            {
+                return Ok(answer);
             }
         }
         self.fetch().await
@@ -73,15 +75,18 @@ impl Miss<'_, '_> {
             .fetch_thread
             .turns_away(pool.index, who(self.exchange, class), key)
         {
-            return self.fall_back(pool.fault(FillError::Overload));
+            return self.fall_back(pool.fault(FillError::Overload)).await;
         }
         let began = Instant::now();
         let composed = self.order(&pool, class).await;
         let (mut reader, coded, collapsed) = match composed {
-            Ok(Fetched::Entry(entry)) => return Ok(self.stored(entry, Outcome::Hit)),
-            Ok(Fetched::Shared(entry)) => return Ok(self.stored(entry, Outcome::Shared)),
+            Ok(Fetched::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
+            Ok(Fetched::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
             Ok(Fetched::Awaited(entry)) => {
-                let mut answer = self.stored(entry, self.miss(StoreOutcome::Stored, true));
+                let miss = self.miss(StoreOutcome::Stored, true);
+                let Some(mut answer) = self.stored(entry, miss).await else {
+                    return self.pass_without_memory().await;
+                };
                 answer.upstream_time = Some(began.elapsed());
                 return Ok(answer);
             }
@@ -93,7 +98,7 @@ impl Miss<'_, '_> {
                 coded,
                 collapsed,
             }) => (reader, coded, collapsed),
-            Err(failure) => return self.fall_back(pool.fault(failure)),
+            Err(failure) => return self.fall_back(pool.fault(failure)).await,
         };
         let head = match reader.head().await {
             Ok(head) => head,
@@ -101,18 +106,18 @@ impl Miss<'_, '_> {
                 let outcome = self.miss(StoreOutcome::NotStored(why), false);
                 return self.pass(outcome).await;
             }
-            Err(failure) => return self.fall_back(pool.fault(failure)),
+            Err(failure) => return self.fall_back(pool.fault(failure)).await,
         };
         let upstream_time = began.elapsed();
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
-            return self.fall_back(FillError::Closed.into());
+            return self.fall_back(FillError::Closed.into()).await;
         }
         let outcome = self.miss(store_outcome(&head), collapsed);
         let mut answer = if self.stale_on_error {
             // A stored response exists, so the new one is received whole before its first byte is sent: a failure is not seen.
             match self.whole(&head, reader, coded).await {
                 Ok((head, body)) => page::from_whole(self.exchange, &head, body, outcome),
-                Err(failure) => return self.fall_back(pool.fault(failure)),
+                Err(failure) => return self.fall_back(pool.fault(failure)).await,
             }
         } else {
             match in_coding(coded).await {
@@ -130,6 +135,14 @@ impl Miss<'_, '_> {
         }
         answer.upstream_time = Some(upstream_time);
         Ok(answer)
+    }
+
+    /// Sends a page that is stored by now; past the cache if there is no memory for it.
+    async fn sent(self, entry: Arc<Entry>, outcome: Outcome) -> Result<Response, Fault> {
+        match self.stored(entry, outcome).await {
+            Some(answer) => Ok(answer),
+            None => self.pass_without_memory().await,
+        }
     }
 
     async fn order(&self, pool: &PoolHandle, class: Class) -> Result<Fetched, FillError> {
@@ -175,7 +188,7 @@ impl Miss<'_, '_> {
             .fetch_thread
             .turns_away(pool.index, who(self.exchange, class), None)
         {
-            return self.fall_back(pool.fault(FillError::Overload));
+            return self.fall_back(pool.fault(FillError::Overload)).await;
         }
         let began = Instant::now();
         let learn = lesson(self.exchange, self.found);
@@ -205,11 +218,11 @@ impl Miss<'_, '_> {
         };
         let mut reader = match pool.fetch_thread.pass(job).await {
             Ok(reader) => reader,
-            Err(failure) => return self.fall_back(pool.fault(failure)),
+            Err(failure) => return self.fall_back(pool.fault(failure)).await,
         };
         let head = match reader.head().await {
             Ok(head) => head,
-            Err(failure) => return self.fall_back(pool.fault(failure)),
+            Err(failure) => return self.fall_back(pool.fault(failure)).await,
         };
         if let Some(session) = session
             && (!is_safe || changes_session(&head.fields))
@@ -218,7 +231,7 @@ impl Miss<'_, '_> {
         }
         // Also for a request that waited for another one's response, which was an error and nobody else's.
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
-            return self.fall_back(FillError::Closed.into());
+            return self.fall_back(FillError::Closed.into()).await;
         }
         let mut answer = page::from_fill_whole(self.exchange, &head, reader, outcome);
         answer.upstream_time = Some(began.elapsed());
@@ -233,17 +246,24 @@ impl Miss<'_, '_> {
         }
     }
 
-    fn stored(&self, entry: Arc<Entry>, outcome: Outcome) -> Response {
-        page::from_entry(self.services, self.exchange, entry, outcome)
+    async fn stored(&self, entry: Arc<Entry>, outcome: Outcome) -> Option<Response> {
+        page::from_entry(self.services, self.exchange, entry, outcome).await
+    }
+
+    /// For a client that takes no coding, where there is no memory to unpack a stored page.
+    async fn pass_without_memory(self) -> Result<Response, Fault> {
+        let outcome = self.miss(StoreOutcome::NotStored(NotStored::Memory), false);
+        self.pass(outcome).await
     }
 
     /// The stored response, if it may be sent; 504 if there is one that may not (RFC 9111 section 5.2.2.2); else the failure.
-    fn fall_back(&self, fault: Fault) -> Result<Response, Fault> {
+    async fn fall_back(&self, fault: Fault) -> Result<Response, Fault> {
         let Some(entry) = self.found.response() else {
             return Err(fault);
         };
         if self.stale_on_error {
-            return Ok(self.stored(Arc::clone(entry), Outcome::Stale(fault.stale_why())));
+            let stale = Outcome::Stale(fault.stale_why());
+            return self.stored(Arc::clone(entry), stale).await.ok_or(fault);
         }
         let storage = &self.exchange.policy().storage;
         if storage.stale_on == StaleOnStatus::Rfc5861

@@ -19,14 +19,58 @@ use galley_policy::request_info::{Method, RequestInfo};
 use galley_policy::site::{Policy, ValidationPolicy};
 use galley_policy::time;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use tokio::task::spawn_blocking;
 
 use super::exchange::Exchange;
 use super::parts;
 use super::response::{Response, ResponseBody, ResponseFields};
 use super::site::Services;
 
-/// The answer of a stored page.
-pub fn from_entry(
+/// The answer of a stored page. `None`: its plain body is wanted, and cannot be made.
+pub async fn from_entry(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: Arc<Entry>,
+    outcome: Outcome,
+) -> Option<Response> {
+    exchange.site.core.compressing.offer(&entry);
+    let entry = if wants_plain(exchange, &entry) {
+        // Boxed: it is rare, and its room would be part of every idle connection.
+        Box::pin(unpack(services, exchange, entry)).await?
+    } else {
+        entry
+    };
+    Some(from_held(services, exchange, entry, outcome))
+}
+
+/// Whether a packed page is to be sent plain.
+fn wants_plain(exchange: &Exchange<'_>, entry: &Entry) -> bool {
+    let info = &exchange.info;
+    let condition = || condition(info, rules(exchange), entry.status.as_u16(), &entry.fields);
+    entry.is_packed()
+        && info.method() != Method::Head
+        && coded(info, entry).is_none()
+        && condition() != ConditionalResult::NotModified
+}
+
+/// The page with its plain body, made by a helper where that takes a while.
+pub(super) async fn unpack(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: Arc<Entry>,
+) -> Option<Arc<Entry>> {
+    let (compressing, now) = (&exchange.site.core.compressing, services.clock.tick());
+    if !entry.is_packed() || entry.length() <= UNPACKED_HERE {
+        return compressing.unpack(&entry, now);
+    }
+    let compressing = compressing.clone();
+    spawn_blocking(move || compressing.unpack(&entry, now))
+        .await
+        .ok()?
+}
+
+/// The answer of a page whose body is there in the form that is wanted.
+fn from_held(
     services: &Services,
     exchange: &Exchange<'_>,
     entry: Arc<Entry>,
@@ -41,23 +85,25 @@ pub fn from_entry(
         Outcome::Hit if entry.assembly().is_some() => Outcome::HitOfIncludes,
         outcome => outcome,
     };
-    exchange.site.core.compressing.offer(&entry);
     let coded = coded(&exchange.info, &entry);
-    let body = match (coded.and_then(|at| entry.coded().get(at)), entry.pieces()) {
-        (Some(coded), _) => ResponseBody::Bytes(coded.body.bytes().clone()),
-        (None, None) => ResponseBody::Bytes(entry.body.clone()),
-        (None, Some(pieces)) => stored(
+    let coded = coded.and_then(|at| entry.coded().get(at));
+    let body = match (coded, entry.body(), entry.pieces()) {
+        (Some(coded), ..) => ResponseBody::Bytes(coded.body.bytes().clone()),
+        (None, Some(body), _) => ResponseBody::Bytes(body.clone()),
+        (None, None, Some(pieces)) => stored(
             pieces,
             vec![Part::Span {
                 start: 0,
                 end: pieces.length(),
             }],
         ),
+        // Packed: a 304, or the answer to HEAD.
+        (None, None, None) => ResponseBody::Unsent(Some(entry.length())),
     };
     let mut answer = Response {
         status,
         fields: match coded {
-            Some(at) => ResponseFields::Coded(entry, at),
+            Some(coded) => ResponseFields::Own(coded.fields()),
             None => ResponseFields::Stored(entry),
         },
         extra: Vec::with_capacity(4),
@@ -111,7 +157,7 @@ pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<u
     };
     let offset = |at: u64| usize::try_from(at.checked_sub(held.span.start)?).ok();
     let range = offset(span.start)?..offset(span.end)?;
-    entry.body.get(range.clone())?;
+    entry.body()?.get(range.clone())?;
     let last = span.end.checked_sub(1)?;
     Some((range, format!("bytes {}-{last}/{complete}", span.start)))
 }
@@ -127,7 +173,7 @@ pub fn from_joined(
         entry: Arc::clone(&entry),
         range,
     };
-    let mut answer = from_entry(services, exchange, entry, Outcome::Hit);
+    let mut answer = from_held(services, exchange, entry, Outcome::Hit);
     let mut fields = answer.fields.map().clone();
     let content_range = HeaderValue::from_str(&content_range).ok()?;
     fields.insert(header::CONTENT_RANGE, content_range);
@@ -144,7 +190,9 @@ struct EntrySlice {
 
 impl AsRef<[u8]> for EntrySlice {
     fn as_ref(&self) -> &[u8] {
-        self.entry.body.get(self.range.clone()).unwrap_or_default()
+        let body = self.entry.body();
+        let part = body.and_then(|body| body.get(self.range.clone()));
+        part.unwrap_or_default()
     }
 }
 
@@ -384,3 +432,6 @@ fn redirected(fields: &HeaderMap, dropped: &[u8]) -> Option<HeaderValue> {
     let glue: &[u8] = if target.contains(&b'?') { b"&" } else { b"?" };
     HeaderValue::from_bytes(&[target, glue, dropped, fragment].concat()).ok()
 }
+
+/// Bytes that are unpacked on a front thread: most pages. Handing them to a helper and back would cost wake-ups of two threads.
+const UNPACKED_HERE: u64 = 64 * 1024;

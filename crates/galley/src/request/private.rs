@@ -30,19 +30,26 @@ use super::forward::{fetch_request, member_request, page_job, pool, upstream_cal
 use super::lookup::LookupResult;
 use super::member_session::visitor;
 use super::miss::{Miss, collect};
+use super::page;
 use super::response::{Response, ResponseBody};
+use super::site::Services;
 use crate::fault::Fault;
 use crate::fetch::PassJob;
 use crate::fetch::revalidate::When;
 
 /// The stored page with the member's own fragments in it.
-pub(super) fn assembled(exchange: &Exchange<'_>, found: &LookupResult) -> Option<Response> {
-    let page = found.response()?;
+pub(super) async fn assembled(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    found: &LookupResult,
+) -> Option<Response> {
+    let page = Arc::clone(found.response()?);
+    let page = Box::pin(page::unpack(services, exchange, page)).await?;
     let own = found.own.fragments.iter();
-    let body = private::assemble(
-        &page.body,
-        own.map(|(hole, own)| (hole.clone(), &own.body[..])),
-    )?;
+    let own: Option<Vec<_>> = own
+        .map(|(hole, own)| Some((hole.clone(), &own.body()?[..])))
+        .collect();
+    let body = private::assemble(page.body()?, own?.into_iter())?;
     if let Some(store) = &exchange.site.core.private {
         store.note_assembled();
     }
@@ -74,6 +81,16 @@ impl Miss<'_, '_> {
         let Some(visitor) = visitor(self.exchange, store) else {
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
         };
+        let plain = Box::pin(page::unpack(
+            self.services,
+            self.exchange,
+            Arc::clone(public),
+        ));
+        let plain = plain.await;
+        let Some(plain) = plain.as_ref().and_then(|entry| entry.body()) else {
+            // There is no memory to compare it.
+            return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
+        };
         let Some(page) = self.generate(store, &visitor).await? else {
             // Larger than anything that is stored.
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
@@ -86,7 +103,7 @@ impl Miss<'_, '_> {
         };
         let (parts, difference) = match parts(public, &page) {
             Ok(parts) => {
-                let difference = difference(public, &page.body, &parts);
+                let difference = difference(public, plain, &page.body, &parts);
                 (Some(parts), difference)
             }
             Err(difference) => (None, Some(difference)),
@@ -197,7 +214,13 @@ fn parts(public: &Entry, page: &MemberPage) -> Result<Vec<FragmentPart>, PageDif
     fragments::parse(&head.fields).map_err(|_| PageDifference::Fragments(String::new()))
 }
 
-fn difference(public: &Entry, body: &[u8], parts: &[FragmentPart]) -> Option<PageDifference> {
+/// `plain`: the body of `public`.
+fn difference(
+    public: &Entry,
+    plain: &[u8],
+    body: &[u8],
+    parts: &[FragmentPart],
+) -> Option<PageDifference> {
     let hole = |fragment: &galley_cache::fragments::PageFragment| -> Option<(String, Range<u32>)> {
         fragment.version.private_scope()?;
         Some((fragment.version.label.to_string(), fragment.range.clone()))
@@ -205,7 +228,7 @@ fn difference(public: &Entry, body: &[u8], parts: &[FragmentPart]) -> Option<Pag
     let holes: Vec<_> = public.fragments().iter().filter_map(hole).collect();
     let holes = holes.iter().map(|(name, hole)| (&**name, hole.clone()));
     let parts: Vec<FragmentPart> = private_parts(parts).map(|(part, _)| part.clone()).collect();
-    private::compare(&public.body, holes, body, &parts)
+    private::compare(plain, holes, body, &parts)
 }
 
 fn own_fragments(

@@ -17,8 +17,8 @@ use galley_policy::site::UpstreamRequests;
 use galley_policy::uri;
 
 use super::exchange::Exchange;
-use super::miss;
 use super::site::Services;
+use super::{miss, page};
 use crate::durable::PurgeSource;
 use crate::fetch::revalidate::When;
 
@@ -63,6 +63,12 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
 async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchange<'_>) {
     page.write_key();
     let Some(entry) = page.site.stored(&services.memory, &page.key).await else {
+        return;
+    };
+    if entry.length() > MOST_SEARCHED {
+        return;
+    }
+    let Some(entry) = page::unpack(services, &page, entry).await else {
         return;
     };
     let purges = &page.site.core.purges;
@@ -154,9 +160,8 @@ fn field<'e>(exchange: &'e Exchange<'_>, name: &str) -> Option<&'e [u8]> {
 
 /// Whether a stored page has this path in it. A body that is on the disk alone is far larger than any page.
 fn names(entry: &Entry, path: &[u8]) -> bool {
-    entry.pieces().is_none()
-        && entry.body.len() <= MOST_SEARCHED
-        && memchr::memmem::find(&entry.body, path).is_some()
+    let body = entry.body();
+    body.is_some_and(|body| memchr::memmem::find(body, path).is_some())
 }
 
 fn scope(exchange: &Exchange<'_>) -> Option<Scope> {
@@ -182,4 +187,4 @@ const OF_THE_BROWSER: [&str; 3] = ["user-agent", "sec-ch-ua-mobile", "cookie"];
 const MOST_REFERER: usize = 4096;
 
 /// The search runs on a front core: a tenth of a millisecond.
-const MOST_SEARCHED: usize = 1024 * 1024;
+const MOST_SEARCHED: u64 = 1024 * 1024;

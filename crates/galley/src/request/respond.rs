@@ -122,7 +122,7 @@ async fn from_cache(
             (Outcome::Stale(StaleWhy::Revalidating), Some(When::Stale))
         }
         Decision::StaleAccepted => (Outcome::Stale(StaleWhy::MaxStale), None),
-        Decision::Assemble => return private::assembled(exchange, found),
+        Decision::Assemble => return private::assembled(services, exchange, found).await,
         _ => return None,
     };
     let entry = found.response()?;
@@ -133,7 +133,7 @@ async fn from_cache(
     if found.is_joined {
         return page::from_joined(services, exchange, entry);
     }
-    Some(page::from_entry(services, exchange, entry, outcome))
+    page::from_entry(services, exchange, entry, outcome).await
 }
 
 /// A decision to refuse, with its note for the log.

@@ -38,8 +38,6 @@ pub enum ResponseFields {
     Own(HeaderMap),
     /// Those of a stored entry, shared.
     Stored(Arc<Entry>),
-    /// Those of one of its codings, by its place among them.
-    Coded(Arc<Entry>, usize),
 }
 
 impl ResponseFields {
@@ -48,10 +46,6 @@ impl ResponseFields {
         match self {
             Self::Own(map) => map,
             Self::Stored(entry) => &entry.fields,
-            Self::Coded(entry, at) => entry
-                .coded()
-                .get(*at)
-                .map_or(&entry.fields, |coded| &coded.fields),
         }
     }
 }

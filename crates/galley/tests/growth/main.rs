@@ -40,6 +40,11 @@ fn hits_stay_hits_while_other_work_goes_on() {
 }
 
 #[test]
+fn a_page_of_wordpress_takes_little_memory() {
+    run(Part::Pages);
+}
+
+#[test]
 fn the_defaults_keep_within_256_mb() {
     run(Part::Limit);
 }

@@ -10,6 +10,7 @@ mod beside;
 mod connections;
 mod entries;
 mod limit;
+mod pages;
 mod stage;
 
 use std::path::PathBuf;
@@ -56,11 +57,19 @@ pub enum Part {
     Beside,
     /// All of it in 256 MB.
     Limit,
+    /// Pages as WordPress makes them, and their memory.
+    Pages,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Self; 4] = [Self::Entries, Self::Connections, Self::Beside, Self::Limit];
+    pub const ALL: [Self; 5] = [
+        Self::Entries,
+        Self::Connections,
+        Self::Beside,
+        Self::Limit,
+        Self::Pages,
+    ];
 
     /// One word.
     pub fn name(self) -> &'static str {
@@ -69,6 +78,7 @@ impl Part {
             Self::Connections => "connections",
             Self::Beside => "beside",
             Self::Limit => "limit",
+            Self::Pages => "pages",
         }
     }
 
@@ -82,6 +92,7 @@ impl Part {
             Self::Connections => connections::run(setting),
             Self::Beside => beside::run(setting),
             Self::Limit => limit::run(setting),
+            Self::Pages => pages::run(setting),
         }
     }
 }

@@ -85,18 +85,23 @@ impl Stage {
     }
 }
 
-/// `/e/N` small, `/s/N` slow, `/r/N` short-lived, `/c/N` large text. Each ends with its path, and carries tags by its number.
+/// `/e/N` small, `/s/N` slow, `/r/N` short-lived, `/c/N` large text, `/w/N` a page of WordPress. Each ends with its path, and carries tags by its number.
 fn answer(seen: &Seen, wire: &mut Wire<'_>) {
     let path = seen.path();
     let number = path.rsplit('/').next().and_then(|last| last.parse().ok());
     let number: u64 = number.unwrap_or_default();
-    let tags = format!("t{} all", number % TAGS);
+    let mut tags = format!("t{} all", number % TAGS);
+    if path.starts_with("/w/") {
+        let shown = (0..SHOWN).map(|post| format!(" pl{}", number * SHOWN + post));
+        tags.extend(shown);
+    }
     let (life, kind) = match path.get(..3) {
         Some("/r/") => ("max-age=1, stale-while-revalidate=600", "text/plain"),
-        Some("/c/") => ("max-age=36000", "text/html"),
+        Some("/c/" | "/w/") => ("max-age=36000", "text/html"),
         _ => ("max-age=36000", "text/plain"),
     };
     let mut body = match path.get(..3) {
+        Some("/w/") => super::pages::page(number),
         Some("/c/") => format!("<p>{number} some text</p>\n").repeat(1000),
         _ => "0123456789abcdef0123456789abcdef".to_owned(),
     };
@@ -105,13 +110,26 @@ fn answer(seen: &Seen, wire: &mut Wire<'_>) {
         // What is slow about a slow upstream.
         crate::wait::pause(SLOW);
     }
-    let fields = [
+    let mut fields = vec![
         ("Content-Type", kind),
         ("Galley-Cache-Control", life),
         ("Galley-Tags", &tags),
     ];
+    if path.starts_with("/w/") {
+        fields.extend(LINKS.map(|link| ("Link", link)));
+    }
     wire.answer(200, &fields, body.as_bytes());
 }
+
+/// What WordPress says in the head of a page.
+const LINKS: [&str; 3] = [
+    "<https://example.test/wp-json/>; rel=\"https://api.w.org/\"",
+    "<https://example.test/wp-json/wp/v2/posts/123>; rel=\"alternate\"; title=\"JSON\"; type=\"application/json\"",
+    "<https://example.test/?p=123>; rel=shortlink",
+];
+
+/// Tags of a page of WordPress with a sidebar: those of the sample site have 26 to 96.
+const SHOWN: u64 = 40;
 
 /// Every page carries one of so many.
 pub(super) const TAGS: u64 = 1000;

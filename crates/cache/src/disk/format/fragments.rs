@@ -91,6 +91,7 @@ fn one(head: &mut Cursor<'_>) -> Result<PageFragment, Bad> {
             rendered_tags,
             is_switched_off: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
+            held: OnceLock::new(),
         }),
         born,
         except,

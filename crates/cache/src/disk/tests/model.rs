@@ -294,7 +294,7 @@ fn whole(found: DiskLookup) -> Option<(Arc<Entry>, Vec<u8>)> {
     match found {
         DiskLookup::Absent => None,
         DiskLookup::Found(OnDisk::Whole(entry)) => {
-            let body = entry.body.to_vec();
+            let body = entry.body().unwrap().to_vec();
             Some((entry, body))
         }
         DiskLookup::Found(OnDisk::Pieces(entry, pieces)) => {

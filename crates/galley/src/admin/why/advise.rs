@@ -46,13 +46,15 @@ fn differs(explanation: &Explanation<'_, '_>) -> Advice {
     let all = core.private.as_ref().map(|store| store.differences(now));
     let here = all.unwrap_or_default();
     let here = here.iter().find(|known| *known.path_query == *path_query);
-    let stored = explanation.found.response().map(|entry| &entry.body[..]);
+    let public = explanation.found.response();
+    let public = public.and_then(|entry| core.compressing.unpacked(entry));
+    let stored = public.as_ref().and_then(|entry| entry.body());
     match here {
         Some(known) => Advice::new(
             format!(
                 "the page that PHP generates for `{}` is another: {}",
                 known.class,
-                place(&known.difference, stored)
+                place(&known.difference, stored.map(|body| &body[..]))
             ),
             "have the theme or plugin print that part with `galley_private()`",
         ),

@@ -44,7 +44,7 @@ impl EquivalentQuery<'_> {
             .filter(|entry| entry.kind == EntryKind::Varies)?;
         let sent = sent();
         let mut key = Vec::new();
-        variants::read(&marker.body)
+        variants::of_marker(&marker)
             .iter()
             .rev()
             .map(|record| split(record))
@@ -103,7 +103,7 @@ impl FetchWorker {
             .memory
             .peek(&record_key)
             .filter(|entry| entry.kind == EntryKind::Varies)
-            .map(|entry| variants::read(&entry.body))
+            .map(|entry| variants::of_marker(&entry))
             .unwrap_or_default();
         known.retain(|query| *query != record);
         known.push(record);

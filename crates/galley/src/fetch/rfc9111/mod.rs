@@ -12,4 +12,4 @@ pub mod variants;
 
 pub use super::jobs::{LearnFromPass, PassLesson};
 pub(super) use learn::{BodyCopy, publish_purges};
-pub(super) use revalidate::HeadUpdate;
+pub(super) use revalidate::{HeadUpdate, Validated};

@@ -32,7 +32,7 @@ impl<'e> Stretch<'e> {
     fn of(entry: &'e Entry) -> Option<Self> {
         let PartialContent { span, complete } =
             range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
-        let is_exact = span.length() == entry.body.len() as u64;
+        let is_exact = span.length() == entry.length();
         // A weak tag begins with `W/`, and says nothing about bytes (RFC 9110 §8.8.1).
         let etag = entry.etag().filter(|etag| etag.starts_with(b"\""));
         is_exact.then_some(Self {
@@ -55,9 +55,9 @@ impl<'e> Stretch<'e> {
         } else {
             (new, self)
         };
-        let mut bytes = BytesMut::from(&*first.entry.body);
+        let mut bytes = BytesMut::from(&first.entry.body()?[..]);
         let known = usize::try_from(first.span.end.checked_sub(second.span.start)?).ok()?;
-        bytes.extend_from_slice(second.entry.body.get(known..).unwrap_or_default());
+        bytes.extend_from_slice(second.entry.body()?.get(known..).unwrap_or_default());
         Some((span, bytes.freeze()))
     }
 }
@@ -66,6 +66,8 @@ impl FetchWorker {
     /// Joins a part that came for `address` with what is there.
     pub(super) fn join_part(&self, job: &PassJob, address: &Key, part: &Arc<Entry>) {
         let Some(new) = Stretch::of(part) else { return };
+        // A part has no codings, so it is not packed.
+        let Some(received) = part.body() else { return };
         let joined_key = variants::joined_key(address.bytes());
         let held = self
             .memory
@@ -82,7 +84,7 @@ impl FetchWorker {
                 revalidate::both(held, tags_of(part)),
                 held.born.min(part.born),
             ),
-            None => (new.span, part.body.clone(), tags_of(part), part.born),
+            None => (new.span, received.clone(), tags_of(part), part.born),
         };
         let is_whole = span.length() == new.complete;
         let mut fields = part.fields.clone();

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryParts};
 use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter};
 use galley_cache::includes::Inclusions;
@@ -24,6 +25,20 @@ pub(in crate::fetch) struct HeadUpdate {
     pub(in crate::fetch) delay: Duration,
 }
 
+/// A stored response whose validators are sent, with the plain body that a 304 stands for.
+pub(in crate::fetch) struct Validated<'h> {
+    pub(in crate::fetch) held: &'h Arc<Entry>,
+    plain: StoredBody,
+}
+
+impl<'h> Validated<'h> {
+    /// `None`: the body is on the disk, or there is no memory to unpack it. Then the response has to be fetched whole.
+    pub(in crate::fetch) fn new(site: &FetchSite, held: &'h Arc<Entry>) -> Option<Self> {
+        let plain = plain(site, held)?;
+        Some(Self { held, plain })
+    }
+}
+
 impl FetchWorker {
     /// Answers from the held entry with what a 304 told.
     pub(in crate::fetch) async fn freshen(
@@ -31,11 +46,12 @@ impl FetchWorker {
         page: &PageJob,
         in_progress: &InProgressFetch,
         writer: &mut FillWriter,
-        held: &Arc<Entry>,
+        validated: &Validated<'_>,
         mut news: HeadUpdate,
     ) -> Result<(), FillError> {
         // To its end, so that the connection can serve again.
         while news.incoming.chunk().await?.is_some() {}
+        let Validated { held, plain } = validated;
         let rules = &page.site.rules;
         let merged = merged(held, &news.incoming.fields);
         let response_head = ResponseHead {
@@ -61,7 +77,7 @@ impl FetchWorker {
                     kind: held.kind,
                     status: held.status,
                     fields: fields.clone(),
-                    body: held.shared_body(),
+                    body: plain.clone(),
                     stored_at: self.clock.tick(),
                     life,
                     scopes: scopes(&page.info, tags.ids),
@@ -85,9 +101,9 @@ impl FetchWorker {
             status: held.status,
             fields,
             share,
-            length: Some(held.body.len() as u64),
+            length: Some(held.length()),
         });
-        let _ = writer.push(held.body.clone()).await;
+        let _ = writer.push(plain.bytes().clone()).await;
         Ok(())
     }
 
@@ -95,14 +111,14 @@ impl FetchWorker {
     pub(super) fn learn_head(&self, job: &Noted<'_>, held: &Arc<Entry>, head: &HeaderMap) {
         let length = head
             .get(header::CONTENT_LENGTH)
-            .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+            .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         let differs = |name| {
             head.get(&name)
                 .is_some_and(|new| held.fields.get(&name) != Some(new))
         };
         if differs(header::ETAG)
             || differs(header::LAST_MODIFIED)
-            || length.is_some_and(|length| length != held.body.len())
+            || length.is_some_and(|length| length != held.length())
         {
             return self.drop_held(job.site, held);
         }
@@ -117,6 +133,9 @@ impl FetchWorker {
         let Storability::Store(life) = storable::judge(job.info, &response_head, rules) else {
             return self.drop_held(job.site, held);
         };
+        let Some(body) = plain(job.site, held) else {
+            return self.drop_held(job.site, held);
+        };
         let mut fields = storable::stored_fields(&merged, rules, job.info.rule());
         self.finish_head(&mut fields);
         let tags = both(held, tags::collect(head));
@@ -125,7 +144,7 @@ impl FetchWorker {
             kind: held.kind,
             status: held.status,
             fields,
-            body: held.shared_body(),
+            body,
             stored_at: self.clock.tick(),
             life,
             scopes: scopes(job.info, tags.ids),
@@ -145,6 +164,11 @@ impl FetchWorker {
             shelved.forget(&held.key, held.born);
         }
     }
+}
+
+/// The stored bytes, with what pays for them.
+fn plain(site: &FetchSite, held: &Arc<Entry>) -> Option<StoredBody> {
+    site.compressing.unpacked(held)?.shared_body()
 }
 
 /// An exchange that something is learnt from.

@@ -133,7 +133,7 @@ pub fn listed(
     let mut known = Vec::new();
     let mut leaving = Vec::new();
     if let Some(marker) = marker {
-        let list = read(&marker.body);
+        let list = of_marker(marker);
         if self::names(&marker.fields) == names {
             known = list;
         } else {
@@ -148,8 +148,12 @@ pub fn listed(
     (write(&known), leaving)
 }
 
-/// The selections of a marker.
-pub fn read(mut list: &[u8]) -> Vec<Vec<u8>> {
+/// The selections of a marker, which is never without its body.
+pub fn of_marker(marker: &Entry) -> Vec<Vec<u8>> {
+    marker.body().map_or_else(Vec::new, |list| read(list))
+}
+
+fn read(mut list: &[u8]) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     while let Some((length, rest)) = list.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes(*length));
@@ -229,7 +233,7 @@ impl FetchWorker {
         else {
             return;
         };
-        for selection in read(&marker.body) {
+        for selection in of_marker(&marker) {
             self.memory.remove(&key(job.key.bytes(), &selection));
         }
         self.memory.remove_if_same(&marker);

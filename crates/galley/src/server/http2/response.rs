@@ -112,7 +112,7 @@ fn head(mut answer: Response, length: Option<u64>, date: HttpDate) -> HttpRespon
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut fields = match answer.fields {
         ResponseFields::Own(own) => own,
-        stored @ (ResponseFields::Stored(_) | ResponseFields::Coded(..)) => stored.map().clone(),
+        stored @ ResponseFields::Stored(_) => stored.map().clone(),
     };
     strip(&mut fields);
     for (name, value) in answer.extra.drain(..) {

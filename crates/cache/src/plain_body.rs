@@ -1,0 +1,57 @@
+//! Where the body of an entry is in its plain form: in memory, on the disk, or only in its codings.
+
+use std::sync::Arc;
+
+use crate::body::{BodyDigest, StoredBody};
+use crate::disk::BodyPieces;
+
+/// Where the body of an entry is in its plain form.
+#[derive(Clone, Debug)]
+pub(crate) enum PlainBody {
+    /// In memory.
+    Held(StoredBody),
+    /// Only in other codings.
+    Packed { length: u64, digest: BodyDigest },
+    /// On the disk.
+    Pieces(Arc<BodyPieces>),
+}
+
+impl PlainBody {
+    /// The bytes, if they are in memory.
+    pub(crate) fn held(&self) -> Option<&StoredBody> {
+        match self {
+            Self::Held(body) => Some(body),
+            Self::Packed { .. } | Self::Pieces(_) => None,
+        }
+    }
+
+    /// What stays of it when its bytes leave the memory.
+    pub(crate) fn packed(&self) -> Self {
+        match self {
+            Self::Held(body) => Self::Packed {
+                length: body.bytes().len() as u64,
+                digest: BodyDigest::of(body.bytes()),
+            },
+            Self::Packed { .. } | Self::Pieces(_) => self.clone(),
+        }
+    }
+
+    /// Whether it is packed, and these are its bytes.
+    pub(crate) fn is_packed_form_of(&self, plain: &[u8]) -> bool {
+        match self {
+            Self::Packed { length, digest } => {
+                *length == plain.len() as u64 && *digest == BodyDigest::of(plain)
+            }
+            Self::Held(_) | Self::Pieces(_) => false,
+        }
+    }
+
+    /// Its length, wherever it is.
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::Held(body) => body.bytes().len() as u64,
+            Self::Packed { length, .. } => *length,
+            Self::Pieces(pieces) => pieces.length(),
+        }
+    }
+}

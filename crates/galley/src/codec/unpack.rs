@@ -1,0 +1,150 @@
+//! The plain body of a packed page, made from its stored gzip form and compared with what the page had.
+//!
+//! One call inflates the whole body into memory that was reserved first. It never gives more bytes than the page had, and never others: the checksum of gzip and the page's own digest must agree.
+
+use flate2::{Decompress, FlushDecompress, Status};
+use galley_cache::body::StoredBody;
+use galley_cache::budget::MemoryBudget;
+use galley_cache::entry::{EncodedEntry, Entry};
+use galley_policy::encoding::Coding;
+
+/// Why there is no plain body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnpackError {
+    /// The memory limit is reached.
+    #[error("the memory limit is reached")]
+    NoMemory,
+    /// The stored form is damaged: the entry is of no use.
+    #[error("a stored compressed page is damaged")]
+    Damaged,
+}
+
+/// Whether a page with these codings can be packed.
+pub fn is_packable(coded: &[EncodedEntry]) -> bool {
+    form(coded).is_some()
+}
+
+/// The same page with its plain body, which `budget` pays for.
+pub fn unpack(packed: &Entry, budget: &MemoryBudget) -> Result<Entry, UnpackError> {
+    let plain = inflate(packed, budget)?;
+    packed.unpacked(plain).ok_or(UnpackError::Damaged)
+}
+
+fn form(coded: &[EncodedEntry]) -> Option<&EncodedEntry> {
+    coded.iter().find(|one| one.coding == Coding::Gzip)
+}
+
+fn inflate(packed: &Entry, budget: &MemoryBudget) -> Result<StoredBody, UnpackError> {
+    let form = form(packed.coded()).ok_or(UnpackError::Damaged)?;
+    let length = usize::try_from(packed.length()).map_err(|_| UnpackError::Damaged)?;
+    let reserve = |bytes| budget.try_reserve(bytes).ok_or(UnpackError::NoMemory);
+    let _room = reserve(ROOM)?;
+    let paid = reserve(packed.length())?;
+    let mut plain = Vec::with_capacity(length.saturating_add(SPARE));
+    let mut inflate = Decompress::new_gzip(WINDOW);
+    let status = inflate.decompress_vec(form.body.bytes(), &mut plain, FlushDecompress::Finish);
+    if !matches!(status, Ok(Status::StreamEnd)) || plain.len() != length {
+        return Err(UnpackError::Damaged);
+    }
+    Ok(StoredBody::reserved(plain, paid))
+}
+
+/// In bits: the only window that gzip has.
+const WINDOW: u8 = 15;
+
+/// Room behind the body, so that the end of the stream is seen when the body is full, and a body that is too long as well.
+const SPARE: usize = 64;
+
+/// What the decoder takes, with its window.
+const ROOM: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use galley_cache::entry::{EntryKind, EntryParts, Press, Scopes};
+    use galley_cache::key::Key;
+    use galley_policy::storable::Lifetime;
+    use galley_policy::time::Tick;
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+    use crate::codec::encode;
+
+    fn page(plain: &[u8]) -> Entry {
+        Entry::new(EntryParts {
+            key: Key::new(b"k"),
+            kind: EntryKind::Page,
+            status: StatusCode::OK,
+            fields: HeaderMap::new(),
+            body: Bytes::copy_from_slice(plain).into(),
+            stored_at: Tick(0),
+            life: Lifetime::default(),
+            scopes: Scopes {
+                host: 0,
+                url: 0,
+                path_query: Box::default(),
+                tags: Box::default(),
+            },
+            tags: Vec::new(),
+            born: 0,
+        })
+    }
+
+    fn packed(plain: &[u8], coded: Vec<u8>) -> Entry {
+        let form = EncodedEntry::new(Coding::Gzip, &HeaderMap::new(), Bytes::from(coded).into());
+        let page = page(plain).with_coded(&HeaderMap::new(), vec![form], Press::Quick);
+        page.packed()
+    }
+
+    fn gzip(plain: &[u8]) -> Vec<u8> {
+        encode::whole(plain, Coding::Gzip, 5, &|| {}).unwrap()
+    }
+
+    #[test]
+    fn the_plain_body_comes_back_and_is_paid_for() {
+        let budget = MemoryBudget::new(64 << 20);
+        for length in [0, 1, 1000, 47_000, 1 << 20] {
+            let plain: Vec<u8> = (0..length).map(|n: u32| (n % 251) as u8).collect();
+            let packed = packed(&plain, gzip(&plain));
+            assert!(packed.is_packed() && packed.body().is_none());
+            assert_eq!(packed.length(), u64::from(length));
+            let unpacked = unpack(&packed, &budget).unwrap();
+            assert_eq!(unpacked.body().unwrap(), &plain[..]);
+            assert_eq!(unpacked.weight(), packed.weight() + u64::from(length));
+            assert_eq!(budget.used(), u64::from(length));
+        }
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn other_bytes_are_never_given() {
+        let budget = MemoryBudget::new(64 << 20);
+        let plain = vec![b'a'; 5000];
+        let coded = gzip(&plain);
+        let damage = |at: usize| {
+            let mut coded = coded.clone();
+            coded[at] ^= 1;
+            coded
+        };
+        let (longer, shorter, other) = (vec![b'a'; 5001], vec![b'a'; 4999], vec![b'b'; 5000]);
+        let cut = coded[..coded.len() - 1].to_vec();
+        let mut wrong: Vec<_> = (10..coded.len()).map(damage).collect();
+        wrong.extend([gzip(&longer), gzip(&shorter), gzip(&other), cut, Vec::new()]);
+        for coded in wrong {
+            let outcome = unpack(&packed(&plain, coded), &budget);
+            assert_eq!(outcome.err(), Some(UnpackError::Damaged));
+        }
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn without_room_nothing_is_made() {
+        let plain = vec![b'a'; 5000];
+        let page = packed(&plain, gzip(&plain));
+        for limit in [0, ROOM, ROOM + 4999] {
+            let outcome = unpack(&page, &MemoryBudget::new(limit));
+            assert_eq!(outcome.err(), Some(UnpackError::NoMemory));
+        }
+        assert!(unpack(&page, &MemoryBudget::new(ROOM + 5000)).is_ok());
+    }
+}
