@@ -23,7 +23,7 @@ struct Appended {
 
 /// A purge on its way into the stream, counted from before it is in force on this node.
 ///
-/// One that is dropped without [`BegunPurge::settle`] counts for ever: this node then accepts no further shared page, which is
+/// One that is dropped without `settle` counts for ever: this node then accepts no further shared page, which is
 /// safe.
 #[derive(Debug)]
 #[must_use = "a purge that never gets into the stream ends the use of shared pages"]

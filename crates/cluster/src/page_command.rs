@@ -70,7 +70,7 @@ impl FoundValue {
 pub struct FoundPage<'v> {
     /// It was generated after all purges up to here.
     pub point: &'v StreamPoint,
-    /// The record, as it was given to [`SharedPages::store`].
+    /// The record, as it was given to `SharedPages::store`.
     pub record: &'v [u8],
     /// How long ago that was, by the engine's clock.
     pub since: Duration,
