@@ -182,20 +182,24 @@ impl SharedPages {
             return None;
         }
         let (reply, receiver) = oneshot::channel();
-        let queued = self.commands.try_send(PageCommand::Look(look, reply));
-        let replied = match queued {
-            Ok(()) => timeout(DEADLINE, receiver).await,
-            Err(_full) => Ok(receiver.await),
+        let command = PageCommand::Look(look, reply);
+        // The command is dropped here where there is no room for it, and its reply with it.
+        let replied = if self.commands.try_send(command).is_ok() {
+            let replied = timeout(DEADLINE, receiver).await;
+            replied.map_err(|_late| &self.shared.pages.timeouts)
+        } else {
+            Err(&self.shared.pages.errors)
         };
         let mut breaker = self.breaker();
-        match replied {
+        let failure = match replied {
             Ok(Ok(reply)) => {
                 breaker.succeeded();
                 return Some(reply);
             }
-            Ok(Err(_)) => count(&self.shared.pages.errors),
-            Err(_late) => count(&self.shared.pages.timeouts),
-        }
+            Ok(Err(_dropped)) => &self.shared.pages.errors,
+            Err(failure) => failure,
+        };
+        count(failure);
         breaker.failed(Instant::now());
         None
     }
@@ -263,3 +267,43 @@ const MOST_COMMANDS: usize = 1024;
 
 /// Pages that are being stored at a time.
 const MOST_STORING: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that has stopped: commands are taken in until there is no room.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_thread_that_does_not_reply() {
+        let dir = tempfile::tempdir().unwrap();
+        let key_file = dir.path().join("key");
+        std::fs::write(&key_file, [b'k'; 32]).unwrap();
+        let settings = PageSettings {
+            key_file,
+            most_bytes: 1000,
+            lifetime: Duration::from_secs(60),
+        };
+        let (pages, _commands) = SharedPages::new(&settings, "test", Arc::default()).unwrap();
+        let searches = (0..MOST_COMMANDS + 10).map(|_| {
+            let pages = pages.clone();
+            tokio::spawn(async move {
+                let page = PageName {
+                    site: "a.test",
+                    key: b"/",
+                };
+                pages.find(page, |_| Some(())).await
+            })
+        });
+        let searches: Vec<_> = searches.collect();
+        let began = tokio::time::Instant::now();
+        for search in searches {
+            let found = timeout(LONGEST_WAIT, search).await.unwrap().unwrap();
+            assert!(matches!(found, PageSearch::Fetch(None)));
+        }
+        assert!(began.elapsed() <= 2 * DEADLINE, "{:?}", began.elapsed());
+        let status = pages.status();
+        // After three failures nobody asks any more.
+        assert_eq!((status.errors, status.timeouts), (3, MOST_COMMANDS as u64));
+        assert_eq!(status.misses, MOST_COMMANDS as u64 + 10);
+    }
+}
