@@ -21,6 +21,7 @@ pub(crate) fn parsed(
 ) -> RequestInfo {
     let mut info = RequestInfo::default();
     let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-    info.parse(line, fields, policy).unwrap();
+    info.parse(line, fields, policy)
+        .unwrap_or_else(|why| panic!("{line:?}: {why}"));
     info
 }

@@ -165,6 +165,7 @@ const YIELD_INTERVAL: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
+    use super::AdmissionDecision::{Admit, Throttled, Wait};
     use super::*;
 
     fn identity(class: Class, client: u32) -> QueueIdentity {
@@ -195,20 +196,15 @@ mod tests {
         let (editor, visitor) = (identity(Class::Editor, 1), identity(Class::Visitor, 2));
         let refresh = identity(Class::Background, 3);
         for (taken, limit, identity, wanted) in [
-            (vec![], 1, visitor, AdmissionDecision::Admit),
-            (vec![visitor], 2, visitor, AdmissionDecision::Admit),
-            (vec![visitor, refresh], 3, visitor, AdmissionDecision::Wait),
-            (vec![visitor, refresh], 3, refresh, AdmissionDecision::Wait),
-            (vec![visitor, refresh], 3, editor, AdmissionDecision::Admit),
-            (vec![editor], 3, visitor, AdmissionDecision::Admit),
-            (vec![editor, visitor], 3, visitor, AdmissionDecision::Admit),
-            (
-                vec![editor, editor, editor],
-                3,
-                editor,
-                AdmissionDecision::Wait,
-            ),
-            (vec![editor, visitor], 2, editor, AdmissionDecision::Wait),
+            (vec![], 1, visitor, Admit),
+            (vec![visitor], 2, visitor, Admit),
+            (vec![visitor, refresh], 3, visitor, Wait),
+            (vec![visitor, refresh], 3, refresh, Wait),
+            (vec![visitor, refresh], 3, editor, Admit),
+            (vec![editor], 3, visitor, Admit),
+            (vec![editor, visitor], 3, visitor, Admit),
+            (vec![editor, editor, editor], 3, editor, Wait),
+            (vec![editor, visitor], 2, editor, Wait),
         ] {
             let context = after(Duration::ZERO, Processors::Busy);
             let seen = held(&taken).admission(identity, limit, &context);
@@ -241,55 +237,13 @@ mod tests {
         let long = STANDING_QUEUE_WAIT;
         let short = STANDING_QUEUE_WAIT / 2;
         for (taken, identity, waited, free, wanted) in [
-            (
-                vec![],
-                crawl,
-                long,
-                Processors::Busy,
-                AdmissionDecision::Admit,
-            ),
-            (
-                vec![crawl],
-                crawl,
-                long,
-                Processors::Busy,
-                AdmissionDecision::Admit,
-            ),
-            (
-                vec![crawl; 2],
-                crawl,
-                long,
-                Processors::Busy,
-                AdmissionDecision::Throttled,
-            ),
-            (
-                vec![crawl; 2],
-                crawl,
-                long,
-                Processors::Spare,
-                AdmissionDecision::Admit,
-            ),
-            (
-                vec![crawl; 2],
-                crawl,
-                short,
-                Processors::Busy,
-                AdmissionDecision::Admit,
-            ),
-            (
-                vec![crawl; 2],
-                other,
-                long,
-                Processors::Busy,
-                AdmissionDecision::Admit,
-            ),
-            (
-                vec![crawl; 4],
-                other,
-                long,
-                Processors::Busy,
-                AdmissionDecision::Wait,
-            ),
+            (vec![], crawl, long, Processors::Busy, Admit),
+            (vec![crawl], crawl, long, Processors::Busy, Admit),
+            (vec![crawl; 2], crawl, long, Processors::Busy, Throttled),
+            (vec![crawl; 2], crawl, long, Processors::Spare, Admit),
+            (vec![crawl; 2], crawl, short, Processors::Busy, Admit),
+            (vec![crawl; 2], other, long, Processors::Busy, Admit),
+            (vec![crawl; 4], other, long, Processors::Busy, Wait),
         ] {
             let seen = held(&taken).admission(identity, 5, &after(waited, free));
             assert_eq!(
@@ -304,64 +258,22 @@ mod tests {
         let (editor, customer) = (identity(Class::Editor, 1), identity(Class::Customer, 1));
         let (crawl, began) = (identity(Class::Visitor, 2), Instant::now());
         let busy = Processors::Busy;
-        let soon = YIELD_INTERVAL / 2;
+        let (soon, long) = (YIELD_INTERVAL / 2, STANDING_QUEUE_WAIT);
         for (before, taken, waited, later, free, wanted) in [
+            (Some(crawl), vec![editor], long, soon, busy, Throttled),
+            (Some(crawl), vec![customer], long, soon, busy, Throttled),
+            (Some(crawl), vec![], long, soon, busy, Admit),
+            (Some(crawl), vec![editor], long, YIELD_INTERVAL, busy, Admit),
+            (Some(crawl), vec![editor], long / 2, soon, busy, Admit),
             (
                 Some(crawl),
                 vec![editor],
-                STANDING_QUEUE_WAIT,
-                soon,
-                busy,
-                AdmissionDecision::Throttled,
-            ),
-            (
-                Some(crawl),
-                vec![customer],
-                STANDING_QUEUE_WAIT,
-                soon,
-                busy,
-                AdmissionDecision::Throttled,
-            ),
-            (
-                Some(crawl),
-                vec![],
-                STANDING_QUEUE_WAIT,
-                soon,
-                busy,
-                AdmissionDecision::Admit,
-            ),
-            (
-                Some(crawl),
-                vec![editor],
-                STANDING_QUEUE_WAIT,
-                YIELD_INTERVAL,
-                busy,
-                AdmissionDecision::Admit,
-            ),
-            (
-                Some(crawl),
-                vec![editor],
-                STANDING_QUEUE_WAIT / 2,
-                soon,
-                busy,
-                AdmissionDecision::Admit,
-            ),
-            (
-                Some(crawl),
-                vec![editor],
-                STANDING_QUEUE_WAIT,
+                long,
                 soon,
                 Processors::Spare,
-                AdmissionDecision::Admit,
+                Admit,
             ),
-            (
-                None,
-                vec![editor],
-                STANDING_QUEUE_WAIT,
-                soon,
-                busy,
-                AdmissionDecision::Admit,
-            ),
+            (None, vec![editor], long, soon, busy, Admit),
         ] {
             let mut holders = SlotHolders::default();
             if let Some(reader) = before {
@@ -375,11 +287,7 @@ mod tests {
             let context = AdmissionContext { now, waited, free };
             let case = format!("{taken:?}: after {waited:?} and {later:?}, {free:?}");
             assert_eq!(holders.admission(crawl, 5, &context), wanted, "{case}");
-            assert_eq!(
-                holders.admission(editor, 5, &context),
-                AdmissionDecision::Admit,
-                "{case}"
-            );
+            assert_eq!(holders.admission(editor, 5, &context), Admit, "{case}");
         }
     }
 
