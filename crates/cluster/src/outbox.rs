@@ -8,18 +8,15 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::inbox::whole_site;
 use crate::message::{Fields, Message, RemotePurge};
+use crate::record_file::RecordFile;
 
 /// The file, if there is a disk.
 pub(crate) struct Outbox {
-    path: Option<PathBuf>,
-    file: Option<File>,
-    bytes: usize,
+    file: Option<RecordFile>,
     /// Of the purges in it.
     sites: BTreeSet<String>,
 }
@@ -28,54 +25,38 @@ impl Outbox {
     /// Connects to nothing, and reads nothing.
     pub(crate) fn new(path: Option<PathBuf>) -> Self {
         Self {
-            path,
-            file: None,
-            bytes: 0,
+            file: path.map(RecordFile::new),
             sites: BTreeSet::new(),
         }
     }
 
     /// Whether nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes == 0
+        self.file.as_ref().is_none_or(RecordFile::is_empty)
     }
 
     /// What an earlier run left. The part behind a record that is not whole was never promised to anybody.
     pub(crate) fn read(&mut self) -> Vec<RemotePurge> {
-        let Some(path) = &self.path else {
+        let Some(file) = &mut self.file else {
             return Vec::new();
         };
-        let mut bytes = Vec::new();
-        let most = u64::try_from(MOST_BYTES * 2).unwrap_or(u64::MAX);
-        match File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
-            Err(error) => {
-                tracing::warn!(%error, "purges of an earlier run that wait for the cluster cannot be read");
-                return Vec::new();
-            }
-        }
-        let mut purges = Vec::new();
-        let mut rest = bytes.as_slice();
-        let mut torn = rest;
+        let bytes = file.read().unwrap_or_else(|error| {
+            tracing::warn!(%error, "purges of an earlier run that wait for the cluster cannot be read");
+            Vec::new()
+        });
+        let (mut purges, mut rest, mut whole) = (Vec::new(), bytes.as_slice(), 0);
         while let Some(purge) = read_record(&mut rest) {
+            self.sites.insert(purge.site.clone());
             purges.push(purge);
-            torn = rest;
+            whole = bytes.len() - rest.len();
         }
-        self.bytes = bytes.len() - torn.len();
-        if !torn.is_empty()
-            && let Err(error) = truncate(path, self.bytes)
-        {
-            tracing::warn!(%error, path = %path.display(), "a torn record cannot be removed: a second crash forgets the purges behind it");
-        }
-        self.sites
-            .extend(purges.iter().map(|purge| purge.site.clone()));
+        file.keep_whole(whole);
         purges
     }
 
     /// Writes purges, and waits until they are on the disk. A failure is logged: then they live as long as the process.
     pub(crate) fn keep<'p>(&mut self, purges: impl Iterator<Item = &'p RemotePurge>) {
-        let Some(path) = self.path.clone() else {
+        let Some(file) = &mut self.file else {
             return;
         };
         let mut bytes = Vec::new();
@@ -86,75 +67,29 @@ impl Outbox {
         if bytes.is_empty() {
             return;
         }
-        let written = if self.bytes + bytes.len() > MOST_BYTES {
-            self.replace()
+        let written = if file.has_room_for(bytes.len()) {
+            file.append(&bytes)
         } else {
-            self.append(&path, &bytes)
+            // One purge of everything for each site, in the place of all that is in the file.
+            bytes.clear();
+            for site in &self.sites {
+                write_record(&whole_site(site), &mut bytes);
+            }
+            file.replace(&bytes)
         };
         if let Err(error) = written {
-            self.file = None;
-            tracing::warn!(%error, path = %path.display(), "purges that wait for the cluster cannot be written: a restart forgets them");
+            tracing::warn!(%error, path = %file.path().display(), "purges that wait for the cluster cannot be written: a restart forgets them");
         }
-    }
-
-    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            closed => {
-                let open = File::options().create(true).append(true).open(path)?;
-                closed.insert(open)
-            }
-        };
-        if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_data()) {
-            // A part of a record would hide the records that are appended behind it.
-            truncate(path, self.bytes)?;
-            return Err(error);
-        }
-        self.bytes += bytes.len();
-        Ok(())
-    }
-
-    /// One purge of everything for each site, in the place of all that is in the file.
-    fn replace(&mut self) -> io::Result<()> {
-        let Some(path) = &self.path else {
-            return Ok(());
-        };
-        let mut bytes = Vec::new();
-        for site in &self.sites {
-            write_record(&whole_site(site), &mut bytes);
-        }
-        let new = path.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(&bytes)?;
-        file.sync_data()?;
-        fs::rename(&new, path)?;
-        self.file = None;
-        self.bytes = bytes.len();
-        Ok(())
     }
 
     /// All members have what is in it.
     pub(crate) fn clear(&mut self) {
-        let Some(path) = &self.path else { return };
-        self.file = None;
-        self.bytes = 0;
         self.sites.clear();
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                // They are sent again after a restart, which purges what is purged already.
-                tracing::debug!(%error, "the purges that waited for the cluster cannot be removed");
-            }
-            Ok(()) | Err(_) => {}
+        if let Some(Err(error)) = self.file.as_mut().map(RecordFile::remove) {
+            // They are sent again after a restart, which purges what is purged already.
+            tracing::debug!(%error, "the purges that waited for the cluster cannot be removed");
         }
     }
-}
-
-/// Cuts a file off behind its last whole record.
-fn truncate(path: &Path, bytes: usize) -> io::Result<()> {
-    let length = u64::try_from(bytes).unwrap_or(u64::MAX);
-    let file = File::options().write(true).open(path)?;
-    file.set_len(length)?;
-    file.sync_data()
 }
 
 fn write_record(purge: &RemotePurge, out: &mut Vec<u8>) {
@@ -201,11 +136,10 @@ fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// More is replaced by one purge for each site.
-const MOST_BYTES: usize = 4 << 20;
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use galley_policy::purge::{Purge, Scope, Strength};
     use proptest::prelude::*;
 

@@ -8,11 +8,10 @@
 //! ```
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::path::Path;
+use std::io;
 
 use galley_cache::log::PurgeRecord;
+use galley_cluster::RecordFile;
 use galley_policy::purge::Purge;
 use sha2::{Digest, Sha256};
 
@@ -23,114 +22,81 @@ use crate::durable::OutboxFolder;
 pub(super) struct ForwardOutbox {
     folder: OutboxFolder,
     site: String,
-    file: Option<File>,
-    bytes: usize,
+    file: Option<RecordFile>,
 }
 
 impl ForwardOutbox {
     /// Reads and writes nothing yet.
     pub(super) fn new(folder: OutboxFolder, site: &str) -> Self {
+        let file = folder
+            .lock()
+            .as_ref()
+            .map(|folder| RecordFile::new(folder.join(name(site))));
         Self {
             folder,
             site: site.to_owned(),
-            file: None,
-            bytes: 0,
+            file,
         }
+    }
+
+    /// Does something with the file, while no other process may take over; `None`: another one has, or there is no disk.
+    fn with_file<T>(&mut self, act: impl FnOnce(&mut RecordFile) -> T) -> Option<T> {
+        let is_ours = self.folder.lock();
+        is_ours.as_ref()?;
+        self.file.as_mut().map(act)
     }
 
     /// What an earlier run has left. An incomplete record at the end was acknowledged to nobody, and is removed. A file that cannot be
     /// read stands for everything.
     pub(super) fn read(&mut self) -> Vec<Purge> {
-        let folder = self.folder.clone();
-        let Some(path) = &*folder.lock() else {
-            return Vec::new();
-        };
-        match self.read_from(&path.join(self.name())) {
-            Ok(purges) => purges,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => {
+        let read = self.with_file(|file| {
+            let bytes = file.read()?;
+            let mut rest = bytes.as_slice();
+            let purges: Vec<Purge> = std::iter::from_fn(|| read_record(&mut rest)).collect();
+            file.keep_whole(bytes.len() - rest.len());
+            io::Result::Ok(purges)
+        });
+        match read {
+            None => Vec::new(),
+            Some(Ok(purges)) => purges,
+            Some(Err(error)) => {
                 tracing::warn!(%error, site = self.site, "purges that waited for other caches cannot be read: everything is purged there");
                 vec![everything()]
             }
         }
     }
 
-    fn read_from(&mut self, path: &Path) -> io::Result<Vec<Purge>> {
-        let file = File::options().read(true).write(true).open(path)?;
-        let mut bytes = Vec::new();
-        let most = u64::try_from(MOST_BYTES * 2).unwrap_or(u64::MAX);
-        (&file).take(most).read_to_end(&mut bytes)?;
-        let mut rest = bytes.as_slice();
-        let purges: Vec<Purge> = std::iter::from_fn(|| read_record(&mut rest)).collect();
-        self.bytes = bytes.len() - rest.len();
-        file.set_len(u64::try_from(self.bytes).unwrap_or(0))?;
-        Ok(purges)
-    }
-
     /// Writes purges, and waits until they are on the disk. A failure is logged: then they live as long as the process.
     pub(super) fn keep(&mut self, purges: &[Purge]) {
-        let folder = self.folder.clone();
-        let Some(path) = &*folder.lock() else {
-            return;
-        };
         let mut bytes = Vec::new();
         for purge in purges {
             self.write_record(purge, &mut bytes);
         }
-        let file = path.join(self.name());
-        let written = if self.bytes + bytes.len() > MOST_BYTES {
-            self.replace(&file)
-        } else {
-            self.append(&file, &bytes)
-        };
-        if let Err(error) = written {
-            self.file = None;
-            tracing::warn!(%error, path = %file.display(), "purges that wait for other caches cannot be written: a restart forgets them");
-        }
-    }
-
-    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            closed => {
-                if let Some(folder) = path.parent() {
-                    fs::create_dir_all(folder)?;
-                }
-                closed.insert(File::options().create(true).append(true).open(path)?)
+        // In the place of all that is in the file, where that is too much.
+        let mut all = Vec::new();
+        self.write_record(&everything(), &mut all);
+        let written = self.with_file(|file| {
+            if file.has_room_for(bytes.len()) {
+                file.append(&bytes)
+            } else {
+                file.replace(&all)
             }
-        };
-        file.write_all(bytes)?;
-        file.sync_data()?;
-        self.bytes += bytes.len();
-        Ok(())
-    }
-
-    /// One purge of everything in the place of all that is in the file and of what comes.
-    fn replace(&mut self, path: &Path) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        self.write_record(&everything(), &mut bytes);
-        let new = path.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(&bytes)?;
-        file.sync_data()?;
-        fs::rename(&new, path)?;
-        self.file = None;
-        self.bytes = bytes.len();
-        Ok(())
+        });
+        if let Some(Err(error)) = written {
+            tracing::warn!(%error, site = self.site, "purges that wait for other caches cannot be written: a restart forgets them");
+        }
     }
 
     /// All targets have what is in it.
     pub(super) fn clear(&mut self) {
-        let folder = self.folder.clone();
-        let Some(path) = &*folder.lock() else {
-            return;
-        };
-        if self.bytes == 0 {
-            return;
-        }
-        self.file = None;
-        self.bytes = 0;
-        if let Err(error) = fs::remove_file(path.join(self.name())) {
+        let removed = self.with_file(|file| {
+            if file.is_empty() {
+                Ok(())
+            } else {
+                file.remove()
+            }
+        });
+        if let Some(Err(error)) = removed {
             // They are sent again after a restart, which purges what is purged already.
             tracing::debug!(%error, site = self.site, "the purges that waited for other caches cannot be removed");
         }
@@ -147,16 +113,16 @@ impl ForwardOutbox {
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(&record);
     }
+}
 
-    /// Names of sites may contain anything.
-    fn name(&self) -> String {
-        let hash = Sha256::digest(self.site.as_bytes());
-        let mut name = format!("{FOLDER}/");
-        for byte in hash.iter().take(16) {
-            let _ = write!(name, "{byte:02x}");
-        }
-        name
+/// Names of sites may contain anything.
+fn name(site: &str) -> String {
+    let hash = Sha256::digest(site.as_bytes());
+    let mut name = format!("{FOLDER}/");
+    for byte in hash.iter().take(16) {
+        let _ = write!(name, "{byte:02x}");
     }
+    name
 }
 
 /// The purge of the first record; `None`: there is none that is whole.
@@ -172,11 +138,11 @@ fn read_record(rest: &mut &[u8]) -> Option<Purge> {
 /// Below the folder of the disk cache.
 const FOLDER: &str = "purge-forward";
 
-/// More is replaced by one purge of everything.
-const MOST_BYTES: usize = 4 << 20;
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use galley_policy::purge::{Scope, Strength};
     use proptest::prelude::*;
 
@@ -218,7 +184,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = OutboxFolder::at(dir.path().to_owned());
         let mut outbox = ForwardOutbox::new(folder.clone(), "a.test");
-        for _ in 0..MOST_BYTES / 10_000 {
+        for _ in 0..500 {
             outbox.keep(&[tag(&"x".repeat(10_000))]);
         }
         assert_eq!(ForwardOutbox::new(folder, "a.test").read()[0], everything());

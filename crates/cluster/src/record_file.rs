@@ -1,0 +1,151 @@
+//! A file that waiting purges are appended to, and that a crash leaves readable up to its last whole record.
+//!
+//! What a record is, the owner of the file knows. A record behind a part of one would not be found again, so the part is cut off
+//! before the next one is appended: after a write that failed, and when the owner says where the last whole record ends.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// See the module.
+pub struct RecordFile {
+    path: PathBuf,
+    file: Option<File>,
+    /// Of its whole records.
+    bytes: usize,
+    /// Whether there may be a part of a record behind them.
+    is_torn: bool,
+}
+
+impl RecordFile {
+    /// Touches nothing.
+    pub const fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            file: None,
+            bytes: 0,
+            is_torn: false,
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nothing is in it, as far as this process has read and written.
+    pub const fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Whether so many more bytes fit into it.
+    pub const fn has_room_for(&self, bytes: usize) -> bool {
+        self.bytes + bytes <= MOST_BYTES
+    }
+
+    /// All of it; empty if there is no file.
+    pub fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(bytes),
+            opened => opened?,
+        };
+        let most = u64::try_from(MOST_BYTES * 2).unwrap_or(u64::MAX);
+        file.take(most).read_to_end(&mut bytes)?;
+        self.bytes = bytes.len();
+        Ok(bytes)
+    }
+
+    /// Notes that only so many bytes of what was read are whole records. The rest is cut off before anything is appended.
+    pub const fn keep_whole(&mut self, bytes: usize) {
+        self.is_torn = self.is_torn || bytes < self.bytes;
+        self.bytes = bytes;
+    }
+
+    /// Appends records, and waits until they are on the disk.
+    pub fn append(&mut self, records: &[u8]) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            closed => {
+                make_folder(&self.path)?;
+                let open = File::options().create(true).append(true).open(&self.path)?;
+                closed.insert(open)
+            }
+        };
+        if self.is_torn {
+            file.set_len(u64::try_from(self.bytes).unwrap_or(u64::MAX))?;
+            self.is_torn = false;
+        }
+        if let Err(error) = file.write_all(records).and_then(|()| file.sync_data()) {
+            self.is_torn = true;
+            return Err(error);
+        }
+        self.bytes += records.len();
+        Ok(())
+    }
+
+    /// Puts these records in the place of all that is in the file.
+    pub fn replace(&mut self, records: &[u8]) -> io::Result<()> {
+        make_folder(&self.path)?;
+        let new = self.path.with_extension("new");
+        let mut file = File::create(&new)?;
+        file.write_all(records)?;
+        file.sync_data()?;
+        fs::rename(&new, &self.path)?;
+        self.file = None;
+        self.bytes = records.len();
+        self.is_torn = false;
+        Ok(())
+    }
+
+    /// Removes the file, if there is one.
+    pub fn remove(&mut self) -> io::Result<()> {
+        self.file = None;
+        self.bytes = 0;
+        self.is_torn = false;
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+fn make_folder(file: &Path) -> io::Result<()> {
+    file.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+/// More is for the owner to replace by less.
+const MOST_BYTES: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_record_is_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("below").join("records");
+        let open = || RecordFile::new(path.clone());
+        let mut file = open();
+        assert_eq!((file.read().unwrap(), file.is_empty()), (vec![], true));
+        file.append(b"one;").unwrap();
+        file.append(b"two").unwrap();
+        let mut after_crash = open();
+        assert_eq!(after_crash.read().unwrap(), b"one;two");
+        after_crash.keep_whole(4);
+        after_crash.append(b"three;").unwrap();
+        assert_eq!(open().read().unwrap(), b"one;three;");
+        after_crash.replace(b"all;").unwrap();
+        after_crash.append(b"four;").unwrap();
+        assert_eq!(open().read().unwrap(), b"all;four;");
+        after_crash.remove().unwrap();
+        after_crash.remove().unwrap();
+        assert!(after_crash.is_empty() && !path.exists());
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let full = RecordFile::new(PathBuf::from("/dev/full")).append(b"one;");
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}
