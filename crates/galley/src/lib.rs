@@ -25,5 +25,7 @@ pub mod server;
 pub mod setup;
 pub mod sys;
 pub mod telemetry;
+#[cfg(test)]
+mod testing;
 pub mod tls;
 pub mod upstream;

@@ -39,7 +39,7 @@ pub use self::{
     outcome::{BodySample, LoadOutcome},
     report::{
         Knee, KneeCause, LoadReport, LoadSetup, MachineSample, Percentile, ReportedSecond,
-        ab_lines, csv, find_knee, html,
+        ab_lines, csv, escaped, find_knee, html,
     },
     requests::{Expected, ExpectedStatus, Generator, Order, Requests},
     response::BodyCoding,

@@ -61,32 +61,17 @@ const ROOM: u64 = 64 * 1024;
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use galley_cache::entry::{EntryKind, EntryParts, Press, Scopes};
-    use galley_cache::key::Key;
-    use galley_policy::storable::Lifetime;
-    use galley_policy::time::Tick;
-    use http::{HeaderMap, StatusCode};
+    use galley_cache::entry::{EntryParts, Press};
+    use http::HeaderMap;
 
     use super::*;
     use crate::codec::encode;
+    use crate::testing;
 
     fn page(plain: &[u8]) -> Entry {
         Entry::new(EntryParts {
-            key: Key::new(b"k"),
-            kind: EntryKind::Page,
-            status: StatusCode::OK,
-            fields: HeaderMap::new(),
             body: Bytes::copy_from_slice(plain).into(),
-            stored_at: Tick(0),
-            life: Lifetime::default(),
-            scopes: Scopes {
-                host: 0,
-                url: 0,
-                path_query: Box::default(),
-                tags: Box::default(),
-            },
-            tags: Vec::new(),
-            born: 0,
+            ..testing::page()
         })
     }
 

@@ -1,10 +1,9 @@
 //! What the memory holds after a page was compressed, packed and unpacked.
 
 use super::*;
+use crate::testing;
 use bytes::Bytes;
-use galley_cache::entry::{EntryParts, Scopes};
-use galley_cache::key::Key;
-use galley_policy::storable::Lifetime;
+use galley_cache::entry::EntryParts;
 use galley_policy::time::Tick;
 use http::header::{self, HeaderValue};
 
@@ -28,21 +27,9 @@ fn entry(body: &str, lines: &[(header::HeaderName, &'static str)]) -> Entry {
         fields.insert(name, HeaderValue::from_static(value));
     }
     Entry::new(EntryParts {
-        key: Key::new(b"k"),
-        kind: EntryKind::Page,
-        status: StatusCode::OK,
         fields,
         body: Bytes::copy_from_slice(body.as_bytes()).into(),
-        stored_at: Tick(0),
-        life: Lifetime::default(),
-        scopes: Scopes {
-            host: 0,
-            url: 0,
-            path_query: Box::default(),
-            tags: Box::default(),
-        },
-        tags: Vec::new(),
-        born: 0,
+        ..testing::page()
     })
 }
 

@@ -105,11 +105,11 @@ const MOST_JOBS: usize = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_cache::body::StoredBody;
     use galley_cache::disk::{Disk, DiskClock, DiskLimits};
-    use galley_cache::entry::{EntryKind, EntryParts, Scopes};
-    use galley_policy::storable::Lifetime;
+    use galley_cache::entry::EntryParts;
     use galley_policy::time::Tick;
+
+    use crate::testing;
 
     #[test]
     fn a_page_that_does_not_fit_the_queue_still_removes_its_older_copy() {
@@ -149,20 +149,8 @@ mod tests {
     fn entry(number: usize) -> Arc<Entry> {
         Arc::new(Entry::new(EntryParts {
             key: Key::new(number.to_string().as_bytes()),
-            kind: EntryKind::Page,
-            status: http::StatusCode::OK,
-            fields: http::HeaderMap::new(),
-            body: StoredBody::default(),
-            stored_at: Tick(0),
-            life: Lifetime::default(),
-            scopes: Scopes {
-                host: 0,
-                url: 0,
-                path_query: Box::default(),
-                tags: Box::default(),
-            },
-            tags: Vec::new(),
             born: number as u64,
+            ..testing::page()
         }))
     }
 }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// Modules of the server from the bottom up; a module may use those of lower rank only, and itself.
 const RANKS: &[(u32, &[&str])] = &[
-    (0, &["clock", "fault", "sys", "telemetry"]),
+    (0, &["clock", "fault", "sys", "telemetry", "testing"]),
     (1, &["body", "codec", "doctor", "php", "tls"]),
     (
         2,

@@ -125,7 +125,7 @@ pub(super) fn rounded(value: f64) -> String {
 }
 
 /// Text as HTML and XML want it.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

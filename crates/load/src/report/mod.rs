@@ -12,6 +12,7 @@ mod second;
 pub use self::{
     ab::ab_lines,
     cause::{KneeCause, MachineSample},
+    charts::escaped,
     csv::csv,
     figures::{LoadReport, LoadSetup, Percentile},
     knee::{Knee, find_knee},

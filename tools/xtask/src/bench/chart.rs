@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use galley_load::escaped;
+
 use super::{
     figure::rounded,
     report::{Report, Row, Section},
@@ -124,23 +126,6 @@ fn foot(report: &Report, floor: Option<f64>) -> String {
         "{}, one core for the server, one for the client; {rounds}{floor}",
         report.machine.cpu
     )
-}
-
-/// Text as XML wants it.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // Not allowed in XML at all.
-            letter if letter.is_control() => {}
-            letter => out.push(letter),
-        }
-    }
-    out
 }
 
 const WIDTH: usize = 860;

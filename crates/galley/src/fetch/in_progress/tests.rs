@@ -1,11 +1,9 @@
 //! Fetches in progress under a paused clock: silence, who is told of it, who gives way, and who has left.
 
 use super::*;
-use galley_cache::body::StoredBody;
-use galley_cache::entry::{EntryKind, EntryParts, Scopes};
+use crate::testing;
+use galley_cache::entry::EntryParts;
 use galley_cache::fill;
-use galley_cache::key::Key;
-use galley_policy::storable::Lifetime;
 use std::future::pending;
 
 const LIMITS: FetchLimits = FetchLimits {
@@ -62,21 +60,8 @@ async fn waiters_are_notified_of_silence_once_and_each_next_fetch_has_twice_the_
 fn a_replaced_fetch_does_not_overwrite_a_newer_page() {
     let stored = |tick| {
         Entry::new(EntryParts {
-            key: Key::new(b"k"),
-            kind: EntryKind::Page,
-            status: http::StatusCode::OK,
-            fields: http::HeaderMap::new(),
-            body: StoredBody::default(),
             stored_at: Tick(tick),
-            life: Lifetime::default(),
-            scopes: Scopes {
-                host: 0,
-                url: 0,
-                path_query: Box::default(),
-                tags: Box::default(),
-            },
-            tags: Vec::new(),
-            born: 0,
+            ..testing::page()
         })
     };
     let (_writer, in_progress) = in_progress(None);

@@ -148,8 +148,7 @@ const MOST_JOINED: u64 = 4 * 1024 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_policy::storable::Lifetime;
-    use galley_policy::time::Tick;
+    use crate::testing;
     use http::HeaderMap;
 
     fn part(etag: &'static str, range: &str, body: &[u8]) -> Entry {
@@ -158,21 +157,10 @@ mod tests {
         let range = HeaderValue::from_str(&format!("bytes {range}")).unwrap();
         fields.insert(header::CONTENT_RANGE, range);
         Entry::new(EntryParts {
-            key: Key::new(b"k"),
-            kind: EntryKind::Page,
             status: StatusCode::PARTIAL_CONTENT,
             fields,
             body: Bytes::copy_from_slice(body).into(),
-            stored_at: Tick(0),
-            life: Lifetime::default(),
-            scopes: Scopes {
-                host: 0,
-                url: 0,
-                path_query: Box::default(),
-                tags: Box::default(),
-            },
-            tags: Vec::new(),
-            born: 0,
+            ..testing::page()
         })
     }
 

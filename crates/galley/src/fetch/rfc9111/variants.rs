@@ -310,25 +310,12 @@ mod tests {
     }
 
     fn marker(names: &[HeaderName], list: Bytes) -> Entry {
-        use galley_cache::entry::{EntryParts, Scopes};
-        use galley_policy::storable::Lifetime;
-        use galley_policy::time::Tick;
+        use crate::testing;
         Entry::new(EntryParts {
-            key: Key::new(b"k"),
             kind: EntryKind::Varies,
-            status: http::StatusCode::OK,
             fields: vary(names),
             body: list.into(),
-            stored_at: Tick(0),
-            life: Lifetime::default(),
-            scopes: Scopes {
-                host: 0,
-                url: 0,
-                path_query: Box::default(),
-                tags: Box::default(),
-            },
-            tags: Vec::new(),
-            born: 0,
+            ..testing::page()
         })
     }
 }
