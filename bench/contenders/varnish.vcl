@@ -13,7 +13,7 @@ backend slow {
 }
 
 acl purge {
-    "127.0.0.1";
+    "127.0.0.0"/8;
 }
 
 sub vcl_recv {

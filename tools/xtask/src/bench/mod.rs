@@ -29,6 +29,7 @@ mod site;
 mod spread;
 mod stampede;
 mod table;
+mod touch;
 mod verdict;
 mod words;
 
@@ -132,6 +133,7 @@ fn measured(arguments: &Arguments, plan: &Plan) -> Result<Report, Complaint> {
         all_cores: f64::from(u32::try_from(std::thread::available_parallelism()?.get())?),
     };
     let scratch = Scratch::new()?;
+    touch::memory();
     eprintln!("bench: starting MariaDB and WordPress");
     let site = Site::start(scratch.path(), &plan.host)?;
     let mut words = Words::new();
