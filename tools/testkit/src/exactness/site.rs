@@ -313,9 +313,9 @@ fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3], form: Fo
             quoted(&fpm.address())
         );
     };
-    // What it takes to patch a page is stated with one coding.
+    // What it takes to patch a page is stated with one coding. Members of the large site get stored pages.
     let codings = match form {
-        Form::Large { .. } => "compress = [\"gzip\"]\n",
+        Form::Large { .. } => "compress = [\"gzip\"]\nmembers = \"fragments\"\n",
         Form::Short | Form::Long => "",
     };
     let token = format!(

@@ -1,12 +1,14 @@
-//! Visitors: requests at a constant rate, whether or not responses come, for pages by Zipf's law.
+//! Visitors: requests at a constant rate, whether or not responses come, for pages by Zipf's law. A member: one request again and again.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
 use galley_load::{
-    Connections, Expected, ExpectedStatus, Limit, LoadClient, Pace, Requests, Target, Workload,
+    Connections, Expected, ExpectedStatus, Limit, LoadClient, LoadOutcome, Pace, Requests, Target,
+    Workload,
 };
 use galley_testkit::{
     Trouble,
@@ -18,24 +20,12 @@ pub(super) fn visits(site: Site<'_>, rate: f64, time: Duration) -> Result<Visits
     if time.is_zero() {
         return Ok(Visits::default());
     }
-    let refused = |error: galley_load::LoadError| Trouble::Refused(error.to_string());
     let workload = Workload {
         requests: Box::new(Visitors::new(site)),
         connections: CONNECTIONS,
         pace: Pace::Constant(rate),
     };
-    let target = Target {
-        addr: site.addr,
-        tls: None,
-        connections: Connections::Kept,
-        watch: Some("cache-status".to_owned()),
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut client = LoadClient::connect(target, vec![workload], stop).map_err(refused)?;
-    let mut outcomes = client.run(Limit::Time(time)).map_err(refused)?;
-    let outcome = outcomes
-        .pop()
-        .ok_or_else(|| Trouble::Refused("the load has no outcome".to_owned()))?;
+    let outcome = sent(site.addr, workload, time)?;
     let counted = |is_meant: &dyn Fn(&str) -> bool| {
         let lines = outcome.watched.iter();
         let meant = lines.filter(|((_, line), _)| is_meant(line));
@@ -48,6 +38,54 @@ pub(super) fn visits(site: Site<'_>, rate: f64, time: Duration) -> Result<Visits
         failed: outcome.unexpected_status + outcome.broken + outcome.unsent,
         p99: outcome.quantile(0.99),
     })
+}
+
+/// Responses per second to one request that is repeated on some connections for this time, which must be the pages that are wanted.
+pub(super) fn rate(addr: SocketAddr, head: Vec<u8>, time: Duration) -> Result<f64, Trouble> {
+    let workload = Workload {
+        requests: Box::new(Repeated(head)),
+        connections: MEMBER_CONNECTIONS,
+        pace: Pace::Closed,
+    };
+    let outcome = sent(addr, workload, time)?;
+    let failed = outcome.unexpected_status + outcome.broken + outcome.unsent;
+    if failed > 0 {
+        return Err(Trouble::Refused(format!(
+            "{failed} requests of a member failed"
+        )));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let responses = outcome.responses as f64;
+    Ok(responses / time.as_secs_f64())
+}
+
+fn sent(addr: SocketAddr, workload: Workload, time: Duration) -> Result<LoadOutcome, Trouble> {
+    let refused = |error: galley_load::LoadError| Trouble::Refused(error.to_string());
+    let target = Target {
+        addr,
+        tls: None,
+        connections: Connections::Kept,
+        watch: Some("cache-status".to_owned()),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut client = LoadClient::connect(target, vec![workload], stop).map_err(refused)?;
+    let mut outcomes = client.run(Limit::Time(time)).map_err(refused)?;
+    outcomes
+        .pop()
+        .ok_or_else(|| Trouble::Refused("the load has no outcome".to_owned()))
+}
+
+/// The same request each time.
+struct Repeated(Vec<u8>);
+
+impl Requests for Repeated {
+    fn next(&mut self, head: &mut Vec<u8>) -> Expected {
+        head.extend_from_slice(&self.0);
+        Expected {
+            page: 0,
+            status: ExpectedStatus::Exactly(200),
+        }
+    }
 }
 
 /// Chooses pages: the n-th is requested an n-th as often as the first.
@@ -102,3 +140,5 @@ impl Requests for Visitors {
 }
 
 const CONNECTIONS: usize = 16;
+/// As many as PHP has workers for.
+const MEMBER_CONNECTIONS: usize = 4;

@@ -1,4 +1,5 @@
-//! `xtask fragments`: what an edit costs PHP on a large site, what visitors notice, and whether patched pages are right.
+//! `xtask fragments`: what an edit costs PHP on a large site, what visitors notice, whether patched pages are right, and how many
+//! pages a member gets.
 //!
 //! The measurements are in [`galley_testkit::exactness::fragments`], which the tests run in a short form; the load comes from the load
 //! library. Progress goes to stderr, the tables to stdout. Fails when a goal is missed.
@@ -12,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use galley_testkit::exactness::fragments::{Comparison, EditCost, Fragments, Patching, Setting};
+use galley_testkit::exactness::fragments::{
+    Comparison, EditCost, Fragments, MemberRates, Patching, Setting,
+};
 
 use crate::demo::Complaint;
 
@@ -63,6 +66,7 @@ struct Outcome {
     pages: usize,
     costs: Vec<EditCost>,
     patching: Patching,
+    members: MemberRates,
     comparison: Option<Comparison>,
 }
 
@@ -99,6 +103,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     }
     progress("patching every page");
     outcome.patching = site.patching()?;
+    progress("requesting the front page as a member");
+    outcome.members = site.members(&mut |addr, head| load::rate(addr, head, MEMBER_TIME))?;
     if arguments.edits > 0 {
         progress("making random edits");
         let compared = site.compare(arguments.edits, arguments.sample, arguments.seed)?;
@@ -128,6 +134,7 @@ fn explain(cost: &EditCost) {
 fn verdict(outcome: &Outcome, arguments: &Arguments) -> Result<(), Complaint> {
     let mut missed: Vec<String> = outcome.costs.iter().flat_map(missed_by_edit).collect();
     missed.extend(missed_by_patching(outcome));
+    missed.extend(missed_by_members(&outcome.members));
     missed.extend(missed_by_comparison(outcome, arguments.edits));
     if missed.is_empty() {
         return Ok(());
@@ -183,6 +190,16 @@ fn missed_by_patching(outcome: &Outcome) -> Vec<String> {
     missed
 }
 
+fn missed_by_members(rates: &MemberRates) -> Option<String> {
+    let MemberRates { php, assembled } = *rates;
+    let is_reached = php > 0.0 && assembled >= LEAST_TIMES_PHP * php;
+    (!is_reached).then(|| {
+        format!(
+            "a member got {assembled:.0} stored pages in a second and {php:.1} from PHP; the goal is {LEAST_TIMES_PHP} times as many"
+        )
+    })
+}
+
 fn missed_by_comparison(outcome: &Outcome, edits: usize) -> Vec<String> {
     let Some(compared) = &outcome.comparison else {
         return (edits > 0)
@@ -225,6 +242,11 @@ const STATED_BYTES: f64 = 47_000.0;
 
 /// Pages that one core patches and compresses with gzip.
 const LEAST_PATCHED_IN_A_SECOND: f64 = 2000.0;
+
+/// The front page for a member, against PHP.
+const LEAST_TIMES_PHP: f64 = 50.0;
+/// For each of the two.
+const MEMBER_TIME: Duration = Duration::from_secs(10);
 
 /// Posts beside those of the sample site, unless more pages are wanted.
 const POSTS: usize = 3000;
@@ -275,6 +297,10 @@ mod tests {
                 compress_cpu: Duration::from_millis(20),
                 ..Patching::default()
             },
+            members: MemberRates {
+                php: 20.0,
+                assembled: 1000.0,
+            },
             comparison: Some(Comparison {
                 edits: 500,
                 patched: 1,
@@ -285,7 +311,7 @@ mod tests {
 
     #[test]
     fn each_goal_can_be_missed() {
-        let spoilers: [fn(&mut Outcome, Comparison); 11] = [
+        let spoilers: [fn(&mut Outcome, Comparison); 13] = [
             |outcome, _| outcome.costs[0].php_requests = 13,
             |outcome, _| outcome.costs[0].patched = 49,
             |outcome, _| outcome.costs[0].visits.hits = 990,
@@ -293,6 +319,8 @@ mod tests {
             |outcome, _| outcome.costs[0].stale = 1,
             |outcome, _| outcome.patching.pages = 49,
             |outcome, _| outcome.patching.compress_cpu = Duration::from_millis(21),
+            |outcome, _| outcome.members.assembled = 999.0,
+            |outcome, _| outcome.members = MemberRates::default(),
             |outcome, held| outcome.comparison = Some(Comparison { edits: 499, ..held }),
             |outcome, held| outcome.comparison = Some(Comparison { patched: 0, ..held }),
             |outcome, held| {

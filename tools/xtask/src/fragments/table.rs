@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use galley_testkit::exactness::fragments::{Comparison, EditCost, Patching};
+use galley_testkit::exactness::fragments::{Comparison, EditCost, MemberRates, Patching};
 use serde_json::{Value, json};
 
 use super::{Outcome, STATED_BYTES, patched_in_a_second};
@@ -65,6 +65,12 @@ pub(super) fn markdown(outcome: &Outcome) -> String {
         each(cpu),
         patched_in_a_second(&outcome.patching)
     );
+    let MemberRates { php, assembled } = outcome.members;
+    let _ = writeln!(
+        out,
+        "\nA member got the front page {assembled:.0} times in a second from its stored form and {php:.1} times from PHP: {:.0} times as often.",
+        assembled / php
+    );
     if let Some(compared) = &outcome.comparison {
         let Comparison {
             pages,
@@ -112,6 +118,10 @@ pub(super) fn json(outcome: &Outcome) -> Value {
             "compress_cpu_seconds": patching.compress_cpu.as_secs_f64(),
             "cpu_seconds": patching.cpu.as_secs_f64(),
             "pages_per_second_and_core": patched_in_a_second(patching),
+        },
+        "member": {
+            "php_per_second": outcome.members.php,
+            "assembled_per_second": outcome.members.assembled,
         },
         "comparison": outcome.comparison.as_ref().map(|compared| json!({
             "pages": compared.pages,
