@@ -1,6 +1,6 @@
 //! The model, and how each step is done to it and to the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -56,6 +56,9 @@ pub struct World {
     purges: Vec<Purge>,
     memory: BTreeMap<Page, usize>,
     disk: BTreeMap<Page, Kept>,
+    /// Pages whose files were copied: an earlier entry may be put back into its place. It is an entry like any other, because purges are
+    /// compared with its own `born`.
+    copied: BTreeSet<Page>,
     /// Whether the disk's entries are of the generation that the log will have after a restart.
     is_of_the_log: bool,
 }
@@ -76,6 +79,7 @@ impl World {
             purges: Vec::new(),
             memory: BTreeMap::new(),
             disk: BTreeMap::new(),
+            copied: BTreeSet::new(),
             is_of_the_log: true,
         };
         for step in steps {
@@ -109,6 +113,7 @@ impl World {
                 let generation = [*number; 16];
                 self.run().disk.begin_generation(generation).unwrap();
                 self.disk.clear();
+                self.copied.clear();
                 self.is_of_the_log = false;
             }
             Step::Restart(end, log, scans) => self.restart(*end, *log, *scans),
@@ -186,7 +191,9 @@ impl World {
                 };
                 self.disk.insert(page, kept);
             }
-            Err(NotStored::Superseded) => assert!(there.is_some_and(|there| there > entry.born)),
+            Err(NotStored::Superseded) => assert!(
+                self.copied.contains(&page) || there.is_some_and(|there| there > entry.born)
+            ),
             Err(why) => {
                 assert!(!self.is_ample() || why == NotStored::Scanning, "{why}");
                 // What is older has gone, so that it does not come back.
@@ -226,7 +233,8 @@ impl World {
             self.disk.remove(&page);
             return;
         };
-        let sent = kept.map(|kept| kept.sent);
+        let put_back = self.copied.contains(&page).then(|| number_of(&entry));
+        let sent = put_back.or(kept.map(|kept| kept.sent));
         let standing = self.check(&entry, &body, sent, "the disk");
         if standing == Validity::Purged {
             self.run().disk.remove_older(site, &key(page), entry.born);
@@ -330,6 +338,9 @@ impl World {
         let other = other.get(&files);
         let bytes = std::fs::read(one).unwrap();
         self.doubt_what_is_in(&bytes);
+        if matches!(how, Damage::Swap | Damage::Copy) {
+            self.copied.extend(pages_in(&bytes));
+        }
         match how {
             Damage::Flip => {
                 let mut bytes = bytes;
@@ -349,6 +360,7 @@ impl World {
             Damage::Swap | Damage::Copy => {
                 let others = std::fs::read(other).unwrap();
                 self.doubt_what_is_in(&others);
+                self.copied.extend(pages_in(&others));
                 std::fs::write(other, &bytes).unwrap();
                 if matches!(how, Damage::Swap) {
                     std::fs::write(one, others).unwrap();
@@ -358,11 +370,7 @@ impl World {
     }
 
     fn doubt_what_is_in(&mut self, bytes: &[u8]) {
-        let has = |page: &Page| {
-            let key = key(*page);
-            bytes.windows(key.len()).any(|window| window == key)
-        };
-        match (0..PAGES.len()).find(has) {
+        match pages_in(bytes).next() {
             Some(page) => self.doubt(page),
             // Damaged before.
             None => (0..PAGES.len()).for_each(|page| self.doubt(page)),
@@ -394,6 +402,7 @@ impl World {
         }
         if is_lost || !self.is_of_the_log {
             self.disk.clear();
+            self.copied.clear();
         }
         self.is_of_the_log = true;
         self.memory.clear();
@@ -438,6 +447,18 @@ impl World {
             born: sent.born,
         })
     }
+}
+
+/// The pages whose keys are in a file.
+fn pages_in(bytes: &[u8]) -> impl Iterator<Item = Page> {
+    (0..PAGES.len()).filter(|page| {
+        let key = key(*page);
+        bytes.windows(key.len()).any(|window| window == key)
+    })
+}
+
+fn number_of(entry: &Entry) -> usize {
+    entry.fields["sent"].to_str().unwrap().parse().unwrap()
 }
 
 /// Found in the page's file and in no other.
