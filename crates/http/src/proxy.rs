@@ -71,25 +71,31 @@ fn version_1(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
         let line = std::str::from_utf8(line).map_err(|_| Malformed)?;
         return line_1(line).map(ProxyHeaderStep::Whole);
     }
-    let wanted = if got.len() < SHORTEST {
-        SHORTEST - got.len()
-    } else if got.ends_with(b"\r") {
-        1
-    } else if got.starts_with(UNKNOWN) {
-        2
-    } else {
-        // The shortest that can still follow: of ` :: 1 1\r\n` what the spaces so far leave.
-        match memchr::memchr_iter(b' ', got).count() {
-            0..=2 => 9,
-            3 => 6,
-            4 => 4,
-            _ => 2,
-        }
-    };
+    let wanted = missing_of_line(got);
     if got.len() + wanted > LONGEST_LINE {
         return Err(Malformed);
     }
     Ok(ProxyHeaderStep::More(wanted))
+}
+
+/// The fewest bytes that can complete the line of version 1 that begins with `got`.
+fn missing_of_line(got: &[u8]) -> usize {
+    if got.len() < SHORTEST {
+        return SHORTEST - got.len();
+    }
+    if got.ends_with(b"\r") {
+        return 1;
+    }
+    if got.starts_with(UNKNOWN) {
+        return 2;
+    }
+    // Of ` :: 1 1\r\n` what the spaces so far leave.
+    match memchr::memchr_iter(b' ', got).count() {
+        0..=2 => 9,
+        3 => 6,
+        4 => 4,
+        _ => 2,
+    }
 }
 
 /// A line of version 1 without its end.
@@ -149,14 +155,18 @@ fn version_2(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
         Some(0) => {}
         Some(missing) => return Ok(ProxyHeaderStep::More(missing)),
     }
-    let header = match (command, family) {
-        (LOCAL, _) | (PROXY_COMMAND, 0x00) => ProxySource::Itself,
-        (PROXY_COMMAND, 0x11) => addresses::<4>(rest)?,
-        (PROXY_COMMAND, 0x21) => addresses::<16>(rest)?,
-        (PROXY_COMMAND, 0x31) if rest.len() >= UNIX_ADDRESSES => ProxySource::Itself,
-        _ => return Err(Malformed),
-    };
-    Ok(ProxyHeaderStep::Whole(header))
+    source_2(command, family, rest).map(ProxyHeaderStep::Whole)
+}
+
+/// Whom a header of version 2 speaks for. `rest` is all of it behind the head.
+fn source_2(command: u8, family: u8, rest: &[u8]) -> Result<ProxySource, Malformed> {
+    match (command, family) {
+        (LOCAL, _) | (PROXY_COMMAND, 0x00) => Ok(ProxySource::Itself),
+        (PROXY_COMMAND, 0x11) => addresses::<4>(rest),
+        (PROXY_COMMAND, 0x21) => addresses::<16>(rest),
+        (PROXY_COMMAND, 0x31) if rest.len() >= UNIX_ADDRESSES => Ok(ProxySource::Itself),
+        _ => Err(Malformed),
+    }
 }
 
 /// Two addresses of `N` bytes, then two ports; TLVs may follow.

@@ -243,23 +243,7 @@ impl FrameInterceptor {
         block: &mut Block,
     ) -> Result<Option<Opening>, FrameError> {
         if frame.kind == CONTINUATION {
-            let mut begun = self.begun.take().ok_or(FrameError::Protocol)?;
-            if begun.opening.stream != frame.stream {
-                return Err(FrameError::Protocol);
-            }
-            begun.continuations += 1;
-            self.fragments.extend_from_slice(payload);
-            let is_endless = begun.continuations > MOST_CONTINUATIONS
-                || self.fragments.len() > self.most.saturating_mul(hpack::TOO_LARGE);
-            if is_endless {
-                return Err(FrameError::TooLarge);
-            }
-            if !frame.has(END_HEADERS) {
-                self.begun = Some(begun);
-                return Ok(None);
-            }
-            let fragments = std::mem::take(&mut self.fragments);
-            return self.decode(begun.opening, &fragments, block).map(Some);
+            return self.continuation(frame, payload, block);
         }
         let (opening, fragment) = self.open(frame, payload)?;
         if frame.has(END_HEADERS) {
@@ -272,6 +256,32 @@ impl FrameInterceptor {
             continuations: 0,
         });
         Ok(None)
+    }
+
+    /// RFC 9113 section 6.10.
+    fn continuation(
+        &mut self,
+        frame: FrameHeader,
+        payload: &[u8],
+        block: &mut Block,
+    ) -> Result<Option<Opening>, FrameError> {
+        let mut begun = self.begun.take().ok_or(FrameError::Protocol)?;
+        if begun.opening.stream != frame.stream {
+            return Err(FrameError::Protocol);
+        }
+        begun.continuations += 1;
+        self.fragments.extend_from_slice(payload);
+        let is_endless = begun.continuations > MOST_CONTINUATIONS
+            || self.fragments.len() > self.most.saturating_mul(hpack::TOO_LARGE);
+        if is_endless {
+            return Err(FrameError::TooLarge);
+        }
+        if !frame.has(END_HEADERS) {
+            self.begun = Some(begun);
+            return Ok(None);
+        }
+        let fragments = std::mem::take(&mut self.fragments);
+        self.decode(begun.opening, &fragments, block).map(Some)
     }
 
     /// RFC 9113 section 6.2: a `HEADERS` frame without its padding.
@@ -347,9 +357,6 @@ impl FrameInterceptor {
 
     /// Hands a head on to the library, its fields in `block`.
     pub fn pass(&mut self, opening: &Opening, block: &Block, through: &mut Vec<u8>) {
-        self.passed = self.passed.max(opening.stream);
-        self.windows.lend();
-        self.windows.share(through);
         let mut encoded = opening.priority.map(Vec::from).unwrap_or_default();
         for (name, value) in block.fields() {
             hpack::write_field(&mut encoded, name, value);
@@ -358,39 +365,12 @@ impl FrameInterceptor {
             // What was not kept: the library has the same limit, and a response for whoever breaks it.
             hpack::write_field(&mut encoded, b"x", &vec![b'x'; self.most]);
         }
-        let flags = if opening.is_end { END_STREAM } else { 0 };
-        let mut flags = flags | opening.priority.map_or(0, |_| HAS_PRIORITY);
-        let mut parts = encoded.chunks(MOST_FRAME).peekable();
-        let mut kind = HEADERS;
-        // A block without fields is a frame too.
-        let mut part: &[u8] = parts.next().unwrap_or_default();
-        loop {
-            let next = parts.next();
-            if next.is_none() {
-                flags |= END_HEADERS;
-            }
-            FrameHeader {
-                length: part.len(),
-                kind,
-                flags,
-                stream: opening.stream,
-            }
-            .write(through);
-            through.extend_from_slice(part);
-            (kind, flags) = (CONTINUATION, 0);
-            match next {
-                Some(next) => part = next,
-                None => return,
-            }
-        }
+        self.pass_encoded(opening, &encoded, through);
     }
 
     /// Hands on that there is a request without a body. Its owner has the head: the library needs the stream alone, and reads
     /// no more than it must. The stub's method is one that nobody serves.
     pub fn pass_stub(&mut self, opening: &Opening, through: &mut Vec<u8>) {
-        self.passed = self.passed.max(opening.stream);
-        self.windows.lend();
-        self.windows.share(through);
         let mut encoded = Vec::with_capacity(STUB_BYTES);
         // A dependency may break the protocol, which the library judges.
         encoded.extend_from_slice(opening.priority.as_ref().map_or(&[], |priority| priority));
@@ -402,14 +382,37 @@ impl FrameInterceptor {
         ] {
             hpack::write_field(&mut encoded, name.as_bytes(), value.as_bytes());
         }
-        FrameHeader {
-            length: encoded.len(),
-            kind: HEADERS,
-            flags: END_STREAM | END_HEADERS | opening.priority.map_or(0, |_| HAS_PRIORITY),
-            stream: opening.stream,
+        self.pass_encoded(opening, &encoded, through);
+    }
+
+    /// Writes a head as a `HEADERS` frame and the `CONTINUATION` frames that it needs. `encoded` begins with the priority.
+    fn pass_encoded(&mut self, opening: &Opening, encoded: &[u8], through: &mut Vec<u8>) {
+        self.passed = self.passed.max(opening.stream);
+        self.windows.lend();
+        self.windows.share(through);
+        let flags = if opening.is_end { END_STREAM } else { 0 };
+        let mut flags = flags | opening.priority.map_or(0, |_| HAS_PRIORITY);
+        let mut kind = HEADERS;
+        let mut rest = encoded;
+        // A block without fields is a frame too.
+        loop {
+            let (part, behind) = rest.split_at(rest.len().min(MOST_FRAME));
+            if behind.is_empty() {
+                flags |= END_HEADERS;
+            }
+            FrameHeader {
+                length: part.len(),
+                kind,
+                flags,
+                stream: opening.stream,
+            }
+            .write(through);
+            through.extend_from_slice(part);
+            if behind.is_empty() {
+                return;
+            }
+            (kind, flags, rest) = (CONTINUATION, 0, behind);
         }
-        .write(through);
-        through.extend_from_slice(&encoded);
     }
 
     /// Tells that the library has sent so many bytes of data. What it may send beside them is its again.
