@@ -16,26 +16,18 @@ use crate::tree::SectionTable;
 /// The settings of the site.
 pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
     let is_wordpress = preset == Preset::WordPress;
-    let limit = |name: &str, usual: Option<RateLimit>| match own.given(name) {
+    let limit = |name: &str, (per_minute, burst)| match own.given(name) {
         Some(AccessSetting::Is(limit)) => Some(limit),
-        Some(AccessSetting::Off | AccessSetting::Nothing) => None,
-        None => usual.filter(|_| is_wordpress),
+        None if is_wordpress => RateLimit::new(per_minute, 60, burst),
+        Some(AccessSetting::Off | AccessSetting::Nothing) | None => None,
     };
-    let (login_per_minute, login_burst) = LOGIN;
-    let (xmlrpc_per_minute, xmlrpc_burst) = XMLRPC;
     let word: Option<String> = own.given("xmlrpc");
     let of_word = |word: &String| XmlRpc::ALL.iter().find(|one| one.word() == word).copied();
     SiteAccess {
         common: common(own, complaints),
         admin_allow: own.given("admin_allow").unwrap_or_default(),
-        login_limit: limit(
-            "login_limit",
-            RateLimit::new(login_per_minute, 60, login_burst),
-        ),
-        xmlrpc_limit: limit(
-            "xmlrpc_limit",
-            RateLimit::new(xmlrpc_per_minute, 60, xmlrpc_burst),
-        ),
+        login_limit: limit("login_limit", LOGIN),
+        xmlrpc_limit: limit("xmlrpc_limit", XMLRPC),
         xmlrpc: word.as_ref().and_then(of_word).unwrap_or(if is_wordpress {
             XmlRpc::Limited
         } else {

@@ -17,29 +17,11 @@ pub(crate) fn acme(
     here: &Surroundings,
     complaints: &mut Complaints,
 ) -> AcmeConfig {
-    check::not_empty(
-        given,
-        "challenge",
-        "`\"http-01\"`, `\"tls-alpn-01\"` or `\"dns-01\"`",
-        complaints,
-    );
     check::token_file(given, "account_key_file", complaints);
     root(given, complaints);
     directory(given, complaints);
     email(given, complaints);
-    let (id, key) = (given.given("account_id"), given.given("account_key_file"));
-    for (one, other) in [
-        ("account_id", "account_key_file"),
-        ("account_key_file", "account_id"),
-    ] {
-        if given.has(one) && !given.has(other) {
-            let why = format!("is given without `acme.{other}`");
-            let help = "give both, as the authority issued them, or neither";
-            given.complain(one, why, help, complaints);
-        }
-    }
-    let challenges: Vec<String> = given.value("challenge");
-    let challenges: Vec<AcmeChallenge> = challenges.iter().map(|word| challenge(word)).collect();
+    let challenges = challenges(given, complaints);
     AcmeConfig {
         email: given.given("email"),
         directory: given.value("directory"),
@@ -50,18 +32,39 @@ pub(crate) fn acme(
         dns: dns(given, &challenges, complaints),
         challenges,
         profile: given.given("profile"),
-        binding: id.zip(key),
+        binding: binding(given, complaints),
         retry: given.value("retry"),
     }
 }
 
-/// The values of the table's row.
-fn challenge(word: &str) -> AcmeChallenge {
-    match word {
+/// The account at an authority that wants one of its customers: its name, and the file with its key.
+fn binding(given: &SectionTable, complaints: &mut Complaints) -> Option<(String, PathBuf)> {
+    for (one, other) in [
+        ("account_id", "account_key_file"),
+        ("account_key_file", "account_id"),
+    ] {
+        if given.has(one) && !given.has(other) {
+            let why = format!("is given without `acme.{other}`");
+            let help = "give both, as the authority issued them, or neither";
+            given.complain(one, why, help, complaints);
+        }
+    }
+    given
+        .given("account_id")
+        .zip(given.given("account_key_file"))
+}
+
+fn challenges(given: &SectionTable, complaints: &mut Complaints) -> Vec<AcmeChallenge> {
+    let known = "`\"http-01\"`, `\"tls-alpn-01\"` or `\"dns-01\"`";
+    check::not_empty(given, "challenge", known, complaints);
+    let words: Vec<String> = given.value("challenge");
+    // The values of the table's row.
+    let challenges = words.iter().map(|word| match word.as_str() {
         "tls-alpn-01" => AcmeChallenge::TlsAlpn01,
         "dns-01" => AcmeChallenge::Dns01,
         _ => AcmeChallenge::Http01,
-    }
+    });
+    challenges.collect()
 }
 
 fn dns(
@@ -70,8 +73,20 @@ fn dns(
     complaints: &mut Complaints,
 ) -> Option<DnsHook> {
     let program: Option<PathBuf> = given.given("dns_hook");
+    check_hook(given, program.as_deref(), challenges, complaints);
+    let wait = given.value("dns_wait");
+    program.map(|program| DnsHook { program, wait })
+}
+
+/// The challenge and the program need each other.
+fn check_hook(
+    given: &SectionTable,
+    program: Option<&Path>,
+    challenges: &[AcmeChallenge],
+    complaints: &mut Complaints,
+) {
     let is_wanted = challenges.contains(&AcmeChallenge::Dns01);
-    match &program {
+    match program {
         None if is_wanted => {
             let why = "contains `dns-01`, but `acme.dns_hook` is missing";
             let help = "name a program in `dns_hook` that sets and removes records of your DNS, or remove `dns-01`";
@@ -83,17 +98,13 @@ fn dns(
             given.complain("dns_hook", why, help, complaints);
         }
         Some(program) if !is_executable(program) => {
-            let why = format!(
-                "is `{}`, which does not exist or is not executable",
-                program.display()
-            );
+            let program = program.display();
+            let why = format!("is `{program}`, which does not exist or is not executable");
             let help = "name a file that Galley's user may execute (`chmod 755`)";
             given.complain("dns_hook", why, help, complaints);
         }
         _ => {}
     }
-    let wait = given.value("dns_wait");
-    program.map(|program| DnsHook { program, wait })
 }
 
 fn is_executable(file: &Path) -> bool {
@@ -170,25 +181,21 @@ fn hindrance(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'stati
             "needs the DNS-01 challenge",
             "add `challenge = [\"dns-01\"]` and `dns_hook` to `[acme]`, name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
         )),
-        HostPattern::Exact(name) => {
-            let name = name.as_str();
-            let bare = name.trim_start_matches('[').trim_end_matches(']');
-            if bare.parse::<IpAddr>().is_ok() {
-                Some(("is an address, not a name", LOCAL))
-            } else if name == "localhost" || name.ends_with(".localhost") {
-                Some((
-                    "is a local name, for which no authority issues certificates",
-                    LOCAL,
-                ))
-            } else if !name.contains('.') {
-                Some((
-                    "is a name without a dot, for which no authority issues certificates",
-                    LOCAL,
-                ))
-            } else {
-                None
-            }
-        }
+        HostPattern::Exact(name) => not_public(name).map(|why| (why, LOCAL)),
+    }
+}
+
+/// Why the public name system cannot have a host.
+fn not_public(name: &str) -> Option<&'static str> {
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    if bare.parse::<IpAddr>().is_ok() {
+        Some("is an address, not a name")
+    } else if name == "localhost" || name.ends_with(".localhost") {
+        Some("is a local name, for which no authority issues certificates")
+    } else if !name.contains('.') {
+        Some("is a name without a dot, for which no authority issues certificates")
+    } else {
+        None
     }
 }
 

@@ -126,36 +126,34 @@ fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
         site_bytes: given.given("disk_size_per_site"),
         inactive: given.value("inactive"),
     });
-    if disk.is_none() {
-        without_disk(given, complaints);
-    }
-    let most = disk.as_ref().map_or(0, |disk| disk.bytes / 2).max(memory);
-    if max_object > most {
-        let why = format!(
-            "is `{}`, but `cache.memory` is `{}`",
-            write_size(max_object),
-            write_size(memory)
-        );
-        let help =
-            "lower `max_object`, raise `memory`, or set `disk` and a `disk_size` of twice as much";
-        given.complain("max_object", why, help, complaints);
-    }
-    Cache {
+    let cache = Cache {
         memory,
         max_object,
         max_file: given.value("max_file"),
         disk,
-    }
+    };
+    check_cache(given, &cache, complaints);
+    cache
 }
 
-/// Options of the disk have no effect without `disk`.
-fn without_disk(given: &SectionTable, complaints: &mut Complaints) {
-    for option in ["disk_size", "disk_size_per_site", "inactive"] {
-        if given.has(option) {
-            let why = "is set, but `cache.disk` is not, so Galley stores nothing on disk";
-            let help = "add `disk = \"/var/cache/galley\"`, or remove the line";
-            given.complain(option, why, help, complaints);
-        }
+/// Options of the disk have no effect without `disk`, and the largest page must fit somewhere.
+fn check_cache(given: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
+    if cache.disk.is_none() {
+        let why = "is set, but `cache.disk` is not, so Galley stores nothing on disk";
+        let help = "add `disk = \"/var/cache/galley\"`, or remove the line";
+        let options = ["disk_size", "disk_size_per_site", "inactive"];
+        given.complain_of_given(&options, why, help, complaints);
+    }
+    let on_disk = cache.disk.as_ref().map_or(0, |disk| disk.bytes / 2);
+    if cache.max_object > on_disk.max(cache.memory) {
+        let why = format!(
+            "is `{}`, but `cache.memory` is `{}`",
+            write_size(cache.max_object),
+            write_size(cache.memory)
+        );
+        let help =
+            "lower `max_object`, raise `memory`, or set `disk` and a `disk_size` of twice as much";
+        given.complain("max_object", why, help, complaints);
     }
 }
 

@@ -32,8 +32,16 @@ pub(crate) fn not_empty(given: &SectionTable, name: &str, what: &str, complaints
     }
 }
 
+/// The lists of listeners of a site or the server.
+pub(crate) fn listeners(given: &SectionTable, complaints: &mut Complaints) {
+    for name in ["listen", "listen_tls"] {
+        not_empty(given, name, "an address", complaints);
+        no_address_twice(given, name, complaints);
+    }
+}
+
 /// A list of listeners may not name one twice. Port 0 is another port each time.
-pub(crate) fn no_address_twice(given: &SectionTable, name: &str, complaints: &mut Complaints) {
+fn no_address_twice(given: &SectionTable, name: &str, complaints: &mut Complaints) {
     let list: Vec<(SourceSpan, Listen)> = given.given(name).unwrap_or_default();
     for (index, (place, address)) in list.iter().enumerate() {
         if let Some((first, _)) = list
@@ -297,31 +305,20 @@ pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
 pub(crate) fn hosts(given: &[GivenSite], sites: &[SiteConfig], complaints: &mut Complaints) {
     let mut claims: BTreeMap<String, Vec<(usize, SourceSpan)>> = BTreeMap::new();
     for (index, one) in given.iter().enumerate() {
-        for (place, host) in one
-            .own
-            .given::<Vec<(SourceSpan, HostPattern)>>("hosts")
-            .unwrap_or_default()
-        {
+        let hosts: Vec<(SourceSpan, HostPattern)> = one.own.given("hosts").unwrap_or_default();
+        for (place, host) in hosts {
             let text = host_text(&host);
             let earlier = claims.entry(text.clone()).or_default();
-            let clash = earlier
-                .iter()
-                .find(|(other, _)| *other == index || may_meet(sites, *other, index));
+            let mut known = earlier.iter();
+            let clash = known.find(|(other, _)| *other == index || may_meet(sites, *other, index));
             if let Some((other, first)) = clash {
-                let spot = complaints.spot(first);
-                let (message, help) = if *other == index {
-                    (
-                        format!(
-                            "`site.hosts` names `{text}` a second time; the first is at {spot}"
-                        ),
-                        "remove one of the two",
-                    )
+                let (why, help) = if *other == index {
+                    (" a second time; the first is at", "remove one of the two")
                 } else {
-                    (
-                        format!("`site.hosts` names `{text}`, which another site has at {spot}"),
-                        "keep the host in one of the sites, or give them different `listen` addresses",
-                    )
+                    (", which another site has at", TWO_SITES)
                 };
+                let spot = complaints.spot(first);
+                let message = format!("`site.hosts` names `{text}`{why} {spot}");
                 complaints.add(&place, "site.hosts", message, help);
             }
             earlier.push((index, place));
@@ -368,6 +365,9 @@ pub(crate) fn host_text(host: &HostPattern) -> String {
 pub(crate) fn shown_path(path: &Path) -> String {
     shown(&path.display().to_string())
 }
+
+const TWO_SITES: &str =
+    "keep the host in one of the sites, or give them different `listen` addresses";
 
 /// 128 bits, if every byte is random.
 const LEAST_TOKEN: usize = 16;

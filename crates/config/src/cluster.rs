@@ -10,52 +10,60 @@ pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Opti
     check::token_file(given, "password_file", complaints);
     check::key_file(given, "key_file", complaints);
     let Some(engine) = given.given::<String>("engine") else {
-        for option in OTHERS {
-            if given.has(option) {
-                let help = "add `engine = \"redis://host:6379\"`, or remove the section";
-                given.complain(option, "has no effect without `engine`", help, complaints);
-            }
-        }
+        let why = "has no effect without `engine`";
+        let help = "add `engine = \"redis://host:6379\"`, or remove the section";
+        given.complain_of_given(OTHERS, why, help, complaints);
         return None;
     };
-    if !SCHEMES.iter().any(|scheme| engine.starts_with(scheme)) {
-        let why = format!(
-            "is `{}`, which is not the URL of an engine",
-            without_login(&engine)
-        );
-        let help = "write `redis://host:6379`, `rediss://host:6379`, `redis+unix:///path` or `redis+sentinel://host,host,host/name`";
-        given.complain("engine", why, help, complaints);
-    } else if engine.contains("+sentinel://") && !names_primary(&engine) {
-        let why = format!(
-            "is `{}`, which does not name the primary of the sentinels",
-            without_login(&engine)
-        );
-        let help = "write `redis+sentinel://host1:26379,host2:26379,host3:26379/name`, with the name from `sentinel monitor name`; a password belongs in `password_file`";
-        given.complain("engine", why, help, complaints);
+    check_engine(given, &engine, complaints);
+    if !given.has("key_file") {
+        let why = "has no effect without `key_file`";
+        let help = "add `key_file`: nodes share only pages that they can authenticate";
+        given.complain_of_given(&["pages", "pages_lifetime"], why, help, complaints);
     }
-    let name = given.value("name");
     let node = given.given("node").unwrap_or_else(host_name);
-    for (option, value) in [("name", &name), ("node", &node)] {
-        if !is_name(value) {
-            let why = format!("is `{value}`, which is not a name");
-            let help = "use up to 64 letters, digits, `-`, `_` and `.`";
-            given.complain(option, why, help, complaints);
-        }
-    }
-    for option in ["pages", "pages_lifetime"] {
-        if given.has(option) && !given.has("key_file") {
-            let help = "add `key_file`: nodes share only pages that they can authenticate";
-            given.complain(option, "has no effect without `key_file`", help, complaints);
-        }
-    }
     Some(ClusterConfig {
         pages: pages(given),
         engine,
         password_file: given.given("password_file"),
-        name,
-        node,
+        name: checked_name(given, "name", given.value("name"), complaints),
+        node: checked_name(given, "node", node, complaints),
         serve_through_partitions: given.value::<String>("on_partition") == "serve",
     })
+}
+
+/// The URL must be of a kind that Galley connects to, and sentinels need the name of their primary.
+fn check_engine(given: &SectionTable, engine: &str, complaints: &mut Complaints) {
+    if !SCHEMES.iter().any(|scheme| engine.starts_with(scheme)) {
+        let why = format!(
+            "is `{}`, which is not the URL of an engine",
+            without_login(engine)
+        );
+        let help = "write `redis://host:6379`, `rediss://host:6379`, `redis+unix:///path` or `redis+sentinel://host,host,host/name`";
+        given.complain("engine", why, help, complaints);
+    } else if engine.contains("+sentinel://") && !names_primary(engine) {
+        let why = format!(
+            "is `{}`, which does not name the primary of the sentinels",
+            without_login(engine)
+        );
+        let help = "write `redis+sentinel://host1:26379,host2:26379,host3:26379/name`, with the name from `sentinel monitor name`; a password belongs in `password_file`";
+        given.complain("engine", why, help, complaints);
+    }
+}
+
+/// A name that becomes a part of the engine's keys.
+fn checked_name(
+    given: &SectionTable,
+    option: &str,
+    name: String,
+    complaints: &mut Complaints,
+) -> String {
+    if !is_name(&name) {
+        let why = format!("is `{name}`, which is not a name");
+        let help = "use up to 64 letters, digits, `-`, `_` and `.`";
+        given.complain(option, why, help, complaints);
+    }
+    name
 }
 
 /// `None`: the nodes share none.

@@ -68,9 +68,7 @@ impl Config {
             let programs = programs.filter(|one| matches!(one, UpstreamConfig::Program(_)));
             programs.chain([&site.upstream])
         });
-        upstreams
-            .filter(|one| matches!(one, UpstreamConfig::Managed | UpstreamConfig::Program(_)))
-            .count()
+        upstreams.filter(|one| one.is_managed()).count()
     }
 }
 

@@ -136,35 +136,14 @@ impl Loader {
 
     fn include(&mut self, place: &SourceSpan, path: PathBuf) {
         let shown_path = shown(&path.display().to_string());
-        let complaint = match text_of(&path).and_then(|text| Ok((fs::canonicalize(&path)?, text))) {
-            Ok((canonical, _)) if self.chain.contains(&canonical) => (
-                format!(
-                    "`include` forms a cycle: {} {}",
-                    self.way_to(&canonical),
-                    shown_path
-                ),
-                "remove one of the includes",
-            ),
-            Ok((canonical, _)) if self.seen.contains(&canonical) => (
-                format!("`include` names {shown_path}, which was already read"),
-                "name each file once",
-            ),
-            Ok(_) if self.seen.len() >= MOST_FILES => (
-                format!(
-                    "`include` names {shown_path}, but Galley reads at most {MOST_FILES} files"
-                ),
-                "put several sites into one file",
-            ),
-            Ok(_) if self.chain.len() >= MOST_LEVELS => (
-                format!(
-                    "`include` names {shown_path}, which is nested more than {MOST_LEVELS} levels deep"
-                ),
-                "include it from the first file",
-            ),
-            Ok((_, text)) => {
-                let source = self.document.complaints.add_source(&path, &text);
-                self.file(source, path);
-                return;
+        let read = text_of(&path).and_then(|text| Ok((fs::canonicalize(&path)?, text)));
+        let (message, help) = match read {
+            Ok((canonical, text)) => {
+                let Some(hindrance) = self.hindrance(&canonical, &shown_path) else {
+                    let source = self.document.complaints.add_source(&path, &text);
+                    return self.file(source, path);
+                };
+                hindrance
             }
             Err(unread) => (
                 format!("`include` names {shown_path}, {unread}"),
@@ -174,7 +153,28 @@ impl Loader {
         self.document.torn = true;
         self.document
             .complaints
-            .add(place, "include", complaint.0, complaint.1);
+            .add(place, "include", message, help);
+    }
+
+    /// Why one more file is not read, and what to do.
+    fn hindrance(&self, canonical: &PathBuf, shown: &str) -> Option<(String, &'static str)> {
+        if self.chain.contains(canonical) {
+            let way = self.way_to(canonical);
+            let message = format!("`include` forms a cycle: {way} {shown}");
+            return Some((message, "remove one of the includes"));
+        }
+        let (why, help) = if self.seen.contains(canonical) {
+            ("which was already read".to_owned(), "name each file once")
+        } else if self.seen.len() >= MOST_FILES {
+            let why = format!("but Galley reads at most {MOST_FILES} files");
+            (why, "put several sites into one file")
+        } else if self.chain.len() >= MOST_LEVELS {
+            let why = format!("which is nested more than {MOST_LEVELS} levels deep");
+            (why, "include it from the first file")
+        } else {
+            return None;
+        };
+        Some((format!("`include` names {shown}, {why}"), help))
     }
 
     /// `a.toml -> b.toml ->`, from the file that is included again.
@@ -267,28 +267,19 @@ impl Expansion {
 fn matches_in(folder: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(Vec::new());
-        }
+        Err(error) if ABSENT.contains(&error.kind()) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let mut names = Vec::new();
     for (count, entry) in entries.enumerate() {
         if count >= MOST_ENTRIES {
-            return Err(io::Error::other(format!(
-                "it has more than {MOST_ENTRIES} entries"
-            )));
+            let why = format!("it has more than {MOST_ENTRIES} entries");
+            return Err(io::Error::other(why));
         }
         let name = entry?.file_name();
         let text = name.to_string_lossy();
-        if matches(pattern.as_bytes(), text.as_bytes())
-            && (pattern.starts_with('.') || !text.starts_with('.'))
-        {
+        let is_meant = pattern.starts_with('.') || !text.starts_with('.');
+        if is_meant && matches(pattern.as_bytes(), text.as_bytes()) {
             names.push(folder.join(&name));
         }
     }
@@ -348,6 +339,9 @@ fn torn(mut document: Document) -> Document {
     document.torn = true;
     document
 }
+
+/// What there is where a folder is not.
+const ABSENT: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
 
 /// Far above what a person writes; a whole disk image named by mistake stops here.
 const MOST_BYTES: u64 = 4 << 20;

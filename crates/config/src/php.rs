@@ -22,13 +22,10 @@ pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints:
     if has_php && !has_root {
         needs_root(own, upstream, complaints);
     }
-    let is_run = matches!(
-        upstream,
-        UpstreamConfig::Managed | UpstreamConfig::Program(_)
-    );
     for name in OF_MANAGED.iter().chain(OF_FPM).copied() {
         // A program of a rule runs as the site's user.
-        let counts = is_run || (name == "php_user" && given.rules.iter().any(runs_program));
+        let counts =
+            upstream.is_managed() || (name == "php_user" && given.rules.iter().any(runs_program));
         if own.stands(name) && !counts && own.stands("php") == has_php {
             let why = "is given, but applies only to a PHP that Galley runs";
             let help = "write `php = \"managed\"`, or remove it";
@@ -115,9 +112,9 @@ pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
         given.complain("php_command", why, help, complaints);
     }
     words(given, complaints);
-    for name in OF_FPM.iter().filter(|name| is_managed && given.has(name)) {
+    if is_managed {
         let why = "is given, but applies only to PHP-FPM, and `php_command` names another program";
-        given.complain(name, why, "remove one of the two", complaints);
+        given.complain_of_given(OF_FPM, why, "remove one of the two", complaints);
     }
 }
 

@@ -20,21 +20,25 @@ pub(crate) fn read(
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
 ) -> Option<ConfigValue> {
-    let each = match row.kind {
-        ValueKind::List(each) => each,
-        ValueKind::Certificates => return certificates::read(reader, row, value),
-        ValueKind::PhpAddress => return servers::read_php(reader, row, value),
-        ValueKind::UpstreamTls => return certificates::read_upstream(reader, row, value),
-        _ => return read_one(reader, row, &row.kind, value, "is"),
-    };
+    match row.kind {
+        ValueKind::List(each) => read_list(reader, row, each, value),
+        ValueKind::Certificates => certificates::read(reader, row, value),
+        ValueKind::PhpAddress => servers::read_php(reader, row, value),
+        ValueKind::UpstreamTls => certificates::read_upstream(reader, row, value),
+        _ => read_one(reader, row, &row.kind, value, "is"),
+    }
+}
+
+fn read_list(
+    reader: &mut ValueReader<'_>,
+    row: &OptionRow,
+    each: &ValueKind,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<ConfigValue> {
     let DeValue::Array(members) = value.get_ref() else {
         let problem = Problem {
-            why: format!(
-                "{}; expected {}",
-                with_article(value.get_ref()),
-                row.kind.describe()
-            ),
             help: format!("put it in brackets: `{} = {}`", row.name, row.example),
+            ..wrong_type(row, &row.kind, value.get_ref())
         };
         reader.complain(row, value, "is", problem);
         return None;
@@ -46,11 +50,7 @@ pub(crate) fn read(
         }
     }
     // A list of which nothing is left has been complained about; it is not an empty one.
-    if list.is_empty() && !members.is_empty() {
-        None
-    } else {
-        Some(ConfigValue::List(list))
-    }
+    (!list.is_empty() || members.is_empty()).then_some(ConfigValue::List(list))
 }
 
 fn read_one(
@@ -62,10 +62,7 @@ fn read_one(
 ) -> Option<ConfigValue> {
     let read = match (kind, value.get_ref()) {
         (ValueKind::Flag, DeValue::Boolean(flag)) => Ok(ConfigValue::Flag(*flag)),
-        (ValueKind::Count { .. }, DeValue::Integer(number)) => {
-            whole(number).and_then(|n| bounded_number(kind, n))
-        }
-        (ValueKind::Size { .. }, DeValue::Integer(number)) => {
+        (ValueKind::Count { .. } | ValueKind::Size { .. }, DeValue::Integer(number)) => {
             whole(number).and_then(|n| bounded_number(kind, n))
         }
         (ValueKind::Limit, DeValue::Table(table)) => limit::of_table(table).map(ConfigValue::Limit),
@@ -75,13 +72,8 @@ fn read_one(
         (_, DeValue::String(text)) => parse_text(kind, text, reader.base),
         (_, other) => Err(wrong_type(row, kind, other)),
     };
-    match read {
-        Ok(value) => Some(value),
-        Err(problem) => {
-            reader.complain(row, value, verb, problem);
-            None
-        }
-    }
+    read.map_err(|problem| reader.complain(row, value, verb, problem))
+        .ok()
 }
 
 fn whole(number: &DeInteger<'_>) -> Result<u64, Problem> {

@@ -95,7 +95,10 @@ pub(crate) fn hsts(own: &SectionTable, complaints: &mut Complaints) -> Option<He
 /// `redirect` of a rule.
 pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Option<Redirect> {
     let Some(text) = given.given::<String>("redirect") else {
-        needs_redirect(given, complaints);
+        let why = "is given, but the rule has no `redirect`";
+        let help = "add `redirect = \"/new\"`, or remove it";
+        let options = ["redirect_status", "redirect_query"];
+        given.complain_of_given(&options, why, help, complaints);
         return None;
     };
     for option in MEANINGLESS.iter().filter(|option| given.has(option)) {
@@ -106,38 +109,27 @@ pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Opti
         complaints.add(given.position(option), given.path(option), message, help);
     }
     let status = status(given, complaints);
-    let groups = match given.given::<PathPattern>("pattern") {
-        Some(pattern) => pattern.groups(),
-        None => usize::from(
-            given
-                .given("path")
-                .is_some_and(|path: String| path.ends_with('*')),
-        ),
-    };
-    let target = match RedirectTarget::parse(&text, groups) {
-        Ok(target) => target,
-        Err(why) => {
-            let why = format!("is {}, {why}", shown(&text));
-            let help = "write `/new`, `/new/$1` or `https://www.example.com/new`; each `$` stands for a group in brackets of `pattern`, or for the `*` of `path`";
-            given.complain("redirect", why, help, complaints);
-            return None;
-        }
-    };
     Some(Redirect {
-        target,
+        target: target(given, &text, complaints)?,
         status,
         keeps_query: given.value("redirect_query"),
     })
 }
 
-fn needs_redirect(given: &SectionTable, complaints: &mut Complaints) {
-    for option in ["redirect_status", "redirect_query"] {
-        if given.has(option) && !given.has("redirect") {
-            let why = "is given, but the rule has no `redirect`";
-            let help = "add `redirect = \"/new\"`, or remove it";
-            given.complain(option, why, help, complaints);
-        }
-    }
+/// Where `text` leads; its groups are those of `pattern`, or the end of `path`.
+fn target(given: &SectionTable, text: &str, complaints: &mut Complaints) -> Option<RedirectTarget> {
+    let path: Option<String> = given.given("path");
+    let groups = given.given("pattern").map_or_else(
+        || usize::from(path.is_some_and(|path| path.ends_with('*'))),
+        |pattern: PathPattern| pattern.groups(),
+    );
+    RedirectTarget::parse(text, groups)
+        .map_err(|why| {
+            let why = format!("is {}, {why}", shown(text));
+            let help = "write `/new`, `/new/$1` or `https://www.example.com/new`; each `$` stands for a group in brackets of `pattern`, or for the `*` of `path`";
+            given.complain("redirect", why, help, complaints);
+        })
+        .ok()
 }
 
 fn status(given: &SectionTable, complaints: &mut Complaints) -> Option<u16> {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use galley_policy::route::HostPattern;
 
-use crate::complaint::{Complaints, SourceSpan, shown};
+use crate::check::shown_path;
+use crate::complaint::{Complaints, SourceSpan};
 use crate::tree::{Document, GivenSite};
 use crate::upstream::UpstreamConfig;
 use crate::value::ConfigValue;
@@ -16,31 +17,24 @@ pub(crate) fn for_root(dir: &Path) -> Document {
     let whole = SourceSpan { source, span: None };
     let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     if path.is_dir() && !FILES.iter().any(|name| path.join(name).is_file()) {
-        let message = format!(
-            "{} does not look like WordPress: it contains none of {}",
-            shown(&dir.display().to_string()),
-            names()
-        );
+        let names = FILES.map(|name| format!("`{name}`")).join(", ");
+        let dir = shown_path(dir);
+        let message = format!("{dir} does not look like WordPress: it contains none of {names}");
         let help = "name the folder that contains WordPress, or write a configuration file";
         complaints.add(&whole, "root", message, help);
     }
     let mut document = Document::new(complaints, whole.clone());
     let mut site = GivenSite::new(&whole);
     let every_host = ConfigValue::List(vec![(whole.clone(), ConfigValue::Host(HostPattern::Any))]);
-    site.own.set("hosts", whole.clone(), Some(every_host));
-    site.own
-        .set("root", whole.clone(), Some(ConfigValue::Path(path)));
-    site.own.set(
-        "php",
-        whole,
-        Some(ConfigValue::Php(UpstreamConfig::Managed)),
-    );
+    for (name, value) in [
+        ("hosts", every_host),
+        ("root", ConfigValue::Path(path)),
+        ("php", ConfigValue::Php(UpstreamConfig::Managed)),
+    ] {
+        site.own.set(name, whole.clone(), Some(value));
+    }
     document.sites.push(site);
     document
-}
-
-fn names() -> String {
-    FILES.map(|name| format!("`{name}`")).join(", ")
 }
 
 /// One of them is in every WordPress folder; `wp-config.php` may also lie one level higher, so it is not asked for alone.

@@ -17,11 +17,9 @@ pub(crate) fn server(
     cache: &Cache,
     complaints: &mut Complaints,
 ) -> ServerConfig {
-    check::not_empty(given, "listen", "an address", complaints);
-    check::not_empty(given, "listen_tls", "an address", complaints);
-    check::no_address_twice(given, "listen", complaints);
-    check::no_address_twice(given, "listen_tls", complaints);
-    spool(given, largest_body, complaints);
+    check::listeners(given, complaints);
+    spool_folder(given, complaints);
+    spool_size(given, largest_body, complaints);
     let spool_size = given.given("spool_size");
     let spool_memory = given.given("spool_memory");
     ServerConfig {
@@ -73,20 +71,23 @@ pub(crate) fn largest_body(document: &Document) -> u64 {
         .unwrap_or_default()
 }
 
-/// A folder for bodies on their way must be one, and its budget must be enough for one request.
-fn spool(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
-    if let Some(folder) = given.given::<PathBuf>("spool") {
-        let why = match folder.metadata() {
-            Ok(found) if found.is_dir() => None,
-            Ok(_) => Some("which is not a folder"),
-            Err(_) => Some("which does not exist"),
-        };
-        if let Some(why) = why {
-            let why = format!("is {}, {why}", shown_path(&folder));
-            let help = "create it, on a disk and not in memory, or leave the option out";
-            given.complain("spool", why, help, complaints);
-        }
-    }
+/// A folder for bodies on their way must be one.
+fn spool_folder(given: &SectionTable, complaints: &mut Complaints) {
+    let Some(folder) = given.given::<PathBuf>("spool") else {
+        return;
+    };
+    let why = match folder.metadata() {
+        Ok(found) if found.is_dir() => return,
+        Ok(_) => "which is not a folder",
+        Err(_) => "which does not exist",
+    };
+    let why = format!("is {}, {why}", shown_path(&folder));
+    let help = "create it, on a disk and not in memory, or leave the option out";
+    given.complain("spool", why, help, complaints);
+}
+
+/// The budget of the folder must be enough for one request.
+fn spool_size(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
     if let Some(bytes) = given.given::<u64>("spool_size")
         && bytes < largest
         && largest > IN_MEMORY
@@ -133,12 +134,10 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
     let given = &document.server;
     let proxies = &config.server.proxies;
     let is_nobody_trusted = proxies.networks.is_empty() && !proxies.unix;
-    for name in ["client_field", "proxy_protocol"] {
-        if is_nobody_trusted && given.has(name) {
-            let why = "is given, but `trusted_proxies` names no proxy";
-            let help = "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or remove it";
-            given.complain(name, why, help, complaints);
-        }
+    if is_nobody_trusted {
+        let why = "is given, but `trusted_proxies` names no proxy";
+        let help = "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or remove it";
+        given.complain_of_given(&["client_field", "proxy_protocol"], why, help, complaints);
     }
     let all: Vec<(SourceSpan, Listen)> = given.given("proxy_protocol").unwrap_or_default();
     for (place, listen) in all {
@@ -159,11 +158,8 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
 fn privileges(document: &Document, complaints: &mut Complaints) {
     let given = &document.server;
     let Some(user) = given.given::<String>("user") else {
-        if given.has("group") {
-            let why = "is given without `user`";
-            let help = "add `user`, or remove it";
-            given.complain("group", why, help, complaints);
-        }
+        let why = "is given without `user`";
+        given.complain_of_given(&["group"], why, "add `user`, or remove it", complaints);
         return;
     };
     if user == "root" {

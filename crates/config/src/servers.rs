@@ -1,7 +1,7 @@
 //! Servers as tables: `{ url = "http://b:80", weight = 2, backup = true, max = 50 }`.
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeInteger, DeTable, DeValue};
 
 use crate::options::{OptionRow, ValueKind};
 use crate::reader::{Problem, ValueReader, problem};
@@ -63,55 +63,58 @@ pub(crate) fn of_table(
     kind: &ValueKind,
     table: &DeTable<'_>,
 ) -> Result<ConfigValue, Problem> {
-    let is_php = matches!(kind, ValueKind::PhpAddress);
-    let (name, form) = if is_php {
-        ("address", PHP_FORM)
-    } else {
-        ("url", HTTP_FORM)
+    let (name, form) = match kind {
+        ValueKind::PhpAddress => ("address", PHP_FORM),
+        _ => ("url", HTTP_FORM),
     };
-    let mut address = None;
     let mut share = ServerShare::default();
-    for (key, value) in table {
-        match (key.get_ref().as_ref(), value.get_ref()) {
-            (key, DeValue::String(text)) if key == name => {
-                address = Some(parse_text(kind, text, reader.base)?);
-            }
-            ("weight", DeValue::Integer(number)) => {
-                share.weight = bounded(number.as_str(), number.radix(), 1, MOST_WEIGHT)
-                    .ok_or_else(|| out_of_bounds("weight", 1, MOST_WEIGHT))?;
-            }
-            ("max", DeValue::Integer(number)) => {
-                let max = bounded(number.as_str(), number.radix(), 1, MOST_REQUESTS)
-                    .ok_or_else(|| out_of_bounds("max", 1, MOST_REQUESTS))?;
-                share.max = usize::try_from(max).ok();
-            }
-            ("backup", DeValue::Boolean(backup)) => share.is_backup = *backup,
-            (key, _) if key == name || ["weight", "max", "backup"].contains(&key) => {
-                return problem(format!("whose `{key}` has the wrong type"), form);
-            }
-            (key, _) => return problem(format!("which has an unknown key `{key}`"), form),
-        }
+    for (key, value) in table.iter().filter(|(key, _)| key.get_ref() != name) {
+        read_share(&mut share, key.get_ref(), value.get_ref(), form)?;
     }
+    let address = match table.get(name).map(Spanned::get_ref) {
+        Some(DeValue::String(text)) => parse_text(kind, text, reader.base)?,
+        Some(_) => return problem(format!("whose `{name}` has the wrong type"), form),
+        None => return problem(format!("which has no `{name}`"), form),
+    };
     match address {
-        Some(ConfigValue::Url(server)) => Ok(ConfigValue::Url(HttpUpstream { share, ..server })),
-        Some(ConfigValue::Php(UpstreamConfig::Php(servers))) => {
+        ConfigValue::Url(server) => Ok(ConfigValue::Url(HttpUpstream { share, ..server })),
+        ConfigValue::Php(UpstreamConfig::Php(servers)) => {
             let shared = servers.into_iter().map(|one| PhpServer { share, ..one });
             Ok(ConfigValue::Php(UpstreamConfig::Php(shared.collect())))
         }
-        Some(_) => problem("which cannot be one of several servers", form),
-        None => problem(format!("which has no `{name}`"), form),
+        _ => problem("which cannot be one of several servers", form),
     }
 }
 
-fn bounded(text: &str, radix: u32, least: u32, most: u32) -> Option<u32> {
-    let number = u32::from_str_radix(text, radix).ok()?;
-    (least..=most).contains(&number).then_some(number)
+/// A key beside the address.
+fn read_share(
+    share: &mut ServerShare,
+    key: &str,
+    value: &DeValue<'_>,
+    form: &str,
+) -> Result<(), Problem> {
+    match (key, value) {
+        ("weight", DeValue::Integer(number)) => share.weight = bounded(key, number, MOST_WEIGHT)?,
+        ("max", DeValue::Integer(number)) => {
+            share.max = usize::try_from(bounded(key, number, MOST_REQUESTS)?).ok();
+        }
+        ("backup", DeValue::Boolean(backup)) => share.is_backup = *backup,
+        ("weight" | "max" | "backup", _) => {
+            return problem(format!("whose `{key}` has the wrong type"), form);
+        }
+        _ => return problem(format!("which has an unknown key `{key}`"), form),
+    }
+    Ok(())
 }
 
-fn out_of_bounds(name: &str, least: u32, most: u32) -> Problem {
-    Problem {
-        why: format!("whose `{name}` is out of bounds"),
-        help: format!("give a value from {least} to {most}"),
+/// A number from 1 to `most`.
+fn bounded(name: &str, number: &DeInteger<'_>, most: u32) -> Result<u32, Problem> {
+    match u32::from_str_radix(number.as_str(), number.radix()) {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => problem(
+            format!("whose `{name}` is out of bounds"),
+            format!("give a value from 1 to {most}"),
+        ),
     }
 }
 

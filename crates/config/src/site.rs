@@ -64,10 +64,7 @@ pub(crate) fn site(
         "a host, or `\"*\"` for every host",
         complaints,
     );
-    check::not_empty(own, "listen", "an address", complaints);
-    check::no_address_twice(own, "listen", complaints);
-    check::not_empty(own, "listen_tls", "an address", complaints);
-    check::no_address_twice(own, "listen_tls", complaints);
+    check::listeners(own, complaints);
     check::root(own, complaints);
     check::error_page(own, "error_page", own.given("error_page"), complaints);
     check::token_file(own, "token_file", complaints);
@@ -140,34 +137,33 @@ fn speaks_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
 /// `upgrade` of a site may not name what would carry requests past Galley.
 fn upgrade(own: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
     let all: Vec<String> = own.value("upgrade");
-    for (place, name) in own
-        .given::<Vec<(SourceSpan, String)>>("upgrade")
-        .unwrap_or_default()
-    {
-        let lower = name.to_ascii_lowercase();
-        let is_token = lower
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(&byte));
-        let carries_http = ["h2", "http", "tls"]
-            .iter()
-            .any(|known| lower.starts_with(known));
-        let (why, help) = if carries_http {
-            (
-                "which would carry requests to the upstream that Galley does not check",
-                "remove it: only Galley speaks HTTP to the upstream",
-            )
-        } else if is_token {
-            continue;
-        } else {
-            (
-                "which is not the name of a protocol",
-                "write the name as in the `Upgrade` field: `websocket`",
-            )
-        };
-        let message = format!("`site.upgrade` names `{name}`, {why}");
-        complaints.add(&place, "site.upgrade", message, help);
+    let placed: Vec<(SourceSpan, String)> = own.given("upgrade").unwrap_or_default();
+    for (place, name) in placed {
+        if let Some((why, help)) = no_upgrade(&name) {
+            let message = format!("`site.upgrade` names `{name}`, {why}");
+            complaints.add(&place, "site.upgrade", message, help);
+        }
     }
     all.iter().map(|name| name.to_ascii_lowercase()).collect()
+}
+
+/// Why connections may not change to a protocol, and what to do.
+fn no_upgrade(protocol: &str) -> Option<(&'static str, &'static str)> {
+    let lower = protocol.to_ascii_lowercase();
+    if ["h2", "http", "tls"]
+        .iter()
+        .any(|known| lower.starts_with(known))
+    {
+        return Some((
+            "which would carry requests to the upstream that Galley does not check",
+            "remove it: only Galley speaks HTTP to the upstream",
+        ));
+    }
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(&byte);
+    (!lower.bytes().all(is_token)).then_some((
+        "which is not the name of a protocol",
+        "write the name as in the `Upgrade` field: `websocket`",
+    ))
 }
 
 /// The file that the site names, or the usual one where it is there.
@@ -205,36 +201,23 @@ fn upstream(given: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig
             "`{prefix}.php` and `{prefix}.upstream` are both given, but only one of them can generate the pages"
         );
         let help = "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it";
-        complaints.add(
-            given.position("upstream"),
-            format!("{prefix}.upstream"),
-            message,
-            help,
-        );
+        let place = given.position("upstream");
+        complaints.add(place, given.path("upstream"), message, help);
     }
     check::not_empty(given, "upstream", "a URL", complaints);
     php::command(given, complaints);
-    match (given.given("php"), given.given("php_command")) {
-        (Some(UpstreamConfig::Managed), Some(command)) => {
-            return UpstreamConfig::Program(Program {
-                command,
-                workers: given.value("php_workers"),
-            });
-        }
-        (Some(php), _) => {
-            balance::servers(given, &php, complaints);
-            return php;
-        }
-        (None, _) => {}
-    }
-    match given.given::<Vec<HttpUpstream>>("upstream") {
-        Some(list) => {
-            let upstream = UpstreamConfig::Http(list);
-            balance::servers(given, &upstream, complaints);
-            upstream
-        }
-        None => UpstreamConfig::Files,
-    }
+    let upstream = match (given.given("php"), given.given("php_command")) {
+        (Some(UpstreamConfig::Managed), Some(command)) => UpstreamConfig::Program(Program {
+            command,
+            workers: given.value("php_workers"),
+        }),
+        (Some(php), _) => php,
+        (None, _) => given
+            .given::<Vec<HttpUpstream>>("upstream")
+            .map_or(UpstreamConfig::Files, UpstreamConfig::Http),
+    };
+    balance::servers(given, &upstream, complaints);
+    upstream
 }
 
 fn allow_files(own: &SectionTable) -> Vec<NamePattern> {

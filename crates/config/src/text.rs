@@ -187,17 +187,8 @@ fn address(text: &str) -> Result<SocketAddr, Problem> {
             format!("add one: `{}`", SocketAddr::new(ip, 8080)),
         );
     }
-    if let Some(port) = text
-        .strip_prefix(':')
-        .or(Some(text))
-        .and_then(|port| port.parse::<u16>().ok())
-    {
-        return problem(
-            "which has no address",
-            format!("for all addresses write `0.0.0.0:{port}`"),
-        );
-    }
-    if let Some(port) = text.strip_prefix("*:") {
+    let all = text.strip_prefix("*:").or_else(|| text.strip_prefix(':'));
+    if let Ok(port) = all.unwrap_or(text).parse::<u16>() {
         return problem(
             "which has no address",
             format!("for all addresses write `0.0.0.0:{port}`"),
@@ -210,8 +201,8 @@ fn address(text: &str) -> Result<SocketAddr, Problem> {
 }
 
 fn listen(text: &str, base: &Path) -> Result<Listen, Problem> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return socket(path, base).map(Listen::Unix);
+    if let Some(path) = socket(text, base)? {
+        return Ok(Listen::Unix(path));
     }
     if let Some(name) = text.strip_prefix("systemd:") {
         if name.is_empty() || name.contains(':') {
@@ -222,23 +213,13 @@ fn listen(text: &str, base: &Path) -> Result<Listen, Problem> {
         }
         return Ok(Listen::Passed(name.to_owned()));
     }
-    if text.starts_with('/') {
-        return problem(
-            "a path without `unix:`",
-            format!("for a socket write `unix:{text}`"),
-        );
-    }
     address(text).map(Listen::Tcp)
 }
 
 fn admin(text: &str, base: &Path) -> Result<AdminListen, Problem> {
-    match text.strip_prefix("unix:") {
-        Some(path) => socket(path, base).map(AdminListen::Unix),
+    match socket(text, base)? {
+        Some(path) => Ok(AdminListen::Unix(path)),
         None if text == "off" => Ok(AdminListen::Off),
-        None if text.starts_with('/') => problem(
-            "a path without `unix:`",
-            format!("for a socket write `unix:{text}`"),
-        ),
         None => address(text).map(AdminListen::Tcp),
     }
 }
@@ -247,14 +228,8 @@ fn php(text: &str, base: &Path) -> Result<UpstreamConfig, Problem> {
     if text == "managed" {
         return Ok(UpstreamConfig::Managed);
     }
-    if let Some(path) = text.strip_prefix("unix:") {
-        return socket(path, base).map(|path| php_server(PhpAddress::Unix(path)));
-    }
-    if text.starts_with('/') {
-        return problem(
-            "a path without `unix:`",
-            format!("for a socket write `unix:{text}`"),
-        );
+    if let Some(path) = socket(text, base)? {
+        return Ok(php_server(PhpAddress::Unix(path)));
     }
     let text = text.strip_prefix("tcp:").unwrap_or(text);
     match host_and_port(text) {
@@ -273,9 +248,17 @@ fn php_server(address: PhpAddress) -> UpstreamConfig {
     }])
 }
 
-/// A socket's path; the kernel's `sun_path` holds 108 bytes with the closing NUL.
-fn socket(path: &str, base: &Path) -> Result<PathBuf, Problem> {
-    let path = base.join(path);
+/// The path behind `unix:`, if the text begins so; the kernel's `sun_path` holds 108 bytes with the closing NUL.
+fn socket(text: &str, base: &Path) -> Result<Option<PathBuf>, Problem> {
+    if text.starts_with('/') {
+        return problem(
+            "a path without `unix:`",
+            format!("for a socket write `unix:{text}`"),
+        );
+    }
+    let Some(path) = text.strip_prefix("unix:").map(|path| base.join(path)) else {
+        return Ok(None);
+    };
     if path.as_os_str().len() > 107 {
         return problem(
             "too long for a socket, whose path has at most 107 bytes",
@@ -288,7 +271,7 @@ fn socket(path: &str, base: &Path) -> Result<PathBuf, Problem> {
             "write `unix:` and the path of a socket",
         );
     }
-    Ok(path)
+    Ok(Some(path))
 }
 
 pub(crate) fn url(text: &str) -> Result<HttpUpstream, Problem> {

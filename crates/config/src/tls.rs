@@ -143,12 +143,12 @@ fn names(
 
 /// Certificates and listeners need each other.
 pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
-    let nobody = "`site.tls` is given, but the site has no TLS listener";
     for (given, site) in document.sites.iter().zip(sites) {
         let own = &given.own;
         if own.stands("tls") && site.listen_tls.is_empty() && !own.has("listen_tls") {
+            let why = "is given, but the site has no TLS listener";
             let help = "add `listen_tls = [\"0.0.0.0:443\"]` to `[server]`";
-            complaints.add(own.position("tls"), "site.tls", nobody, help);
+            own.complain("tls", why, help, complaints);
         }
         if own.has("listen_tls") && !own.has("tls") {
             let why = "is given, but the site has no certificate";
@@ -160,8 +160,7 @@ pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &
     let has_any = document.sites.iter().any(|site| site.own.has("tls"));
     if server.has("listen_tls") && !has_any && !document.torn {
         let why = "is given, but no site has a certificate";
-        let help =
-            "add `tls = { cert = \"...\", key = \"...\" }` to a `[[site]]`, or remove the line";
+        let help = "add `tls = { cert = \"...\", key = \"...\" }` to a site, or remove the line";
         server.complain("listen_tls", why, help, complaints);
     }
     for given in document.sites.iter().map(|site| &site.own).chain([server]) {
@@ -201,31 +200,36 @@ pub(crate) fn upstream(
     speaks_tls: bool,
     complaints: &mut Complaints,
 ) -> UpstreamTls {
-    let given: Option<UpstreamTls> = own.given("upstream_tls");
-    let place = own.position("upstream_tls");
+    const OPTION: &str = "upstream_tls";
+    let given: Option<UpstreamTls> = own.given(OPTION);
     if given.is_some() && !speaks_tls {
-        let message = "`site.upstream_tls` is given, but no `upstream` begins with `https://`";
+        let why = "is given, but no `upstream` begins with `https://`";
         let help = "write `upstream = [\"https://host:port\"]`, or remove it";
-        complaints.add(place, "site.upstream_tls", message, help);
+        own.complain(OPTION, why, help, complaints);
     }
     let tls = given.unwrap_or_default();
     if let Some(ca) = &tls.ca
         && let Err(trouble) = galley_certs::read_roots(ca)
     {
-        let message = format!("`site.upstream_tls` names `{}`, {trouble}", ca.display());
+        let why = format!("names `{}`, {trouble}", ca.display());
         let help = "name a file with the authority's certificate in PEM form";
-        complaints.add(place, "site.upstream_tls", message, help);
+        own.complain(OPTION, why, help, complaints);
     }
     if !tls.verify {
-        let message =
-            "`verify` is `false`: Galley does not notice a server that impersonates the upstream";
-        let help = "name the upstream's certificate authority instead: `ca = \"/etc/galley/upstream-ca.pem\"`";
-        complaints.warn(place, "site.upstream_tls", message, help);
-        if let Some(ca) = &tls.ca {
-            let message = format!("`ca` is `{}`, but `verify` is `false`", ca.display());
-            let help = "remove one of the two";
-            complaints.add(place, "site.upstream_tls", message, help);
-        }
+        unverified(own.position(OPTION), tls.ca.as_deref(), complaints);
     }
     tls
+}
+
+/// Warns of an upstream whose certificate nobody checks.
+fn unverified(place: &SourceSpan, ca: Option<&Path>, complaints: &mut Complaints) {
+    let message =
+        "`verify` is `false`: Galley does not notice a server that impersonates the upstream";
+    let help =
+        "name the upstream's certificate authority instead: `ca = \"/etc/galley/upstream-ca.pem\"`";
+    complaints.warn(place, "site.upstream_tls", message, help);
+    if let Some(ca) = ca {
+        let message = format!("`ca` is `{}`, but `verify` is `false`", ca.display());
+        complaints.add(place, "site.upstream_tls", message, "remove one of the two");
+    }
 }

@@ -142,6 +142,19 @@ impl SectionTable {
         complaints.add(self.position(name), option, message, help);
     }
 
+    /// Complains about each of these options that the file names.
+    pub fn complain_of_given(
+        &self,
+        names: &[&str],
+        why: &str,
+        help: &str,
+        complaints: &mut Complaints,
+    ) {
+        for name in names.iter().filter(|name| self.has(name)) {
+            self.complain(name, why, help, complaints);
+        }
+    }
+
     /// Whether the file names the option, readable or not.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)

@@ -19,6 +19,13 @@ pub enum UpstreamConfig {
     Files,
 }
 
+impl UpstreamConfig {
+    /// Whether Galley runs it.
+    pub fn is_managed(&self) -> bool {
+        matches!(self, Self::Managed | Self::Program(_))
+    }
+}
+
 /// A FastCGI program that takes its socket as standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {

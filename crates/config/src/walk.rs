@@ -184,30 +184,34 @@ fn unknown(
         let help = format!("write `{new}`");
         return reader.complaints.add(place, option, message, help);
     }
+    let text = shown(name);
     let message = match (section, value) {
-        (OptionSection::Top, DeValue::Table(_)) => format!("unknown section {}", shown(name)),
-        (OptionSection::Top, _) => {
-            format!("unknown option {} before the first section", shown(name))
-        }
-        (other, _) => format!("unknown option {} in `{}`", shown(name), other.header()),
+        (OptionSection::Top, DeValue::Table(_)) => format!("unknown section {text}"),
+        (OptionSection::Top, _) => format!("unknown option {text} before the first section"),
+        (other, _) => format!("unknown option {text} in `{}`", other.header()),
     };
+    let help = what_was_meant(section, name);
+    reader.complaints.add(place, option, message, help);
+}
+
+/// What to write in place of an unknown name.
+fn what_was_meant(section: OptionSection, name: &str) -> String {
     let known = known_in(section);
-    let elsewhere = table::options().find(|row| row.name == name);
-    let help = if let Some(word) = nearest(name, known.iter().copied()) {
+    let elsewhere = |name: &str| table::options().find(|row| row.name == name);
+    if let Some(word) = nearest(name, known.iter().copied()) {
         format!("did you mean `{word}`?")
-    } else if let Some(row) = elsewhere {
+    } else if let Some(row) = elsewhere(name) {
         match row.section {
             OptionSection::Top => format!("`{name}` belongs before the first section"),
             other => format!("`{name}` belongs to `{}`", other.header()),
         }
-    } else if let Some(row) = nearest(name, table::options().map(|row| row.name))
-        .and_then(|near| table::options().find(|row| row.name == near))
+    } else if let Some(row) =
+        nearest(name, table::options().map(|row| row.name)).and_then(elsewhere)
     {
         format!("did you mean `{}`?", row.path())
     } else {
         format!("known names: {}", known.join(", "))
-    };
-    reader.complaints.add(place, option, message, help);
+    }
 }
 
 /// Names that may stand in a section: its options and the sections inside it.

@@ -124,13 +124,7 @@ pub fn sites_apart(config: &Config) -> usize {
         let mut upstreams = upstreams(site).enumerate();
         let is_other = site.managed.user.as_ref().is_some_and(|own| own != user);
         is_other
-            && upstreams.any(|(index, upstream)| {
-                is_own(index, upstream)
-                    && matches!(
-                        upstream,
-                        UpstreamConfig::Managed | UpstreamConfig::Program(_)
-                    )
-            })
+            && upstreams.any(|(index, upstream)| is_own(index, upstream) && upstream.is_managed())
     };
     config.sites.iter().filter(is_apart).count()
 }

@@ -81,12 +81,8 @@ fn who(config: &Config, running: &RunningGalley, found: &mut Preflight) -> UserI
         }
     }
     for (index, site) in config.sites.iter().enumerate() {
-        let runs = matches!(
-            site.upstream,
-            UpstreamConfig::Managed | UpstreamConfig::Program(_)
-        );
-        let user = site.managed.user.as_ref().filter(|_| runs);
-        if let Some(user) = user
+        if let Some(user) = &site.managed.user
+            && site.upstream.is_managed()
             && let Err(cause) = privileges::account_of(user, None)
         {
             found.wrong.push(MachineFinding {
