@@ -11,6 +11,7 @@ use galley_policy::purge::Purge;
 use galley_policy::time::Tick;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::cluster_key::ClusterKey;
 use crate::engine::{Engine, random_word};
 use crate::error::EngineError;
 use crate::inbox::Outgoing;
@@ -28,6 +29,7 @@ use crate::reach::PendingReach;
 use crate::reader::Reader;
 use crate::shared::{PurgeSink, Shared, member};
 use crate::shared_pages::{PageSettings, SharedPages};
+use crate::shared_secrets::SharedSecrets;
 use crate::status::ClusterStatus;
 
 /// Where the engine is, and who this node is.
@@ -46,6 +48,8 @@ pub struct ClusterSettings {
     /// A folder that survives restarts, for the position in the stream and for purges that other nodes do not have yet. `None`: pages
     /// do not survive either.
     pub folder: Option<PathBuf>,
+    /// The file with the secret of the cluster. Without it the nodes share neither pages nor secrets.
+    pub key_file: Option<PathBuf>,
     /// Pages that the nodes share; `None`: they share none.
     pub pages: Option<PageSettings>,
     /// Called first on the thread that reads and writes them, which visitors wait for.
@@ -57,6 +61,7 @@ pub struct ClusterSettings {
 pub struct ClusterPublisher {
     shared: Arc<Shared>,
     pages: Option<SharedPages>,
+    secrets: Option<SharedSecrets>,
 }
 
 impl ClusterPublisher {
@@ -104,6 +109,11 @@ impl ClusterPublisher {
         self.pages.as_ref()
     }
 
+    /// The secrets that the nodes share.
+    pub fn secrets(&self) -> Option<&SharedSecrets> {
+        self.secrets.as_ref()
+    }
+
     /// The state of the node.
     pub fn status(&self) -> ClusterStatus {
         let mut status = self.shared.status().clone();
@@ -123,6 +133,7 @@ pub struct Cluster {
     settings: ClusterSettings,
     shared: Arc<Shared>,
     pages: Option<(SharedPages, mpsc::Receiver<PageCommand>)>,
+    secrets: Option<SharedSecrets>,
 }
 
 /// The threads of a node. They end when this is dropped.
@@ -153,13 +164,16 @@ impl Cluster {
             serves_through_partitions: serves,
             ..Shared::default()
         });
-        let pages = settings.pages.as_ref().map(|pages| {
-            let shared = Arc::clone(&shared);
-            SharedPages::new(pages, &settings.name, shared)
-        });
+        let key = settings.key_file.as_ref();
+        let key = key.map(|file| ClusterKey::read(file, &settings.name));
+        let key = key.transpose()?.map(Arc::new);
+        let pages = settings.pages.as_ref().zip(key.as_ref());
+        let pages =
+            pages.map(|(pages, key)| SharedPages::new(pages, Arc::clone(key), Arc::clone(&shared)));
         Ok(Self {
+            pages,
+            secrets: key.map(|key| SharedSecrets::new(engine.clone(), key)),
             engine,
-            pages: pages.transpose()?,
             settings,
             shared,
         })
@@ -170,6 +184,7 @@ impl Cluster {
         ClusterPublisher {
             shared: Arc::clone(&self.shared),
             pages: self.pages.as_ref().map(|(pages, _)| pages.clone()),
+            secrets: self.secrets.clone(),
         }
     }
 

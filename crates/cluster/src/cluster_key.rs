@@ -1,7 +1,9 @@
-//! The cluster's key: a value that is signed with it comes from a node, and not from somebody else who can write to the engine.
+//! The cluster's key: a value that is signed with it comes from a node, and not from somebody else who can write to the engine. A
+//! secret that is sealed with it is read by nodes alone.
 
 use std::path::Path;
 
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::{hkdf, hmac};
 
 use crate::error::EngineError;
@@ -9,6 +11,7 @@ use crate::error::EngineError;
 /// Derived from the secret that all nodes have.
 pub(crate) struct ClusterKey {
     pages: hmac::Key,
+    secrets: RandomizedNonceKey,
 }
 
 /// What names a page for all nodes.
@@ -40,8 +43,14 @@ impl ClusterKey {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, cluster.as_bytes());
         let derived = salt.extract(secret);
         let pages = derived.expand(&[b"galley pages"], hmac::HMAC_SHA256).ok()?;
+        let mut bytes = [0; SECRETS_KEY];
+        let secrets = derived
+            .expand(&[b"galley secrets"], SecretsKeyLength)
+            .ok()?;
+        secrets.fill(&mut bytes).ok()?;
         Some(Self {
             pages: hmac::Key::from(pages),
+            secrets: RandomizedNonceKey::new(&AES_256_GCM, &bytes).ok()?,
         })
     }
 
@@ -66,6 +75,31 @@ impl ClusterKey {
         Some(value)
     }
 
+    /// Encrypts and authenticates a secret, and authenticates `context` with it: the nonce, the ciphertext,
+    /// the tag.
+    pub(crate) fn encrypt(&self, context: &[u8], secret: &[u8]) -> Option<Vec<u8>> {
+        let mut text = secret.to_vec();
+        let nonce = self
+            .secrets
+            .seal_in_place_append_tag(Aad::from(context), &mut text);
+        let mut sealed = nonce.ok()?.as_ref().to_vec();
+        sealed.append(&mut text);
+        Some(sealed)
+    }
+
+    /// The secret; `None`: no node has encrypted it with this context.
+    pub(crate) fn decrypt(&self, context: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let mut text = text.to_vec();
+        let secret = self
+            .secrets
+            .open_in_place(nonce, Aad::from(context), &mut text);
+        let length = secret.ok()?.len();
+        text.truncate(length);
+        Some(text)
+    }
+
     fn sign(&self, purpose: u8, page: PageName<'_>, value: &[u8]) -> hmac::Tag {
         let mut context = hmac::Context::with_key(&self.pages);
         context.update(&[purpose]);
@@ -79,6 +113,17 @@ impl ClusterKey {
         context.sign()
     }
 }
+
+/// The length of the key for secrets.
+struct SecretsKeyLength;
+
+impl hkdf::KeyType for SecretsKeyLength {
+    fn len(&self) -> usize {
+        SECRETS_KEY
+    }
+}
+
+const SECRETS_KEY: usize = 32;
 
 /// Bytes of a MAC: HMAC-SHA-256.
 pub(crate) const MAC: usize = 32;

@@ -40,6 +40,11 @@ pub enum EngineError {
     Reply(&'static str),
 }
 
+/// The engine does not reply now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the engine of the cluster does not reply")]
+pub struct EngineAway;
+
 /// The password of a file. Read for each connection, so that a new one needs no restart.
 pub(crate) fn password(file: Option<&Path>) -> Result<Option<String>, EngineError> {
     let Some(path) = file else { return Ok(None) };

@@ -12,6 +12,7 @@
 //! galley:<name>:limits       stream: what clients have taken of shared limits; expires after seconds
 //! galley:<name>:page:..      a shared page, see `shared_pages`
 //! galley:<name>:fetch:..     a node fetches a page
+//! galley:<name>:secret:..    a secret of the nodes, see `shared_secrets`, which also has `notes`, `turn` and `failures`
 //! ```
 //!
 //! Why it is safe: a member uses stored pages until [`lease::LEASE`] after it *sent* a renewal; its key expires
@@ -23,6 +24,7 @@ mod breaker;
 mod cluster;
 mod cluster_key;
 mod engine;
+mod engine_link;
 mod error;
 mod identity;
 mod inbox;
@@ -45,15 +47,18 @@ mod publisher;
 mod reach;
 mod reader;
 mod record_file;
+mod secret_turn;
+mod secret_value;
 mod sentinel;
 mod shared;
 mod shared_pages;
+mod shared_secrets;
 mod status;
 mod stream_id;
 
 pub use cluster::{Cluster, ClusterPublisher, ClusterSettings, RunningCluster};
 pub use cluster_key::PageName;
-pub use error::EngineError;
+pub use error::{EngineAway, EngineError};
 pub use inspect::{EngineProblem, EngineReport, inspect};
 pub use limits::{ChargeSink, LimitCharge};
 pub use message::RemotePurge;
@@ -64,6 +69,9 @@ pub use page_value::fuzz as fuzz_page_value;
 pub use point::{PurgePoints, StreamPoint};
 pub use reach::{PendingReach, PurgeReach};
 pub use record_file::RecordFile;
+pub use secret_turn::SecretTurn;
+pub use secret_value::SecretName;
 pub use shared::{NotePoint, PurgeSink};
 pub use shared_pages::{PageSearch, PageSettings, PageToShare, SharedPages};
+pub use shared_secrets::{PostedNotes, SharedSecrets};
 pub use status::{ClusterStatus, MemberStatus, PagesStatus};

@@ -1,16 +1,14 @@
 //! The thread that reads and writes shared pages: one connection, many commands at a time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, cmd};
-use tokio::sync::{Notify, Semaphore, mpsc};
-use tokio::time::sleep;
+use redis::cmd;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::cluster_key::{ClusterKey, PageName};
 use crate::engine::Engine;
-use crate::error::EngineError;
+use crate::engine_link::EngineLink;
 use crate::page_command::{
     FetchToken, FoundValue, LookCommand, LookReply, PageCommand, StoreCommand, mac_of,
 };
@@ -27,21 +25,11 @@ pub(crate) struct PageThread {
 
 /// What the tasks of the thread share.
 struct PageWorker {
-    engine: Engine,
+    link: EngineLink,
     key: Arc<ClusterKey>,
     shared: Arc<Shared>,
     /// For the tokens that are handed out.
     sender: mpsc::WeakSender<PageCommand>,
-    link: Mutex<PageConnection>,
-    /// Notified when the connection has failed.
-    broken: Notify,
-}
-
-#[derive(Default)]
-struct PageConnection {
-    connection: Option<MultiplexedConnection>,
-    /// Counts connections.
-    number: u64,
 }
 
 impl PageThread {
@@ -52,12 +40,10 @@ impl PageThread {
     ) -> Self {
         Self {
             worker: PageWorker {
-                engine,
+                link: EngineLink::new(engine),
                 key: pages.key(),
                 shared: pages.shared(),
                 sender: pages.sender(),
-                link: Mutex::default(),
-                broken: Notify::new(),
             },
             commands,
         }
@@ -75,7 +61,8 @@ impl PageThread {
 
     async fn work(mut self) {
         let worker = Arc::new(self.worker);
-        let connecting = tokio::spawn(Arc::clone(&worker).keep_connected());
+        let connected = Arc::clone(&worker);
+        let connecting = tokio::spawn(async move { connected.link.keep_connected().await });
         let in_progress = Arc::new(Semaphore::new(MOST_IN_PROGRESS));
         while let Some(command) = self.commands.recv().await {
             let Ok(permit) = Arc::clone(&in_progress).acquire_owned().await else {
@@ -106,8 +93,8 @@ impl PageWorker {
             PageCommand::Release(name, word) => {
                 let mut command = cmd("EVAL");
                 command.arg(RELEASE).arg(1);
-                command.arg(self.engine.key(FETCH, &name)).arg(word);
-                let _: Option<i64> = self.ask(&command).await;
+                command.arg(self.link.key(FETCH, &name)).arg(word);
+                let _: Option<i64> = self.link.ask(&command).await;
             }
         }
     }
@@ -117,13 +104,14 @@ impl PageWorker {
         command
             .arg(LOOK)
             .arg(2)
-            .arg(self.engine.key(PAGE, &look.name))
-            .arg(self.engine.key(FETCH, &look.name))
+            .arg(self.link.key(PAGE, &look.name))
+            .arg(self.link.key(FETCH, &look.name))
             .arg(&look.word)
             .arg(milliseconds(TOKEN_LIFETIME))
             .arg(&look.refused)
             .arg(look.most_bytes);
-        let (bytes, left_ms, has_token): (Option<Vec<u8>>, i64, i64) = self.ask(&command).await?;
+        let (bytes, left_ms, has_token): (Option<Vec<u8>>, i64, i64) =
+            self.link.ask(&command).await?;
         let Some(bytes) = bytes else {
             return Some(if has_token == 1 {
                 LookReply::Token(FetchToken {
@@ -172,9 +160,9 @@ impl PageWorker {
             None => false,
             Some(value) => {
                 let mut command = cmd("SET");
-                command.arg(self.engine.key(PAGE, &name)).arg(value);
+                command.arg(self.link.key(PAGE, &name)).arg(value);
                 command.arg("PX").arg(milliseconds(lifetime));
-                self.ask::<()>(&command).await.is_some()
+                self.link.ask::<()>(&command).await.is_some()
             }
         };
         drop((token, permit));
@@ -184,61 +172,6 @@ impl PageWorker {
         } else {
             &counters.not_stored
         });
-    }
-
-    /// Sends a command; `None`: there is no connection, no reply in time, or an error. Never waits for a connection.
-    async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
-        let (mut connection, number) = {
-            let link = self.link();
-            (link.connection.clone()?, link.number)
-        };
-        match command.query_async(&mut connection).await {
-            Ok(reply) => Some(reply),
-            Err(error) => {
-                tracing::debug!(%error, "a page of the cluster cannot be looked up or stored");
-                let mut link = self.link();
-                // A new one also reads a new password, and finds a new primary.
-                if link.number == number && link.connection.take().is_some() {
-                    self.broken.notify_one();
-                }
-                None
-            }
-        }
-    }
-
-    async fn keep_connected(self: Arc<Self>) {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match self.connect().await {
-                Ok(connection) => {
-                    {
-                        let mut link = self.link();
-                        link.number += 1;
-                        link.connection = Some(connection);
-                    }
-                    pause = FIRST_PAUSE;
-                    self.broken.notified().await;
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "pages are not shared with other nodes for now");
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-            }
-        }
-    }
-
-    async fn connect(&self) -> Result<MultiplexedConnection, EngineError> {
-        let client = Client::open(self.engine.login()?)?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(REPLY_TIMEOUT));
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(connecting.await?)
-    }
-
-    fn link(&self) -> MutexGuard<'_, PageConnection> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -265,14 +198,6 @@ const FETCH: &str = "fetch";
 
 /// Another node that fetches a page has so long before others do.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(8);
-
-/// For what nobody waits for. A visitor waits less.
-const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Between two attempts to connect.
-const FIRST_PAUSE: Duration = Duration::from_millis(25);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Commands in progress at a time.
 const MOST_IN_PROGRESS: usize = 256;

@@ -9,7 +9,6 @@
 //! One thread talks to the engine (`page_thread`), so a fetch thread never does: it waits for a reply until its deadline. An engine
 //! that is away, slow or full only means that pages are fetched.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,6 @@ use tokio::time::{sleep, timeout};
 use crate::breaker::EngineBreaker;
 use crate::cluster_key::{ClusterKey, PageName};
 use crate::engine::random_word;
-use crate::error::EngineError;
 use crate::page_command::{
     FetchToken, FoundPage, LookCommand, LookReply, PageCommand, StoreCommand,
 };
@@ -31,8 +29,6 @@ use crate::status::PagesStatus;
 /// What is shared, and how much of it.
 #[derive(Clone, Debug)]
 pub struct PageSettings {
-    /// The file with the secret of the cluster.
-    pub key_file: PathBuf,
     /// Bytes of a page at most.
     pub most_bytes: u64,
     /// How long a page stays at most.
@@ -78,12 +74,12 @@ impl SharedPages {
     /// With what its thread reads commands from.
     pub(crate) fn new(
         settings: &PageSettings,
-        cluster: &str,
+        key: Arc<ClusterKey>,
         shared: Arc<Shared>,
-    ) -> Result<(Self, mpsc::Receiver<PageCommand>), EngineError> {
+    ) -> (Self, mpsc::Receiver<PageCommand>) {
         let (commands, receiver) = mpsc::channel(MOST_COMMANDS);
         let pages = Self {
-            key: Arc::new(ClusterKey::read(&settings.key_file, cluster)?),
+            key,
             commands,
             most_bytes: settings.most_bytes,
             lifetime: settings.lifetime,
@@ -91,7 +87,7 @@ impl SharedPages {
             breaker: Arc::default(),
             storing: Arc::new(Semaphore::new(MOST_STORING)),
         };
-        Ok((pages, receiver))
+        (pages, receiver)
     }
 
     pub(crate) fn key(&self) -> Arc<ClusterKey> {
@@ -275,15 +271,12 @@ mod tests {
     /// A thread that has stopped: commands are taken in until there is no room.
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_thread_that_does_not_reply() {
-        let dir = tempfile::tempdir().unwrap();
-        let key_file = dir.path().join("key");
-        std::fs::write(&key_file, [b'k'; 32]).unwrap();
+        let key = Arc::new(ClusterKey::derive(&[b'k'; 32], "test").unwrap());
         let settings = PageSettings {
-            key_file,
             most_bytes: 1000,
             lifetime: Duration::from_secs(60),
         };
-        let (pages, _commands) = SharedPages::new(&settings, "test", Arc::default()).unwrap();
+        let (pages, _commands) = SharedPages::new(&settings, key, Arc::default());
         let searches = (0..MOST_COMMANDS + 10).map(|_| {
             let pages = pages.clone();
             tokio::spawn(async move {

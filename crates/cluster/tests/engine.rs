@@ -72,6 +72,7 @@ impl Node {
             node: name.to_owned(),
             serve_through_partitions: false,
             folder: folder.map(Path::to_owned),
+            key_file: None,
             pages: None,
             page_thread_start: || {},
         };

@@ -85,8 +85,8 @@ impl Node {
             node: name.to_owned(),
             serve_through_partitions: false,
             folder: None,
+            key_file: Some(key_file.to_owned()),
             pages: Some(PageSettings {
-                key_file: key_file.to_owned(),
                 most_bytes: 1 << 20,
                 lifetime: Duration::from_secs(3600),
             }),

@@ -60,6 +60,9 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let acme = acme::acme(&document.acme, here, &mut complaints);
     let challenges = acme.challenges.clone();
     let cluster = cluster::cluster(&document.cluster, &mut complaints);
+    if wants_acme && cluster.as_ref().is_some_and(|one| one.key_file.is_none()) {
+        cluster::warn_of_certificates(&document.cluster, &mut complaints);
+    }
     let config = Config {
         cluster,
         acme: wants_acme.then_some(acme),

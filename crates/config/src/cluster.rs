@@ -24,6 +24,7 @@ pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Opti
     let node = given.given("node").unwrap_or_else(host_name);
     Some(ClusterConfig {
         pages: pages(given),
+        key_file: given.given("key_file"),
         engine,
         password_file: given.given("password_file"),
         name: checked_name(given, "name", given.value("name"), complaints),
@@ -68,13 +69,20 @@ fn checked_name(
 
 /// `None`: the nodes share none.
 fn pages(given: &SectionTable) -> Option<SharedPagesConfig> {
-    let key_file = given.given("key_file")?;
     let most_bytes = given.value("pages");
-    (most_bytes > 0).then(|| SharedPagesConfig {
-        key_file,
+    (given.has("key_file") && most_bytes > 0).then(|| SharedPagesConfig {
         most_bytes,
         lifetime: given.value("pages_lifetime"),
     })
+}
+
+/// A site has `tls = "auto"`, and there is no key.
+pub(crate) fn warn_of_certificates(given: &SectionTable, complaints: &mut Complaints) {
+    let place = given.position("engine");
+    let message = "is set without `key_file`, so each node orders a certificate of its own for the sites with `tls = \"auto\"`, and answers only the challenges of its own orders";
+    let help =
+        "add `key_file`: then one node orders for all, and every node answers the challenges";
+    complaints.warn(place, "cluster.engine", message, help);
 }
 
 /// Names are parts of the engine's keys.

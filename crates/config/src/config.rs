@@ -159,6 +159,8 @@ pub struct ClusterConfig {
     pub node: String,
     /// Whether stored pages are used while the node cannot read the purges of the others.
     pub serve_through_partitions: bool,
+    /// The file with the cluster's secret; `None`: nodes share neither pages nor certificates.
+    pub key_file: Option<PathBuf>,
     /// Pages that the nodes share; `None`: they share none.
     pub pages: Option<SharedPagesConfig>,
 }
@@ -166,8 +168,6 @@ pub struct ClusterConfig {
 /// Pages that the nodes of a cluster share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPagesConfig {
-    /// The file with the cluster's secret.
-    pub key_file: PathBuf,
     /// The largest body, in bytes.
     pub most_bytes: u64,
     /// How long they stay in the engine at most.

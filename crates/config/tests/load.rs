@@ -44,7 +44,9 @@ fn nodes_share_pages_with_a_long_key_that_is_secret() {
             "[cluster]\nengine = \"redis://a\"\n{lines}\n[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n"
         );
         let config = from_text("galley.toml", &text).map_err(|refused| refused.to_string())?;
-        Ok::<_, String>(config.cluster.unwrap().pages)
+        let cluster = config.cluster.unwrap();
+        assert_eq!(cluster.key_file.is_some(), lines.contains("key_file"));
+        Ok::<_, String>(cluster.pages)
     };
     let line = format!("key_file = \"{}\"", key.display());
     let write = |length: usize, mode: u32| {
@@ -61,7 +63,7 @@ fn nodes_share_pages_with_a_long_key_that_is_secret() {
     }
     write(32, 0o600);
     let pages = taken(&line).unwrap().unwrap();
-    assert_eq!((pages.key_file, pages.most_bytes), (key, 1 << 20));
+    assert_eq!(pages.most_bytes, 1 << 20);
     assert_eq!(pages.lifetime, Duration::from_secs(86_400));
     assert_eq!(taken(&format!("{line}\npages = 0")).unwrap(), None);
     assert_eq!(taken("").unwrap(), None);
@@ -70,6 +72,24 @@ fn nodes_share_pages_with_a_long_key_that_is_secret() {
         refused.contains("has no effect without `key_file`"),
         "{refused}"
     );
+}
+
+#[test]
+fn nodes_without_a_key_order_certificates_of_their_own() {
+    let warnings = |tls: &str| {
+        let text = format!(
+            "[server]\nlisten_tls = [\"127.0.0.1:0\"]\n[cluster]\nengine = \"redis://a\"\n\
+             [[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n{tls}"
+        );
+        from_text("galley.toml", &text).map(|config| config.warnings)
+    };
+    let found = warnings("tls = \"auto\"").unwrap();
+    let [warning] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    let wanted = "each node orders a certificate of its own";
+    assert!(warning.message.contains(wanted), "{warning}");
+    assert_eq!(warning.spot, "galley.toml:4");
 }
 
 #[test]

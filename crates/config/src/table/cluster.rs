@@ -17,7 +17,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("the host name").example(r#""front-1""#),
     row(OptionSection::Cluster, "on_partition", Word(&["revalidate", "serve"]), "What Galley does while it cannot read the purges of the other nodes. `revalidate`: every page comes from the upstream, so no visitor gets a page that another node has purged. `serve`: stored pages are used, and a purge that this node has not applied is not acknowledged for the cluster.")
         .or(r#""revalidate""#),
-    row(OptionSection::Cluster, "key_file", Path, "A file with a secret of at least 32 bytes, the same on every node, readable by its owner only. With it the nodes share pages through the engine: a page that PHP has generated for one node answers visitors of the others. Galley authenticates shared pages with this secret.")
+    row(OptionSection::Cluster, "key_file", Path, "A file with a secret of at least 32 bytes, the same on every node, readable by its owner only. With it the nodes share pages through the engine: a page that PHP has generated for one node answers visitors of the others. Galley authenticates shared pages with this secret, and encrypts certificates with it: with `tls = \"auto\"` one node orders the certificate for all.")
         .example(r#""/etc/galley/cluster.key""#),
     row(OptionSection::Cluster, "pages", Size { least: 0, most: 16 * MIB }, "The largest body of a page that the nodes share. 0: they share none.")
         .or(r#""1MiB""#),

@@ -35,8 +35,8 @@ impl Node {
             node: cluster.node.clone(),
             serve_through_partitions: cluster.serve_through_partitions,
             folder: disk.map(|disk| disk.path.clone()),
+            key_file: cluster.key_file.clone(),
             pages: cluster.pages.as_ref().map(|pages| PageSettings {
-                key_file: pages.key_file.clone(),
                 most_bytes: pages.most_bytes,
                 lifetime: pages.lifetime,
             }),

@@ -1,0 +1,109 @@
+//! A connection to the engine that many tasks use at a time, and that is made again after each failure.
+//!
+//! Nobody waits for a connection: without one, a command fails at once.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+
+/// See the module.
+pub(crate) struct EngineLink {
+    engine: Engine,
+    state: Mutex<LinkState>,
+    /// Notified when the connection has failed.
+    broken: Notify,
+}
+
+#[derive(Default)]
+struct LinkState {
+    connection: Option<MultiplexedConnection>,
+    /// Counts connections.
+    number: u64,
+}
+
+impl EngineLink {
+    /// Connects to nothing yet.
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            state: Mutex::default(),
+            broken: Notify::new(),
+        }
+    }
+
+    /// The engine's key of something that has a name.
+    pub(crate) fn key(&self, kind: &str, name: &str) -> String {
+        self.engine.key(kind, name)
+    }
+
+    /// Sends a command; `None`: there is no connection, no reply in time, or an error.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
+        let (mut connection, number) = {
+            let state = self.state();
+            (state.connection.clone()?, state.number)
+        };
+        match command.query_async(&mut connection).await {
+            Ok(reply) => Some(reply),
+            Err(error) => {
+                tracing::debug!(%error, "a command for the engine of the cluster has failed");
+                let mut state = self.state();
+                // A new one also reads a new password, and finds a new primary.
+                if state.number == number && state.connection.take().is_some() {
+                    self.broken.notify_one();
+                }
+                None
+            }
+        }
+    }
+
+    /// Connects, again after each failure. Goes on until it is dropped.
+    pub(crate) async fn keep_connected(&self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.connect().await {
+                Ok(connection) => {
+                    {
+                        let mut state = self.state();
+                        state.number += 1;
+                        state.connection = Some(connection);
+                    }
+                    pause = FIRST_PAUSE;
+                    self.broken.notified().await;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "nothing is shared with other nodes for now");
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection, EngineError> {
+        let client = Client::open(self.engine.login()?)?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(REPLY_TIMEOUT));
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        Ok(connecting.await?)
+    }
+
+    fn state(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For what nobody waits for. A visitor waits less.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Between two attempts to connect.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

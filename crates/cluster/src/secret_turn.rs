@@ -1,0 +1,116 @@
+//! The turn of a node to make a secret for all of them: no other node makes the same one meanwhile.
+//!
+//! It ends by itself if the node dies. An engine that forgets it only lets another node try too.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::cmd;
+use tokio::time::timeout;
+
+use crate::engine::random_word;
+use crate::engine_link::EngineLink;
+use crate::error::EngineAway;
+use crate::page_value::milliseconds;
+
+/// See the module. It expires soon after it was dropped.
+pub struct SecretTurn {
+    link: Arc<EngineLink>,
+    turn: String,
+    failures: String,
+    word: String,
+}
+
+impl SecretTurn {
+    /// `None`: another node has the turn.
+    pub(crate) async fn take(
+        link: &Arc<EngineLink>,
+        turn: String,
+        failures: String,
+    ) -> Result<Option<Self>, EngineAway> {
+        let word = random_word();
+        let mut command = cmd("EVAL");
+        command.arg(TAKE).arg(1).arg(&turn);
+        command.arg(&word).arg(milliseconds(LIFETIME));
+        let is_taken: bool = link.ask(&command).await.ok_or(EngineAway)?;
+        Ok(is_taken.then(|| Self {
+            link: Arc::clone(link),
+            turn,
+            failures,
+            word,
+        }))
+    }
+
+    /// Does the work, and keeps the turn meanwhile.
+    pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            match timeout(LIFETIME / 3, work.as_mut()).await {
+                Ok(done) => return done,
+                Err(_in_progress) => self.keep_for(LIFETIME).await,
+            }
+        }
+    }
+
+    /// The work has failed: how often in a row, on all nodes; `None`: the engine does not reply.
+    pub async fn count_failure(&self) -> Option<u32> {
+        let mut command = cmd("EVAL");
+        command.arg(COUNT).arg(1).arg(&self.failures);
+        command.arg(FAILURES_LIFETIME.as_secs());
+        self.link.ask(&command).await
+    }
+
+    /// Lets no node have the turn for so long.
+    pub async fn keep_for(&self, pause: Duration) {
+        let mut command = cmd("EVAL");
+        command.arg(KEEP).arg(1).arg(&self.turn);
+        command.arg(&self.word).arg(milliseconds(pause).max(1));
+        let _: Option<i64> = self.link.ask(&command).await;
+    }
+
+    /// The work is done.
+    pub async fn succeeded(self) {
+        let mut command = cmd("DEL");
+        command.arg(&self.failures);
+        let _: Option<i64> = self.link.ask(&command).await;
+        self.give_back().await;
+    }
+
+    /// Another node may have the turn.
+    pub async fn give_back(self) {
+        let mut command = cmd("EVAL");
+        command
+            .arg(GIVE_BACK)
+            .arg(1)
+            .arg(&self.turn)
+            .arg(&self.word);
+        let _: Option<i64> = self.link.ask(&command).await;
+    }
+}
+
+/// `KEYS`: the turn. `ARGV`: its word, milliseconds.
+const TAKE: &str = "\
+return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0";
+
+/// `KEYS`: the turn. `ARGV`: its word, milliseconds.
+const KEEP: &str = "\
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 0";
+
+/// `KEYS`: the turn. `ARGV`: its word.
+const GIVE_BACK: &str = "\
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0";
+
+/// `KEYS`: how often it has failed. `ARGV`: seconds.
+const COUNT: &str = "\
+local count = redis.call('INCR', KEYS[1])
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+return count";
+
+/// A node that has died has the turn for so long.
+const LIFETIME: Duration = Duration::from_secs(30);
+
+/// Longer than the longest pause after a failure.
+const FAILURES_LIFETIME: Duration = Duration::from_secs(2 * 86_400);

@@ -1,0 +1,208 @@
+//! Secrets that nodes share through the engine: certificates with their keys, and what belongs to getting them.
+//!
+//! ```text
+//! galley:<name>:secret:<kind> <name>     see `secret_value`; expires with what it is
+//! galley:<name>:notes:<kind>             a list of secrets that are short and hold for minutes
+//! galley:<name>:turn:<kind> <name>       a random text: a node makes it; see `secret_turn`
+//! galley:<name>:failures:<kind> <name>   how often that has failed in a row
+//! ```
+//!
+//! Whoever can write to the engine can remove a secret, or put an earlier one in its place. So a caller takes one only if it is newer than
+//! its own. An engine that is away is an error of its own: that nothing is there is known only if it says so.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use redis::cmd;
+
+use crate::cluster_key::ClusterKey;
+use crate::engine::Engine;
+use crate::engine_link::EngineLink;
+use crate::error::EngineAway;
+use crate::page_value::milliseconds;
+use crate::secret_turn::SecretTurn;
+use crate::secret_value::{self, SecretName};
+
+/// See the module. Clones are the same.
+#[derive(Clone)]
+pub struct SharedSecrets {
+    key: Arc<ClusterKey>,
+    link: Arc<EngineLink>,
+}
+
+/// Notes that are in the engine, until they are withdrawn or expire.
+pub struct PostedNotes {
+    secrets: SharedSecrets,
+    list: String,
+    values: Vec<Vec<u8>>,
+}
+
+impl SharedSecrets {
+    pub(crate) fn new(engine: Engine, key: Arc<ClusterKey>) -> Self {
+        Self {
+            key,
+            link: Arc::new(EngineLink::new(engine)),
+        }
+    }
+
+    /// Keeps a connection to the engine until it is dropped. Without it the engine is away.
+    pub async fn keep_connected(&self) {
+        self.link.keep_connected().await;
+    }
+
+    /// The secret of a name. One that no node has stored, or that is not valid any more, is none.
+    ///
+    /// # Errors
+    /// The engine does not reply.
+    pub async fn find(
+        &self,
+        name: SecretName<'_>,
+        now: SystemTime,
+    ) -> Result<Option<Vec<u8>>, EngineAway> {
+        let mut command = cmd("EVAL");
+        command.arg(READ).arg(1).arg(self.key_of(SECRET, name));
+        command.arg(MOST_BYTES);
+        let value: Option<Vec<u8>> = self.link.ask(&command).await.ok_or(EngineAway)?;
+        let Some(value) = value else { return Ok(None) };
+        let secret = secret_value::open(&self.key, name, now, &value);
+        if secret.is_none() {
+            tracing::warn!(
+                kind = name.kind,
+                name = name.name,
+                "a secret in the engine of the cluster is ignored: no node has stored it, or it has expired"
+            );
+        }
+        Ok(secret)
+    }
+
+    /// Puts a secret in the place of what is there, valid `until` then. False: it is not stored.
+    pub async fn store(
+        &self,
+        name: SecretName<'_>,
+        secret: &[u8],
+        now: SystemTime,
+        until: SystemTime,
+    ) -> bool {
+        let lifetime = until.duration_since(now).unwrap_or_default();
+        let value = secret_value::seal(&self.key, name, until, secret);
+        let Some(value) = value.filter(|value| value.len() <= MOST_BYTES && !lifetime.is_zero())
+        else {
+            return false;
+        };
+        let mut command = cmd("SET");
+        command.arg(self.key_of(SECRET, name)).arg(value);
+        command.arg("PX").arg(milliseconds(lifetime).max(1));
+        self.link.ask::<()>(&command).await.is_some()
+    }
+
+    /// Takes the turn to make a secret; `None`: another node has it.
+    ///
+    /// # Errors
+    /// The engine does not reply.
+    pub async fn take_turn(&self, name: SecretName<'_>) -> Result<Option<SecretTurn>, EngineAway> {
+        let [turn, failures] = [TURN, FAILURES].map(|kind| self.key_of(kind, name));
+        SecretTurn::take(&self.link, turn, failures).await
+    }
+
+    /// Adds notes of a kind for all nodes, which they find for `lifetime`.
+    ///
+    /// # Errors
+    /// The engine does not reply.
+    pub async fn post(
+        &self,
+        kind: &str,
+        notes: impl Iterator<Item = Vec<u8>>,
+        now: SystemTime,
+        lifetime: Duration,
+    ) -> Result<PostedNotes, EngineAway> {
+        let until = now.checked_add(lifetime).unwrap_or(now);
+        let name = SecretName { kind, name: "" };
+        let sealed = notes.filter_map(|note| secret_value::seal(&self.key, name, until, &note));
+        let posted = PostedNotes {
+            secrets: self.clone(),
+            list: self.link.key(NOTES, kind),
+            values: sealed.collect(),
+        };
+        let mut command = cmd("EVAL");
+        command.arg(POST).arg(1).arg(&posted.list);
+        command.arg(milliseconds(lifetime)).arg(MOST_NOTES);
+        command.arg(&posted.values);
+        let stored = self.link.ask::<()>(&command).await;
+        stored.map(|()| posted).ok_or(EngineAway)
+    }
+
+    /// The notes of a kind that hold now.
+    ///
+    /// # Errors
+    /// The engine does not reply.
+    pub async fn notes(&self, kind: &str, now: SystemTime) -> Result<Vec<Vec<u8>>, EngineAway> {
+        let mut command = cmd("EVAL");
+        command.arg(LIST).arg(1).arg(self.link.key(NOTES, kind));
+        command.arg(MOST_NOTES).arg(MOST_NOTE_BYTES);
+        let values: Vec<Vec<u8>> = self.link.ask(&command).await.ok_or(EngineAway)?;
+        let name = SecretName { kind, name: "" };
+        let notes = values.iter();
+        Ok(notes
+            .filter_map(|value| secret_value::open(&self.key, name, now, value))
+            .collect())
+    }
+
+    fn key_of(&self, kind: &str, name: SecretName<'_>) -> String {
+        self.link.key(kind, &format!("{} {}", name.kind, name.name))
+    }
+}
+
+impl PostedNotes {
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Takes them away.
+    pub async fn withdraw(self) {
+        let mut command = cmd("EVAL");
+        command.arg(WITHDRAW).arg(1).arg(&self.list);
+        command.arg(&self.values);
+        // Without the engine they expire.
+        let _: Option<i64> = self.secrets.link.ask(&command).await;
+    }
+}
+
+/// `KEYS`: a secret. `ARGV`: bytes at most.
+const READ: &str = "\
+if redis.call('STRLEN', KEYS[1]) > tonumber(ARGV[1]) then return false end
+return redis.call('GET', KEYS[1])";
+
+/// `KEYS`: a list. `ARGV`: milliseconds, how many are kept, the notes.
+const POST: &str = "\
+for at = 3, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[at]) end
+redis.call('LTRIM', KEYS[1], -tonumber(ARGV[2]), -1)
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return redis.status_reply('OK')";
+
+/// `KEYS`: a list. `ARGV`: notes at most, bytes of each at most.
+const LIST: &str = "\
+local notes = {}
+for _, note in ipairs(redis.call('LRANGE', KEYS[1], -tonumber(ARGV[1]), -1)) do
+  if #note <= tonumber(ARGV[2]) then notes[#notes + 1] = note end
+end
+return notes";
+
+/// `KEYS`: a list. `ARGV`: the notes.
+const WITHDRAW: &str = "\
+for _, note in ipairs(ARGV) do redis.call('LREM', KEYS[1], 1, note) end
+return 1";
+
+const SECRET: &str = "secret";
+const TURN: &str = "turn";
+const FAILURES: &str = "failures";
+const NOTES: &str = "notes";
+
+/// Bytes of a sealed secret: a private key with a long chain has less.
+const MOST_BYTES: usize = 256 * 1024;
+
+/// Notes of a kind at a time: the challenges of ten orders with a hundred names.
+const MOST_NOTES: usize = 1024;
+
+/// Bytes of a sealed note.
+const MOST_NOTE_BYTES: usize = 2048;
