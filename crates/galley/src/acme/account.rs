@@ -4,20 +4,24 @@
 //! request. One task at a time opens it, so that many sites make one account.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use galley_certs::file;
+use galley_cluster::EngineAway;
 use galley_config::{AcmeConfig as Settings, MOST_OF_TOKEN};
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
 
 use super::http::{self, AcmeClient, Notes};
 use super::problem::OrderError;
+use super::sharing::Sharing;
 use super::store::{self, Store};
 use crate::clock::Clock;
 
@@ -31,6 +35,10 @@ pub(super) struct Office {
     clock: Clock,
     /// One at a time opens the account: two would make two.
     opening: Semaphore,
+    /// The other nodes.
+    sharing: Option<Arc<Sharing>>,
+    /// The account that the directory did not know.
+    forgotten: Mutex<Option<String>>,
 }
 
 /// The account, for one attempt.
@@ -55,7 +63,12 @@ struct StoredAccount {
 
 impl Office {
     /// Errors: `ca` or the file with the key of the other account cannot be read.
-    pub(super) fn new(settings: Settings, store: Arc<Store>, clock: Clock) -> io::Result<Self> {
+    pub(super) fn new(
+        settings: Settings,
+        store: Arc<Store>,
+        sharing: Option<Arc<Sharing>>,
+        clock: Clock,
+    ) -> io::Result<Self> {
         let binding = settings.binding.as_ref().map(|(id, file)| {
             let failed = |why: String| io::Error::other(format!("`{}`: {why}", file.display()));
             let text = file::read_text(file, MOST_OF_TOKEN).map_err(|e| failed(e.to_string()))?;
@@ -72,6 +85,8 @@ impl Office {
             store,
             clock,
             opening: Semaphore::new(1),
+            sharing,
+            forgotten: Mutex::default(),
         })
     }
 
@@ -79,9 +94,9 @@ impl Office {
     pub(super) async fn open(&self) -> Result<Visit, OrderError> {
         let _turn = self.opening.acquire().await.map_err(OrderError::new)?;
         let notes = Arc::new(Notes::default());
-        let opened = match self.stored().await {
+        let opened = match self.known().await {
             Some(stored) => self.enter(stored, &notes).await,
-            None => self.register(&notes).await,
+            None => self.register_once(&notes).await,
         };
         let account = opened.map_err(|trouble| trouble.with(notes.retry_after()))?;
         Ok(Visit { account, notes })
@@ -89,7 +104,7 @@ impl Office {
 
     /// The account, where there is one.
     pub(super) async fn open_existing(&self) -> Option<Result<Visit, OrderError>> {
-        self.stored().await?;
+        self.known().await?;
         Some(self.open().await)
     }
 
@@ -98,11 +113,12 @@ impl Office {
         let Ok(_turn) = self.opening.acquire().await else {
             return;
         };
+        // Another node may not know it yet.
+        *self.forgotten() = Some(id.to_owned());
         let (place, id) = (self.store.account(), id.to_owned());
         let forgotten = spawn_blocking(move || {
             let text = store::read(&place).ok().flatten()?;
-            let value: serde_json::Value = serde_json::from_str(&text).ok()?;
-            (value["account"]["id"] == id.as_str()).then(|| store::set_aside(&place))
+            (id_of(&text)? == id).then(|| store::set_aside(&place))
         });
         if let Ok(Some(Ok(()))) = forgotten.await {
             tracing::warn!("the directory does not know the account: registering a new one");
@@ -145,6 +161,31 @@ impl Office {
         }
     }
 
+    /// Registers, unless another node does at the moment: then its account counts.
+    async fn register_once(&self, notes: &Arc<Notes>) -> Result<Account, OrderError> {
+        let Some(sharing) = &self.sharing else {
+            return self.register(notes).await;
+        };
+        let until = Instant::now() + LONGEST_REGISTRATION;
+        loop {
+            match sharing.take_account_turn().await {
+                Ok(Some(turn)) => {
+                    let opened = match self.known().await {
+                        Some(stored) => self.enter(stored, notes).await,
+                        None => turn.during(self.register(notes)).await,
+                    };
+                    turn.give_back().await;
+                    return opened;
+                }
+                Ok(None) if Instant::now() < until => sleep(LOOK_AGAIN).await,
+                Ok(None) | Err(EngineAway) => return self.register(notes).await,
+            }
+            if let Some(stored) = self.known().await {
+                return self.enter(stored, notes).await;
+            }
+        }
+    }
+
     /// Using a directory means agreeing to its terms; the manual says so where `tls = "auto"` is explained.
     async fn register(&self, notes: &Arc<Notes>) -> Result<Account, OrderError> {
         let contact = self.contact();
@@ -164,6 +205,9 @@ impl Office {
             account: credentials,
         };
         let text = serde_json::to_string_pretty(&stored).map_err(OrderError::new)?;
+        if let Some(sharing) = &self.sharing {
+            sharing.store_account(&text).await;
+        }
         let place = self.store.account();
         let written = spawn_blocking(move || store::write(&place, &text)).await;
         // Without the file the next order would make another account, and the one after that.
@@ -175,6 +219,35 @@ impl Office {
             "registered an account with the directory and accepted its terms of service"
         );
         Ok(account)
+    }
+
+    /// What the file says, or else another node.
+    async fn known(&self) -> Option<StoredAccount> {
+        let Some(stored) = self.stored().await else {
+            return self.take_over().await;
+        };
+        if let Some(sharing) = &self.sharing
+            && let Ok(None) = sharing.account().await
+            && let Ok(text) = serde_json::to_string_pretty(&stored)
+        {
+            sharing.store_account(&text).await;
+        }
+        Some(stored)
+    }
+
+    /// The account of another node, which is written to the file.
+    async fn take_over(&self) -> Option<StoredAccount> {
+        let text = self.sharing.as_ref()?.account().await.ok()??;
+        let stored = parse(&text, &self.settings.directory).ok()?;
+        if *self.forgotten() == id_of(&text) {
+            return None;
+        }
+        let place = self.store.account();
+        let written = spawn_blocking(move || store::write(&place, &text)).await;
+        if let Ok(Err(error)) = written {
+            tracing::error!(%error, "cannot store the account");
+        }
+        Some(stored)
     }
 
     /// What the file says; one that cannot be used is set aside, and a new account is made.
@@ -196,6 +269,12 @@ impl Office {
         found.await.ok().flatten()
     }
 
+    fn forgotten(&self) -> MutexGuard<'_, Option<String>> {
+        self.forgotten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn contact(&self) -> Option<String> {
         let email = self.settings.email.as_ref();
         email.map(|email| format!("mailto:{email}"))
@@ -214,14 +293,26 @@ fn read(place: &std::path::Path, directory: &str) -> Result<Option<StoredAccount
     let Some(text) = store::read(place).map_err(|e| e.to_string())? else {
         return Ok(None);
     };
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    parse(&text, directory).map(Some)
+}
+
+/// What the directory calls an account.
+fn id_of(text: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    value["account"]["id"].as_str().map(str::to_owned)
+}
+
+fn parse(text: &str, directory: &str) -> Result<StoredAccount, String> {
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     if value["account"]["directory"] != directory {
         return Err("it belongs to another directory".to_owned());
     }
-    serde_json::from_value(value)
-        .map(Some)
-        .map_err(|e| e.to_string())
+    serde_json::from_value(value).map_err(|e| e.to_string())
 }
+
+/// How long a node waits for another one that registers.
+const LONGEST_REGISTRATION: Duration = Duration::from_secs(40);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -3,10 +3,13 @@
 //! Renewals are due by the wall clock, which certificates are about; pauses after failures by the monotonic one, so that a
 //! clock that jumps brings nobody to order without end. No sleep is longer than ten minutes: a machine that was
 //! suspended, or whose clock was set, finds out soon.
+//!
+//! In a cluster one node orders for all (`sharing`): a keeper takes what another one got, and orders only when it is this node's turn.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use galley_cluster::{EngineAway, SecretTurn};
 use instant_acme::Error;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -18,6 +21,7 @@ use super::certificate::IssuedCertificate;
 use super::order::OrderRequest;
 use super::problem::OrderError;
 use super::schedule::{self, RenewalFailure, RenewalWindow};
+use super::sharing::Sharing;
 use super::state::{CertificateStatus, StatusFields};
 use super::store::{self, Store};
 use crate::clock::Clock;
@@ -34,6 +38,18 @@ pub(super) struct KeeperParts {
     /// As many orders at a time as this has permits.
     pub(super) turns: Arc<Semaphore>,
     pub(super) clock: Clock,
+    /// The other nodes; `None`: this one orders for itself.
+    pub(super) sharing: Option<Arc<Sharing>>,
+}
+
+/// Whether this node may order.
+enum OrderTurn {
+    /// It orders for all nodes.
+    Shared(SecretTurn),
+    /// It orders for itself: there are no others, or they cannot be reached for long.
+    Alone,
+    /// Another node orders, or the engine may come back.
+    Wait,
 }
 
 /// Keeps one certificate.
@@ -47,8 +63,10 @@ pub(super) struct CertificateKeeper {
     /// Nothing is ordered before: the pause after a failure, or the rest after a success.
     not_before: Instant,
     failures_in_a_row: u32,
-    /// What could not be written yet.
-    unwritten: Option<String>,
+    /// Whether the one in use is to be written yet.
+    is_unwritten: bool,
+    /// While the engine of the cluster is away: when this node orders without it.
+    alone_at: Option<Instant>,
 }
 
 impl CertificateKeeper {
@@ -72,7 +90,8 @@ impl CertificateKeeper {
             query_at: now,
             not_before: now + pause.unwrap_or_default(),
             failures_in_a_row,
-            unwritten: None,
+            is_unwritten: false,
+            alone_at: None,
         };
         keeper.hand_over();
         keeper
@@ -81,6 +100,7 @@ impl CertificateKeeper {
     /// Goes on until it is dropped.
     pub(super) async fn run(mut self) {
         loop {
+            self.synchronize().await;
             self.write_again().await;
             self.ask_for_window().await;
             let now = self.parts.clock.wall();
@@ -90,7 +110,11 @@ impl CertificateKeeper {
             if wait.is_zero() {
                 self.attempt().await;
             } else {
-                tokio::time::sleep(wait.min(LONGEST_SLEEP)).await;
+                let longest = match self.parts.sharing {
+                    Some(_) => SYNCHRONIZE_EVERY,
+                    None => LONGEST_SLEEP,
+                };
+                tokio::time::sleep(wait.min(longest)).await;
             }
         }
     }
@@ -116,6 +140,116 @@ impl CertificateKeeper {
         let Ok(_turn) = turns.acquire().await else {
             return std::future::pending().await;
         };
+        match self.take_turn().await {
+            OrderTurn::Alone => {
+                if let Err(trouble) = Box::pin(self.get()).await {
+                    self.failed(&trouble, None);
+                }
+            }
+            OrderTurn::Wait => self.not_before = Instant::now() + LOOK_AGAIN,
+            OrderTurn::Shared(turn) => self.get_for_all(turn).await,
+        }
+    }
+
+    /// Orders for all nodes, unless another one has just done so.
+    async fn get_for_all(&mut self, turn: SecretTurn) {
+        self.synchronize().await;
+        if !self.wait(self.parts.clock.wall()).is_zero() {
+            return turn.give_back().await;
+        }
+        match turn.during(Box::pin(self.get())).await {
+            Ok(()) => {
+                self.synchronize().await;
+                turn.succeeded().await;
+            }
+            Err(trouble) => {
+                let of_all = turn.count_failure().await;
+                let pause = self.failed(&trouble, of_all);
+                turn.keep_for(pause).await;
+                // Another node may be luckier.
+                self.not_before += LOOK_AGAIN * 3;
+            }
+        }
+    }
+
+    async fn take_turn(&mut self) -> OrderTurn {
+        let Some(sharing) = &self.parts.sharing else {
+            return OrderTurn::Alone;
+        };
+        let taken = sharing.take_turn(self.first_name()).await;
+        let alone_at = match taken {
+            Ok(turn) => {
+                self.alone_at = None;
+                return turn.map_or(OrderTurn::Wait, OrderTurn::Shared);
+            }
+            Err(EngineAway) => self.alone_at.unwrap_or_else(|| self.order_alone_at()),
+        };
+        self.alone_at = Some(alone_at);
+        if Instant::now() < alone_at {
+            OrderTurn::Wait
+        } else {
+            OrderTurn::Alone
+        }
+    }
+
+    /// The engine is away: when this node stops waiting for it.
+    fn order_alone_at(&self) -> Instant {
+        let now = self.parts.clock.wall();
+        let usable = self.held.as_ref().filter(|held| self.is_complete(held));
+        let left = usable.and_then(|held| held.validity.to.duration_since(now).ok());
+        let dice = u64::from_ne_bytes(sys::random_bytes());
+        let patience = schedule::patience(
+            left.unwrap_or_default(),
+            self.parts.office.settings.retry,
+            dice,
+        );
+        tracing::warn!(
+            site = self.parts.certificate.wanted.site,
+            "{EngineAway}: this node orders a certificate of its own in {} s unless it does",
+            patience.as_secs()
+        );
+        Instant::now() + patience
+    }
+
+    /// Takes the certificate of another node if it is newer, and gives this one to the others if theirs is not.
+    async fn synchronize(&mut self) {
+        let Some(sharing) = self.parts.sharing.clone() else {
+            return;
+        };
+        let Ok(found) = sharing.certificate(self.first_name()).await else {
+            return;
+        };
+        let (theirs, ours) = (self.rank(found.as_ref()), self.rank(self.held.as_ref()));
+        if theirs > ours
+            && let Some(found) = found
+        {
+            self.take(found);
+        } else if ours > theirs
+            && let Some(held) = &self.held
+        {
+            sharing.store_certificate(self.first_name(), held).await;
+        }
+    }
+
+    /// Of two certificates the one with the higher rank is used; `None` is the rank of one that is of no use to the nodes.
+    fn rank(&self, one: Option<&IssuedCertificate>) -> Option<(SystemTime, SystemTime, u64)> {
+        let one = one.filter(|one| self.is_complete(one))?;
+        let is_valid = one.validity.to > self.parts.clock.wall();
+        is_valid.then_some((one.validity.from, one.validity.to, one.dice))
+    }
+
+    /// Takes what another node got into use.
+    fn take(&mut self, found: IssuedCertificate) {
+        let wanted = &self.parts.certificate.wanted;
+        tracing::info!(
+            site = wanted.site,
+            "another node got a certificate for {}, which is in use from now on",
+            wanted.names.join(", ")
+        );
+        self.put_into_use(found);
+    }
+
+    async fn get(&mut self) -> Result<(), OrderError> {
         self.parts
             .certificate
             .note(|state| state.is_ordering = true);
@@ -124,13 +258,9 @@ impl CertificateKeeper {
         self.parts
             .certificate
             .note(|state| state.is_ordering = false);
-        match ordered.and_then(|pem| self.accept(pem)) {
-            Ok(pem) => {
-                self.unwritten = Some(pem);
-                self.write_again().await;
-            }
-            Err(trouble) => self.failed(&trouble),
-        }
+        self.accept(&ordered?)?;
+        self.write_again().await;
+        Ok(())
     }
 
     async fn order(&self) -> Result<String, OrderError> {
@@ -165,46 +295,55 @@ impl CertificateKeeper {
             dns: settings.dns.as_ref(),
             acme: &self.parts.acme,
             handshakes: &self.parts.handshakes,
+            sharing: self.parts.sharing.as_deref(),
         };
         let ordered = request.run(visit).await;
         ordered.map_err(|trouble| visit.trouble(trouble))
     }
 
     /// Takes what was issued into use, once it is proved to be what was ordered.
-    fn accept(&mut self, pem: String) -> Result<String, OrderError> {
-        let held = IssuedCertificate::read(&pem)?;
+    fn accept(&mut self, pem: &str) -> Result<(), OrderError> {
+        let held = IssuedCertificate::read(pem)?;
         if !self.is_complete(&held) {
             return Err(OrderError::new(
                 "the directory issued a certificate for other names",
             ));
         }
-        let now = Instant::now();
-        self.not_before = now + schedule::rest(held.validity);
-        self.query_at = now;
-        self.window = None;
-        self.failures_in_a_row = 0;
         let days = held.validity.to.duration_since(self.parts.clock.wall());
         let days = days.unwrap_or_default().as_secs() / 86_400;
-        self.held = Some(held);
-        self.hand_over();
-        self.parts.certificate.note(|state| {
-            state.issued += 1;
-            state.trouble = None;
-            state.failures_in_a_row = 0;
-        });
+        self.put_into_use(held);
+        self.parts.certificate.note(|state| state.issued += 1);
         let wanted = &self.parts.certificate.wanted;
         let names = wanted.names.join(", ");
         tracing::info!(
             site = wanted.site,
             "a certificate was issued for {names}, valid for {days} days"
         );
-        Ok(pem)
+        Ok(())
     }
 
-    fn failed(&mut self, trouble: &OrderError) {
+    /// A new certificate takes the place of the one in use.
+    fn put_into_use(&mut self, held: IssuedCertificate) {
+        let now = Instant::now();
+        self.not_before = now + schedule::rest(held.validity);
+        self.query_at = now;
+        self.window = None;
+        self.failures_in_a_row = 0;
+        self.alone_at = None;
+        self.held = Some(held);
+        self.is_unwritten = true;
+        self.hand_over();
+        self.parts.certificate.note(|state| {
+            state.trouble = None;
+            state.failures_in_a_row = 0;
+        });
+    }
+
+    /// Waits with the next order, for how long. `of_all`: failures in a row of all nodes.
+    fn failed(&mut self, trouble: &OrderError, of_all: Option<u32>) -> Duration {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         let failure = RenewalFailure {
-            in_a_row: self.failures_in_a_row,
+            in_a_row: self.failures_in_a_row.max(of_all.unwrap_or(0)),
             retry_after: trouble.retry_after,
             is_rate_limit: trouble.is_rate_limit(),
         };
@@ -213,7 +352,7 @@ impl CertificateKeeper {
         self.not_before = Instant::now() + pause;
         self.parts.certificate.note(|state| {
             state.failures += 1;
-            state.failures_in_a_row = failure.in_a_row;
+            state.failures_in_a_row = self.failures_in_a_row;
             state.trouble = Some(trouble.words.clone());
         });
         let (site, seconds) = (&self.parts.certificate.wanted.site, pause.as_secs());
@@ -225,6 +364,7 @@ impl CertificateKeeper {
             site,
             "no certificate was issued: {trouble}; next attempt in {seconds} s; {now}"
         );
+        pause
     }
 
     /// Hands the certificate in use to the handshakes, for the names that it is for.
@@ -278,14 +418,14 @@ impl CertificateKeeper {
 
     /// Writes what was issued; what cannot be written is in use all the same, and tried again with each turn.
     async fn write_again(&mut self) {
-        let Some(pem) = self.unwritten.clone() else {
+        let Some(held) = self.held.as_ref().filter(|_| self.is_unwritten) else {
             return;
         };
-        let place = self.folder();
+        let (place, pem) = (place(&self.parts), held.pem.clone());
         let shown = place.display().to_string();
         let written = spawn_blocking(move || store::write(&place, &pem)).await;
         match written {
-            Ok(Ok(())) => self.unwritten = None,
+            Ok(Ok(())) => self.is_unwritten = false,
             Ok(Err(error)) => {
                 tracing::error!(file = shown, %error, "cannot store a certificate");
             }
@@ -293,15 +433,19 @@ impl CertificateKeeper {
         }
     }
 
-    fn folder(&self) -> std::path::PathBuf {
-        place(&self.parts)
+    /// What names the certificate on disk and among the nodes.
+    fn first_name(&self) -> &str {
+        first_name(&self.parts)
     }
 }
 
-fn place(parts: &KeeperParts) -> std::path::PathBuf {
+fn first_name(parts: &KeeperParts) -> &str {
     let names = &parts.certificate.wanted.names;
-    let first = names.first().map_or("", String::as_str);
-    parts.store.certificate(first)
+    names.first().map_or("", String::as_str)
+}
+
+fn place(parts: &KeeperParts) -> std::path::PathBuf {
+    parts.store.certificate(first_name(parts))
 }
 
 /// The certificate on disk; one that cannot be used is set aside.
@@ -325,6 +469,10 @@ fn stored(parts: &KeeperParts) -> Option<IssuedCertificate> {
     }
 }
 
+/// Between two looks at what other nodes got.
+const SYNCHRONIZE_EVERY: Duration = Duration::from_secs(15);
+/// While another node orders, or the engine is away.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long nobody looks at the clock.
 const LONGEST_SLEEP: Duration = Duration::from_secs(600);
 /// A hundred names take two minutes where the directory is slow.

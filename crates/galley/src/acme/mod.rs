@@ -6,10 +6,13 @@
 //! use stays in use until another one is there, whatever fails meanwhile. Nothing here is on a visitor's way: front
 //! cores look at the tokens under way ([`Acme::response`]) for requests to [`CHALLENGES`] alone.
 //!
+//! In a cluster with a key, one node orders for all, and every node answers the challenges (`sharing`).
+//!
 //! It does not revoke. Records in the DNS are set by a program of the site owner (`dns`).
 
 mod account;
 mod certificate;
+mod challenge;
 mod challenges;
 mod dns;
 mod http;
@@ -18,6 +21,7 @@ mod open;
 mod order;
 mod problem;
 mod schedule;
+mod sharing;
 mod state;
 mod store;
 

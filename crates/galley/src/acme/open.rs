@@ -3,12 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
+use galley_cluster::SharedSecrets;
 use galley_config::AcmeConfig as Settings;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::challenges::{Acme, Tokens};
 use super::keeper::CertificateKeeper;
+use super::sharing::Sharing;
 use super::state::{CertificateStatus, WantedCertificate};
 use super::store::Store;
 use super::{account, keeper};
@@ -27,12 +29,16 @@ pub struct AcmeSpec<'b> {
     pub handshakes: Arc<Certificates>,
     /// What the same directory was asked before, if a configuration takes the place of another: pauses after failures go on.
     pub before: Option<&'b Acme>,
+    /// The other nodes, with which certificates are shared.
+    pub secrets: Option<SharedSecrets>,
 }
 
 /// Everything is loaded and handed over; nothing is ordered yet.
 pub struct AcmeReady {
     acme: Arc<Acme>,
     keepers: Vec<CertificateKeeper>,
+    handshakes: Arc<Certificates>,
+    sharing: Option<Arc<Sharing>>,
 }
 
 impl AcmeReady {
@@ -45,6 +51,11 @@ impl AcmeReady {
     /// the listeners are open: the directory's servers ask them.
     pub fn start(self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
+        if let Some(sharing) = self.sharing {
+            let following = Arc::clone(&sharing).follow(self.acme, self.handshakes);
+            tasks.spawn(following);
+            tasks.spawn(sharing.keep_connected());
+        }
         for keeper in self.keepers {
             tasks.spawn(keeper.run());
         }
@@ -72,7 +83,12 @@ pub fn open(spec: AcmeSpec<'_>) -> io::Result<AcmeReady> {
         tokens: Tokens::default(),
         certificates: certificates.map(Arc::new).collect(),
     });
-    let office = account::Office::new(spec.settings, Arc::clone(&store), spec.clock)?;
+    let sharing = spec.secrets.map(|secrets| {
+        let directory = &spec.settings.directory;
+        Arc::new(Sharing::new(secrets, directory, spec.clock))
+    });
+    let (settings, clock) = (spec.settings, spec.clock);
+    let office = account::Office::new(settings, Arc::clone(&store), sharing.clone(), clock)?;
     let office = Arc::new(office);
     let turns = Arc::new(Semaphore::new(ORDERS_AT_A_TIME));
     let keepers = acme.certificates.iter().map(|certificate| {
@@ -83,11 +99,17 @@ pub fn open(spec: AcmeSpec<'_>) -> io::Result<AcmeReady> {
             store: Arc::clone(&store),
             handshakes: Arc::clone(&spec.handshakes),
             turns: Arc::clone(&turns),
-            clock: spec.clock,
+            clock,
+            sharing: sharing.clone(),
         })
     });
     let keepers = keepers.collect();
-    Ok(AcmeReady { acme, keepers })
+    Ok(AcmeReady {
+        acme,
+        keepers,
+        handshakes: spec.handshakes,
+        sharing,
+    })
 }
 
 /// Orders at a time: those of a machine with hundreds of sites neither crowd the directory nor take long.

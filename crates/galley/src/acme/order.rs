@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use galley_cluster::PostedNotes;
 use galley_config::{AcmeChallenge, DnsHook};
 use instant_acme::{
     AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeHandle,
@@ -15,8 +16,10 @@ use instant_acme::{
 use super::Acme;
 use super::account::Visit;
 use super::certificate;
+use super::challenge::{Challenge, PostedChallenge};
 use super::dns::TxtRecord;
 use super::problem::OrderError;
+use super::sharing::Sharing;
 use crate::tls::Certificates;
 
 /// What is ordered, and how.
@@ -30,6 +33,8 @@ pub(super) struct OrderRequest<'a> {
     pub(super) dns: Option<&'a DnsHook>,
     pub(super) acme: &'a Arc<Acme>,
     pub(super) handshakes: &'a Arc<Certificates>,
+    /// The other nodes, which answer challenges too.
+    pub(super) sharing: Option<&'a Sharing>,
 }
 
 impl OrderRequest<'_> {
@@ -44,21 +49,32 @@ impl OrderRequest<'_> {
             wanted = wanted.profile(profile);
         }
         let mut order = visit.account.new_order(&wanted).await?;
-        let posted = self.prove(&mut order).await?;
-        if !posted.is_empty() {
-            await_proof(&mut order).await?;
+        let proofs = self.post_all(&mut order).await?;
+        if !proofs.is_empty() {
+            let notes = self.spread(&proofs).await;
+            let proved = self.prove(&mut order, &proofs).await;
+            drop(proofs);
+            if let Some(notes) = notes {
+                notes.withdraw().await;
+            }
+            proved?;
         }
-        drop(posted);
         let (key, request) = certificate::request(self.names)?;
         order.finalize_csr(&request).await?;
         let chain = order.poll_certificate(&POLLING).await?;
         Ok(format!("{}{chain}", key.serialize_pem()))
     }
 
-    /// Puts up an answer for each name that is not proved yet, and says so to the directory.
-    async fn prove(&self, order: &mut Order) -> Result<Vec<Posted>, OrderError> {
-        let posted = self.post_all(order).await?;
-        let has_records = posted.iter().any(|one| matches!(one, Posted::Record(_)));
+    /// Has the other nodes answer too.
+    async fn spread(&self, proofs: &[Proof]) -> Option<PostedNotes> {
+        let posted = proofs.iter().filter_map(|proof| proof.posted.as_ref());
+        let challenges = posted.map(|posted| &posted.challenge);
+        self.sharing?.spread(challenges).await
+    }
+
+    /// Says to the directory that there are answers, and waits until it has seen them.
+    async fn prove(&self, order: &mut Order, proofs: &[Proof]) -> Result<(), OrderError> {
+        let has_records = proofs.iter().any(|proof| proof.record.is_some());
         if let Some(dns) = self.dns.filter(|_| has_records) {
             tokio::time::sleep(dns.wait).await;
         }
@@ -73,11 +89,12 @@ impl OrderRequest<'_> {
                 told.map_err(|error| OrderError::about(&name, error))?;
             }
         }
-        Ok(posted)
+        await_proof(order).await
     }
 
-    async fn post_all(&self, order: &mut Order) -> Result<Vec<Posted>, OrderError> {
-        let mut posted = Vec::new();
+    /// Puts up an answer for each name that is not proved yet.
+    async fn post_all(&self, order: &mut Order) -> Result<Vec<Proof>, OrderError> {
+        let mut proofs = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
@@ -86,7 +103,7 @@ impl OrderRequest<'_> {
                 AuthorizationStatus::Pending => {
                     let name = authorization.identifier().to_string();
                     let challenge = choose(&mut authorization, self.ways, &name)?;
-                    posted.push(self.post(&challenge, &name).await?);
+                    proofs.push(self.post(&challenge, &name).await?);
                 }
                 AuthorizationStatus::Invalid
                 | AuthorizationStatus::Revoked
@@ -94,30 +111,36 @@ impl OrderRequest<'_> {
                 | AuthorizationStatus::Deactivated => return Err(refusal(&authorization)),
             }
         }
-        Ok(posted)
+        Ok(proofs)
     }
 
-    async fn post(
-        &self,
-        challenge: &ChallengeHandle<'_>,
-        name: &str,
-    ) -> Result<Posted, OrderError> {
+    async fn post(&self, challenge: &ChallengeHandle<'_>, name: &str) -> Result<Proof, OrderError> {
         let proof = challenge.key_authorization();
         if let (ChallengeType::Dns01, Some(dns)) = (&challenge.r#type, self.dns) {
             let record = TxtRecord::set(&dns.program, name, proof.dns_value()).await?;
-            return Ok(Posted::Record(record));
+            return Ok(Proof {
+                posted: None,
+                record: Some(record),
+            });
         }
-        if challenge.r#type == ChallengeType::TlsAlpn01 {
-            let key = certificate::challenge(name, proof.digest().as_ref())?;
-            self.handshakes.put_challenge(name, key);
-            return Ok(Posted::Handshake(
-                Arc::clone(self.handshakes),
-                name.to_owned(),
-            ));
-        }
-        let token = challenge.token.clone();
-        self.acme.tokens.put(&token, proof.as_str().to_owned());
-        Ok(Posted::Token(Arc::clone(self.acme), token))
+        let challenge = if challenge.r#type == ChallengeType::TlsAlpn01 {
+            let digest = proof.digest().as_ref().try_into();
+            Challenge::Handshake {
+                name: name.to_owned(),
+                digest: digest
+                    .map_err(|_| OrderError::new("the key authorization has no digest"))?,
+            }
+        } else {
+            Challenge::Http {
+                token: challenge.token.clone(),
+                response: proof.as_str().to_owned(),
+            }
+        };
+        let posted = challenge.post(self.acme, self.handshakes)?;
+        Ok(Proof {
+            posted: Some(posted),
+            record: None,
+        })
     }
 }
 
@@ -177,20 +200,9 @@ fn refusal(authorization: &AuthorizationHandle<'_>) -> OrderError {
 }
 
 /// An answer to a challenge, which goes with this value.
-enum Posted {
-    Token(Arc<Acme>, String),
-    Handshake(Arc<Certificates>, String),
-    Record(TxtRecord),
-}
-
-impl Drop for Posted {
-    fn drop(&mut self) {
-        match self {
-            Self::Token(acme, token) => acme.tokens.drop(token),
-            Self::Handshake(handshakes, name) => handshakes.drop_challenge(name),
-            Self::Record(record) => record.remove(),
-        }
-    }
+struct Proof {
+    posted: Option<PostedChallenge>,
+    record: Option<TxtRecord>,
 }
 
 /// A directory asks from several places of the world before it is satisfied; most are after two seconds.

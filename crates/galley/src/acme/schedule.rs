@@ -74,6 +74,14 @@ pub(super) fn pause(failure: RenewalFailure, first: Duration, dice: u64) -> Dura
     pause + part(pause / 4, dice)
 }
 
+/// How long a node waits for the engine of its cluster before it orders a certificate for itself: without a certificate as
+/// long as after a first failure and up to as long again, else a quarter to a half of the time that is `left`. By chance, because
+/// authorities issue only a few certificates a week for the same names, and all nodes wait for the same engine.
+pub(super) fn patience(left: Duration, first: Duration, dice: u64) -> Duration {
+    let least = (left / 4).max(first);
+    least + part(least, dice)
+}
+
 /// When to ask again for a window: what the directory says, within the bounds of RFC 9773 section 4.3.2.
 pub(super) fn ask_again(asked: Duration) -> Duration {
     asked.clamp(Duration::from_secs(60), Duration::from_secs(86_400))
@@ -184,6 +192,20 @@ mod tests {
         ] {
             assert_eq!(secs(retry_after, is_rate_limit), want, "{retry_after:?}");
         }
+    }
+
+    #[test]
+    fn an_engine_is_waited_for_while_there_is_a_certificate() {
+        let hours = |left: u64, dice| {
+            let (left, first) = (
+                Duration::from_secs(left * 3_600),
+                Duration::from_secs(3_600),
+            );
+            patience(left, first, dice).as_secs() / 3_600
+        };
+        assert_eq!([hours(0, 0), hours(2, 0), hours(400, 0)], [1, 1, 100]);
+        assert_eq!(hours(0, 1 << 63), 1);
+        assert_eq!(hours(400, u64::MAX), 199);
     }
 
     proptest! {

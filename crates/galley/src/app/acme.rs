@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use galley_cluster::ClusterPublisher;
 use galley_config::{Config, SiteConfig};
 use galley_policy::route::HostPattern;
 
@@ -17,6 +18,7 @@ pub(super) fn open(
     handshakes: &Arc<Certificates>,
     clock: Clock,
     before: Option<&Acme>,
+    cluster: Option<&ClusterPublisher>,
 ) -> Result<Option<AcmeReady>, ServerStartError> {
     let Some(settings) = config.acme.clone() else {
         return Ok(None);
@@ -27,6 +29,7 @@ pub(super) fn open(
         clock,
         handshakes: Arc::clone(handshakes),
         before,
+        secrets: cluster.and_then(ClusterPublisher::secrets).cloned(),
     };
     acme::open(spec).map(Some).map_err(ServerStartError::Acme)
 }

@@ -93,7 +93,8 @@ impl Generation {
         held: &HeldListeners,
     ) -> Result<Self, ServerStartError> {
         let (config, tls) = (parts.config, parts.tls);
-        let ready = acme::open(&config, &tls.certificates, lasting.clock, parts.acme)?;
+        let (clock, cluster) = (lasting.clock, lasting.cluster.as_ref());
+        let ready = acme::open(&config, &tls.certificates, clock, parts.acme, cluster)?;
         let acme = ready.as_ref().map(AcmeReady::acme);
         let certificates = Arc::clone(&tls.certificates);
         let built = build::build(&config, parts.php, lasting, certificates, acme.clone())?;

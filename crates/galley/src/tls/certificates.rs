@@ -134,10 +134,13 @@ impl Certificates {
         });
     }
 
-    /// The challenge is over.
-    pub fn drop_challenge(&self, name: &str) {
+    /// The challenge is over that is answered with `key`; a later one for the same name goes on.
+    pub fn drop_challenge(&self, name: &str, key: &Arc<CertifiedKey>) {
+        let name = name.to_ascii_lowercase();
         self.challenge(|all| {
-            all.remove(&name.to_ascii_lowercase());
+            if all.get(&name).is_some_and(|now| Arc::ptr_eq(now, key)) {
+                all.remove(&name);
+            }
         });
     }
 

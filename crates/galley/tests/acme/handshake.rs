@@ -26,11 +26,15 @@ pub fn page(plan: &Plan, pebble: &Pebble, host: &str) -> Result<String, String> 
     }
 }
 
-/// The certificate that a visitor is shown, in PEM; empty where the handshake fails.
 fn shown(plan: &Plan) -> String {
+    shown_at(plan.tls_port)
+}
+
+/// The certificate that a visitor is shown, in PEM; empty where the handshake fails.
+pub fn shown_at(port: u16) -> String {
     let output = Command::new("openssl")
         .args(["s_client", "-servername", HOST, "-connect"])
-        .arg(format!("127.0.0.1:{}", plan.tls_port))
+        .arg(format!("127.0.0.1:{port}"))
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
+mod cluster;
 mod dns;
 mod failures;
 mod handshake;

@@ -1,0 +1,170 @@
+//! What the nodes of a cluster share of ACME: certificates with their keys, the account, challenges, and whose turn it is to order.
+//!
+//! All of it is encrypted with the key of the cluster. The engine of the cluster may be away at any time; then each node goes on with
+//! what is on its disk.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_cluster::{EngineAway, PostedNotes, SecretName, SecretTurn, SharedSecrets};
+
+use super::Acme;
+use super::certificate::IssuedCertificate;
+use super::challenge::{Challenge, PostedChallenge};
+use crate::clock::Clock;
+use crate::tls::Certificates;
+
+/// What the nodes share of one directory.
+pub(super) struct Sharing {
+    secrets: SharedSecrets,
+    directory: String,
+    clock: Clock,
+}
+
+impl Sharing {
+    pub(super) fn new(secrets: SharedSecrets, directory: &str, clock: Clock) -> Self {
+        Self {
+            secrets,
+            directory: directory.to_owned(),
+            clock,
+        }
+    }
+
+    /// Keeps the connection to the engine until it is dropped.
+    pub(super) async fn keep_connected(self: Arc<Self>) {
+        self.secrets.keep_connected().await;
+    }
+
+    /// The certificate of the nodes whose first name is this one; `None`: there is none that can be read.
+    pub(super) async fn certificate(
+        &self,
+        first: &str,
+    ) -> Result<Option<IssuedCertificate>, EngineAway> {
+        let name = self.name(first);
+        let found = self.find(CERTIFICATE, &name).await?;
+        Ok(found.and_then(|pem| IssuedCertificate::read(&pem).ok()))
+    }
+
+    /// Gives the nodes a certificate. False: the engine does not take it.
+    pub(super) async fn store_certificate(&self, first: &str, held: &IssuedCertificate) -> bool {
+        let name = self.name(first);
+        let name = SecretName {
+            kind: CERTIFICATE,
+            name: &name,
+        };
+        let (now, until) = (self.clock.wall(), held.validity.to);
+        let stored = self.secrets.store(name, held.pem.as_bytes(), now, until);
+        stored.await
+    }
+
+    /// Takes the turn to order a certificate; `None`: another node has it.
+    pub(super) async fn take_turn(&self, first: &str) -> Result<Option<SecretTurn>, EngineAway> {
+        let name = self.name(first);
+        let name = SecretName {
+            kind: CERTIFICATE,
+            name: &name,
+        };
+        self.secrets.take_turn(name).await
+    }
+
+    /// The account of the nodes.
+    pub(super) async fn account(&self) -> Result<Option<String>, EngineAway> {
+        self.find(ACCOUNT, &self.directory).await
+    }
+
+    /// Gives the nodes an account. Without the engine the next node registers another one.
+    pub(super) async fn store_account(&self, text: &str) {
+        let name = self.account_name();
+        let now = self.clock.wall();
+        if let Some(until) = now.checked_add(ACCOUNT_LIFETIME) {
+            self.secrets.store(name, text.as_bytes(), now, until).await;
+        }
+    }
+
+    /// Takes the turn to register an account; `None`: another node has it.
+    pub(super) async fn take_account_turn(&self) -> Result<Option<SecretTurn>, EngineAway> {
+        self.secrets.take_turn(self.account_name()).await
+    }
+
+    /// Has all nodes answer challenges, and returns when they do; `None`: this node alone answers.
+    pub(super) async fn spread(
+        &self,
+        challenges: impl Iterator<Item = &Challenge>,
+    ) -> Option<PostedNotes> {
+        let notes = challenges.map(Challenge::write);
+        let (kind, now) = (CHALLENGE, self.clock.wall());
+        let posted = self
+            .secrets
+            .post(kind, notes, now, CHALLENGE_LIFETIME)
+            .await;
+        match posted {
+            Ok(posted) => {
+                if !posted.is_empty() {
+                    tokio::time::sleep(SPREAD).await;
+                }
+                Some(posted)
+            }
+            Err(away) => {
+                tracing::warn!("{away}: this node alone answers the challenges of its order");
+                None
+            }
+        }
+    }
+
+    /// Answers the challenges of other nodes' orders until it is dropped.
+    pub(super) async fn follow(self: Arc<Self>, acme: Arc<Acme>, handshakes: Arc<Certificates>) {
+        let mut answered: HashMap<Vec<u8>, PostedChallenge> = HashMap::new();
+        loop {
+            if let Ok(notes) = self.secrets.notes(CHALLENGE, self.clock.wall()).await {
+                let notes: HashSet<Vec<u8>> = notes.into_iter().collect();
+                answered.retain(|note, _| notes.contains(note));
+                for note in notes {
+                    if answered.contains_key(&note) {
+                        continue;
+                    }
+                    let challenge = Challenge::read(&note);
+                    let posted = challenge.map(|challenge| challenge.post(&acme, &handshakes));
+                    if let Some(Ok(posted)) = posted {
+                        answered.insert(note, posted);
+                    }
+                }
+            }
+            tokio::time::sleep(FOLLOW_EVERY).await;
+        }
+    }
+
+    async fn find(&self, kind: &str, name: &str) -> Result<Option<String>, EngineAway> {
+        let name = SecretName { kind, name };
+        let found = self.secrets.find(name, self.clock.wall()).await?;
+        Ok(found.and_then(|bytes| String::from_utf8(bytes).ok()))
+    }
+
+    /// Certificates of different directories have nothing to do with each other.
+    fn name(&self, first: &str) -> String {
+        format!("{} {first}", self.directory)
+    }
+
+    fn account_name(&self) -> SecretName<'_> {
+        SecretName {
+            kind: ACCOUNT,
+            name: &self.directory,
+        }
+    }
+}
+
+const CERTIFICATE: &str = "certificate";
+const ACCOUNT: &str = "account";
+const CHALLENGE: &str = "challenge";
+
+/// Between two looks for challenges.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
+
+/// After so long all nodes have seen a challenge: each has looked five times.
+const SPREAD: Duration = Duration::from_millis(2_500);
+
+/// Longer than an order may take.
+const CHALLENGE_LIFETIME: Duration = Duration::from_secs(900);
+
+/// Each order renews it.
+const ACCOUNT_LIFETIME: Duration = Duration::from_secs(400 * 86_400);
