@@ -59,6 +59,8 @@ pub struct World {
     /// Pages whose files were copied: an earlier entry may be put back into its place. It is an entry like any other, because purges are
     /// compared with its own `born`.
     copied: BTreeSet<Page>,
+    /// How many were begun without a restart.
+    generations: u64,
     /// Whether the disk's entries are of the generation that the log will have after a restart.
     is_of_the_log: bool,
 }
@@ -80,6 +82,7 @@ impl World {
             memory: BTreeMap::new(),
             disk: BTreeMap::new(),
             copied: BTreeSet::new(),
+            generations: 0,
             is_of_the_log: true,
         };
         for step in steps {
@@ -110,7 +113,10 @@ impl World {
             Step::ChangeRules => self.fingerprint += 1,
             Step::Damage(how, one, other) => self.damage(*how, *one, *other),
             Step::BeginGeneration(number) => {
-                let generation = [*number; 16];
+                // Never one that was there: the log draws them at random.
+                let mut generation = [*number; 16];
+                generation[..8].copy_from_slice(&self.generations.to_le_bytes());
+                self.generations += 1;
                 self.run().disk.begin_generation(generation).unwrap();
                 self.disk.clear();
                 self.copied.clear();
