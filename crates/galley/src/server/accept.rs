@@ -1,14 +1,16 @@
 //! Taking connections in.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{self, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use galley_policy::proxied::{NOBODY, Proxies};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use rustix::net::SocketFlags;
+use tokio::io::{Interest, unix::AsyncFd};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use super::endpoints::Endpoints;
@@ -100,14 +102,20 @@ struct Behind {
 
 /// A listening socket that the runtime knows.
 enum ListeningSocket {
-    Tcp(TcpListener),
+    Tcp(AsyncFd<net::TcpListener>),
     Unix(UnixListener),
 }
 
 impl ListeningSocket {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe; the descriptor is owned, and closed by nobody else"
+    )]
     fn open(socket: Listening) -> io::Result<Self> {
         match socket {
-            Listening::Tcp(listener) => TcpListener::from_std(listener).map(Self::Tcp),
+            Listening::Tcp(listener) => {
+                AsyncFd::with_interest(listener, Interest::READABLE).map(Self::Tcp)
+            }
             Listening::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
         }
     }
@@ -115,10 +123,7 @@ impl ListeningSocket {
     /// Cancel-safe.
     async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         match self {
-            Self::Tcp(listener) => {
-                let (stream, client) = listener.accept().await?;
-                Ok((Socket::Tcp(stream), plain(client)))
-            }
+            Self::Tcp(listener) => listener.async_io(Interest::READABLE, accept_tcp).await,
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 Ok((Socket::Unix(stream), NOBODY))
@@ -127,18 +132,20 @@ impl ListeningSocket {
     }
 }
 
+/// Takes in one connection, which does not block.
+fn accept_tcp(listener: &net::TcpListener) -> io::Result<(Socket, SocketAddr)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (socket, client) = rustix::net::acceptfrom_with(listener, flags)?;
+    let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+    Ok((Socket::accepted(socket), client.map_or(NOBODY, plain)))
+}
+
 /// Takes in what the kernel still holds, of which the runtime may not have heard yet: closing the listener resets it.
 fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &Behind) {
     let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
         ListeningSocket::Tcp(listener) => {
-            let Ok(listener) = listener.into_std() else {
-                return;
-            };
-            Box::new(move || {
-                let (stream, client) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Ok((Socket::Tcp(TcpStream::from_std(stream)?), plain(client)))
-            })
+            let listener = listener.into_inner();
+            Box::new(move || accept_tcp(&listener))
         }
         ListeningSocket::Unix(listener) => {
             let Ok(listener) = listener.into_std() else {

@@ -1,6 +1,5 @@
 //! The ends of a connection: at once, so that the last response arrives, or as a reset.
 
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -22,8 +21,7 @@ impl ClientConnection {
     /// Endpoints the connection of a client that has asked for it and so sends nothing more (RFC 9112 section 9.6): at once where
     /// nothing is unread, as [`Self::leave`] otherwise. Saves a half-close, a read and a wait.
     pub(super) async fn close_as_asked(self) {
-        let mut nobody = Context::from_waker(Waker::noop());
-        let is_unread = !self.input.is_empty() || self.stream.poll_readable(&mut nobody).is_ready();
+        let is_unread = !self.input.is_empty() || self.stream.has_unread();
         if is_unread || !self.stream.is_plain() {
             self.leave().await;
         }

@@ -30,7 +30,9 @@ pub(super) async fn connection(
     mut endpoints: Endpoints,
 ) {
     // Nothing else is listened to for handshakes.
-    let Socket::Tcp(stream) = socket else { return };
+    let Some(stream) = socket.into_tcp() else {
+        return;
+    };
     let timer = core.timers.register();
     if first_byte(&core, &stream, &timer).await.is_none() {
         return;

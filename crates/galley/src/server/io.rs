@@ -5,7 +5,7 @@ use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -228,10 +228,13 @@ impl ClientConnection {
     pub(super) async fn send_head_before_more(&mut self) -> Result<(), Gone> {
         let mut written = 0;
         while written < self.output.len() {
-            let rest = self.output.get(written..).unwrap_or_default();
-            written += self
+            let head = std::mem::take(&mut self.output);
+            let rest = head.get(written..).unwrap_or_default();
+            let sent = self
                 .write_with(|socket| Ok(rustix::net::send(socket, rest, SendFlags::MORE)?))
-                .await?;
+                .await;
+            self.output = head;
+            written += sent?;
         }
         self.output.clear();
         Ok(())
@@ -239,7 +242,12 @@ impl ClientConnection {
 
     /// Sends some of the `most` bytes of a file from `at` on, without copying them: how many. Waits for the disk where they
     /// are not in memory. Plain sockets only.
-    pub(super) async fn send_of_file(&self, file: &File, at: u64, most: u64) -> Result<u64, Gone> {
+    pub(super) async fn send_of_file(
+        &mut self,
+        file: &File,
+        at: u64,
+        most: u64,
+    ) -> Result<u64, Gone> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let sent = self
             .write_with(|socket| {
@@ -256,18 +264,18 @@ impl ClientConnection {
 
     /// One write of another kind; a client that is too slow ends it.
     async fn write_with(
-        &self,
+        &mut self,
         mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> Result<usize, Gone> {
         let mut leaving = match at_once(self.stream.write_direct(&mut write)).await {
             Some(written) => return Ok(written?),
-            None => SendProgress::begin(self.leaving, self.stream.as_fd()),
+            None => SendProgress::begin(self.leaving, &self.stream),
         };
         loop {
             let writing = self.stream.write_direct(&mut write);
             match self.timer.within(self.leaving.window, writing).await {
                 Ok(written) => return Ok(written?),
-                Err(Late) => leaving.judge(self.stream.as_fd())?,
+                Err(Late) => leaving.judge(&self.stream)?,
             }
         }
     }
@@ -322,12 +330,12 @@ impl ResponseSender<'_> {
                 sent?;
                 continue;
             }
-            let mut leaving = SendProgress::begin(self.leaving, self.stream.as_fd());
+            let mut leaving = SendProgress::begin(self.leaving, &*self.stream);
             loop {
                 let sending = self.stream.send_rest();
                 match self.timer.within(self.leaving.window, sending).await {
                     Ok(sent) => break sent?,
-                    Err(Late) => leaving.judge(self.stream.as_fd())?,
+                    Err(Late) => leaving.judge(&*self.stream)?,
                 }
             }
         }
@@ -364,12 +372,12 @@ async fn write(
     if let Some(written) = at_once(stream.write_vectored(slices)).await {
         return taken(written);
     }
-    let mut leaving = SendProgress::begin(speed, stream.as_fd());
+    let mut leaving = SendProgress::begin(speed, stream);
     loop {
         let writing = stream.write_vectored(slices);
         match timer.within(speed.window, writing).await {
             Ok(written) => return taken(written),
-            Err(Late) => leaving.judge(stream.as_fd())?,
+            Err(Late) => leaving.judge(stream)?,
         }
     }
 }

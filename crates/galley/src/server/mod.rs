@@ -4,6 +4,7 @@
 //! core. Where descriptors run out, or the limit of connections is reached, those that ask nothing give way to new ones.
 
 mod accept;
+mod accepted;
 mod batch;
 mod buffers;
 mod close;

@@ -3,23 +3,31 @@
 //! What is above sees bytes that come and go, and one difference: over TLS what was written is not yet sent, so an answer is
 //! complete when [`Socket::send_rest`] has nothing left. A plain socket keeps nothing back, and is the only one that can be
 //! given a file's bytes by the kernel ([`Socket::write_direct`]).
+//!
+//! A connection is registered with the runtime when it first has to be waited for (`super::accepted`).
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use galley_policy::proxied::NOBODY;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use super::accepted::Accepted;
+use crate::sys;
+
 /// See the module.
 pub(super) enum Socket {
+    /// In plain over TCP, not known to the runtime yet.
+    Accepted(Accepted),
     /// In plain over TCP.
     Tcp(TcpStream),
     /// In plain from a process of this machine.
@@ -28,19 +36,79 @@ pub(super) enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// What knows how many of its bytes have not arrived.
+pub(super) trait Unsent {
+    /// Bytes that the kernel holds for the other side; 0 where that is unknown.
+    fn unsent(&self) -> u64;
+}
+
+impl Unsent for Socket {
+    fn unsent(&self) -> u64 {
+        match self {
+            // Nobody has waited for it yet.
+            Self::Accepted(_) => 0,
+            Self::Tcp(stream) => sys::unsent(stream.as_fd()),
+            Self::Unix(stream) => sys::unsent(stream.as_fd()),
+            Self::Tls(stream) => sys::unsent(stream.get_ref().0.as_fd()),
+        }
+    }
+}
+
 impl Socket {
+    /// A connection over TCP that does not block.
+    pub(super) fn accepted(socket: OwnedFd) -> Self {
+        Self::Accepted(Accepted::new(socket))
+    }
+
+    /// Makes the connection known to the runtime.
+    fn register(&mut self) -> io::Result<()> {
+        if let Self::Accepted(accepted) = self {
+            *self = Self::Tcp(TcpStream::from_std(accepted.take()?)?);
+        }
+        Ok(())
+    }
+
+    /// The connection, if it is one over TCP in plain.
+    pub(super) fn into_tcp(mut self) -> Option<TcpStream> {
+        self.register().ok()?;
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Whether bytes have come that were not read, as far as is known without a system call.
+    pub(super) fn has_unread(&self) -> bool {
+        if let Self::Accepted(accepted) = self {
+            return accepted.may_have_more();
+        }
+        let mut nobody = Context::from_waker(Waker::noop());
+        self.poll_ready_to_read(&mut nobody).is_ready()
+    }
+
     /// Whether the kernel sees the bytes as they are.
     pub(super) fn is_plain(&self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => true,
+            Self::Accepted(_) | Self::Tcp(_) | Self::Unix(_) => true,
             Self::Tls(_) => false,
         }
     }
 
     /// Whether there may be something to read; else the task is woken when there is. One task reads here, so the library need
     /// not keep a list of those who wait.
-    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Self::Accepted(accepted) = self {
+            if accepted.may_have_more() {
+                return Poll::Ready(Ok(()));
+            }
+            self.register()?;
+        }
+        self.poll_ready_to_read(cx)
+    }
+
+    fn poll_ready_to_read(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
+            Self::Accepted(_) => Poll::Pending,
             Self::Tcp(stream) => stream.poll_read_ready(cx),
             Self::Unix(stream) => stream.poll_read_ready(cx),
             Self::Tls(stream) => {
@@ -65,19 +133,17 @@ impl Socket {
         cx: &mut Context<'_>,
         input: &mut BytesMut,
     ) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Tcp(stream) => pin!(stream.read_buf(input)).poll(cx),
-            Self::Unix(stream) => pin!(stream.read_buf(input)).poll(cx),
-            Self::Tls(stream) => {
-                let count = ready!(pin!(stream.read_buf(input)).poll(cx))?;
-                Poll::Ready(Ok(count + take_decrypted(stream, input)))
-            }
-        }
+        let count = ready!(pin!(self.read_buf(input)).poll(cx))?;
+        Poll::Ready(Ok(match self {
+            Self::Tls(stream) => count + take_decrypted(stream, input),
+            _ => count,
+        }))
     }
 
     /// Writes what the socket takes at once of bytes that lie together; `WouldBlock` where it takes nothing.
     pub(super) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
+            Self::Accepted(stream) => stream.try_write(bytes),
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
             Self::Tls(_) => self.try_write_vectored(&[IoSlice::new(bytes)]),
@@ -87,6 +153,7 @@ impl Socket {
     /// Writes what the socket takes at once; `WouldBlock` where it takes nothing.
     pub(super) fn try_write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
+            Self::Accepted(stream) => stream.try_write_vectored(slices),
             Self::Tcp(stream) => stream.try_write_vectored(slices),
             Self::Unix(stream) => stream.try_write_vectored(slices),
             Self::Tls(stream) => {
@@ -112,7 +179,7 @@ impl Socket {
     /// Whether bytes that were taken wait here for the kernel.
     pub(super) fn holds_back(&self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Accepted(_) | Self::Tcp(_) | Self::Unix(_) => false,
             Self::Tls(stream) => stream.get_ref().1.wants_write(),
         }
     }
@@ -138,9 +205,10 @@ impl Socket {
 
     /// One write of another kind, when a plain socket takes bytes.
     pub(super) async fn write_direct(
-        &self,
+        &mut self,
         write: &mut impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
+        self.register()?;
         match self {
             Self::Tcp(stream) => {
                 let write = || write(stream.as_fd());
@@ -150,7 +218,7 @@ impl Socket {
                 let write = || write(stream.as_fd());
                 stream.async_io(Interest::WRITABLE, write).await
             }
-            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Accepted(_) | Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -168,6 +236,7 @@ impl Socket {
     /// The address at which the client reached us; [`NOBODY`] where there is none. One system call.
     pub(super) fn local_address(&self) -> SocketAddr {
         let address = match self {
+            Self::Accepted(stream) => stream.local_addr(),
             Self::Tcp(stream) => stream.local_addr(),
             Self::Tls(stream) => stream.get_ref().0.local_addr(),
             Self::Unix(_) => return NOBODY,
@@ -177,22 +246,13 @@ impl Socket {
 
     /// Makes the end of the connection a reset.
     pub(super) fn reset_at_end(&self) {
-        let tcp = match self {
-            Self::Tcp(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
-            Self::Unix(_) => return,
-        };
         // Where it cannot be set, the kernel closes in its ordinary way.
-        let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+        let linger = |socket: SockRef<'_>| drop(socket.set_linger(Some(Duration::ZERO)));
         match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-            Self::Tls(stream) => stream.get_ref().0.as_fd(),
+            Self::Accepted(accepted) => drop(accepted.stream().map(|tcp| linger(tcp.into()))),
+            Self::Tcp(tcp) => linger(tcp.into()),
+            Self::Tls(stream) => linger(stream.get_ref().0.into()),
+            Self::Unix(_) => {}
         }
     }
 }
@@ -256,7 +316,15 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
+        let socket = self.get_mut();
+        if let Self::Accepted(accepted) = socket {
+            match accepted.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.register()?,
+                done => return Poll::Ready(done),
+            }
+        }
+        match socket {
+            Self::Accepted(_) => Poll::Pending,
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
@@ -270,7 +338,10 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
+        let socket = self.get_mut();
+        socket.register()?;
+        match socket {
+            Self::Accepted(_) => Poll::Pending,
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
@@ -282,7 +353,10 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
+        let socket = self.get_mut();
+        socket.register()?;
+        match socket {
+            Self::Accepted(_) => Poll::Pending,
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
@@ -294,7 +368,10 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
+        let socket = self.get_mut();
+        socket.register()?;
+        match socket {
+            Self::Accepted(_) => Poll::Pending,
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
@@ -302,7 +379,10 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
+        let socket = self.get_mut();
+        socket.register()?;
+        match socket {
+            Self::Accepted(_) => Poll::Pending,
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),

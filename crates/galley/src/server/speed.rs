@@ -6,13 +6,12 @@
 //! A window that ends while nobody waits for the client is not judged.
 
 use std::future::{Future, poll_fn};
-use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::socket::Unsent;
 use super::timer::{Deadline, Late, Timer};
-use crate::sys;
 
 /// The least that must move in a window.
 #[derive(Clone, Copy, Debug)]
@@ -79,16 +78,16 @@ pub(super) struct SendProgress {
 }
 
 impl SendProgress {
-    pub(super) fn begin(speed: Speed, socket: BorrowedFd<'_>) -> Self {
+    pub(super) fn begin(speed: Speed, socket: &impl Unsent) -> Self {
         Self {
             speed,
-            unsent: sys::unsent(socket),
+            unsent: socket.unsent(),
         }
     }
 
     /// Judges a window in which nothing was written, and begins the next.
-    pub(super) fn judge(&mut self, socket: BorrowedFd<'_>) -> Result<(), Late> {
-        let unsent = sys::unsent(socket);
+    pub(super) fn judge(&mut self, socket: &impl Unsent) -> Result<(), Late> {
+        let unsent = socket.unsent();
         let arrived = self.unsent.saturating_sub(unsent);
         self.unsent = unsent;
         if !self.speed.is_enough(arrived) {
@@ -121,6 +120,13 @@ mod tests {
     use galley_policy::time::Tick;
 
     use super::super::timer::Timers;
+    use crate::sys;
+
+    impl Unsent for TcpStream {
+        fn unsent(&self) -> u64 {
+            sys::unsent(self.as_fd())
+        }
+    }
 
     #[test]
     fn a_body_is_judged_by_whole_windows() {
@@ -154,15 +160,15 @@ mod tests {
         let piece = vec![0; 1 << 20];
         while server.write(&piece).is_ok() {}
         let speed = Speed::new(Duration::from_secs(1), 1_000);
-        let mut leaving = SendProgress::begin(speed, server.as_fd());
+        let mut leaving = SendProgress::begin(speed, &server);
         assert!(leaving.unsent > 0);
-        assert!(leaving.judge(server.as_fd()).is_err(), "nothing was read");
+        assert!(leaving.judge(&server).is_err(), "nothing was read");
         let before = leaving.unsent;
         // As much as makes room for more.
         let mut rest = vec![0; 4 << 20];
-        while sys::unsent(server.as_fd()) + 1_000 > before {
+        while server.unsent() + 1_000 > before {
             assert!(client.read(&mut rest).unwrap() > 0);
         }
-        assert!(leaving.judge(server.as_fd()).is_ok());
+        assert!(leaving.judge(&server).is_ok());
     }
 }

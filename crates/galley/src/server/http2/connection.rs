@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -16,6 +15,7 @@ use h2::server;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
+use super::super::socket::Unsent;
 use super::deadlines::{self, ConnectionDeadlines, ConnectionTimeout};
 use super::ending::{Http2End, ended, finish, reason, why};
 use super::exchange::{self, StreamRequest};
@@ -33,7 +33,7 @@ use crate::server::timer::{Deadline, Timer};
 use crate::telemetry::http2::Http2EndReason;
 
 /// Serves a connection whose client speaks HTTP/2, to its end.
-pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
+pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + Unsent + Unpin>(
     core: Rc<Core>,
     stream: S,
     sites: Arc<Sites>,
@@ -43,7 +43,7 @@ pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + AsFd + Unp
 }
 
 /// The same where some bytes have been read already.
-pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
+pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + Unsent + Unpin>(
     core: Rc<Core>,
     stream: S,
     begun: &BytesMut,
@@ -113,7 +113,7 @@ struct Http2Connection<'c, S> {
     endpoints: Endpoints,
 }
 
-impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
+impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
     async fn run(mut self) -> Http2End {
         let end = poll_fn(|cx| self.poll(cx)).await;
         let Self {

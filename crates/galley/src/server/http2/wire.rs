@@ -8,7 +8,6 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -20,11 +19,11 @@ use galley_http::frame_interceptor::{
 use galley_http::hpack::Block;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+use super::super::socket::Unsent;
 use super::ledger::FrameLedger;
 use crate::server::Core;
 use crate::server::pool::Spare;
 use crate::server::timer::Timers;
-use crate::sys;
 
 /// The socket with what waits on both sides of it.
 pub(super) struct FramedSocket<S> {
@@ -265,10 +264,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     /// Bytes that have arrived since the beginning, as far as the system knows.
     pub(super) fn arrived(&self) -> u64
     where
-        S: AsFd,
+        S: Unsent,
     {
-        self.written
-            .saturating_sub(sys::unsent(self.stream.as_fd()))
+        self.written.saturating_sub(self.stream.unsent())
     }
 
     /// Says that nothing follows.

@@ -1,0 +1,79 @@
+//! A connection that the kernel has handed over and the runtime does not know yet.
+//!
+//! A client that sends its request with the connection, gets a stored page and closes never has to be waited for: registering its
+//! socket would cost two `epoll_ctl` and a turn of the runtime. So a socket is registered when it has to be waited for.
+
+use std::io::{self, IoSlice, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+
+use rustix::net::RecvFlags;
+use tokio::io::ReadBuf;
+
+/// See the module.
+pub(super) struct Accepted {
+    /// Non-blocking. `None` after it was taken.
+    stream: Option<TcpStream>,
+    /// Whether bytes may be there that were not read.
+    may_have_more: bool,
+}
+
+impl Accepted {
+    /// A connection that does not block.
+    pub(super) fn new(socket: OwnedFd) -> Self {
+        Self {
+            stream: Some(socket.into()),
+            may_have_more: true,
+        }
+    }
+
+    /// The socket, for the runtime.
+    pub(super) fn take(&mut self) -> io::Result<TcpStream> {
+        self.stream.take().ok_or_else(closed)
+    }
+
+    /// Whether a read may find something.
+    pub(super) fn may_have_more(&self) -> bool {
+        self.may_have_more
+    }
+
+    /// Reads what is there; `WouldBlock` where there is nothing. A read that does not fill its room has taken everything, as the
+    /// runtime assumes of its sockets too.
+    pub(super) fn read(&mut self, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
+        let wanted = buffer.remaining().min(READ_AT_ONCE);
+        let stream = self.stream.as_ref().ok_or_else(closed)?;
+        let room = buffer.initialize_unfilled_to(wanted);
+        let (count, _) = rustix::net::recv(stream, room, RecvFlags::empty())
+            .inspect_err(|_| self.may_have_more = false)?;
+        self.may_have_more = count == wanted;
+        buffer.advance(count);
+        Ok(())
+    }
+
+    /// Writes what the socket takes at once; `WouldBlock` where it takes nothing.
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream().and_then(|mut stream| stream.write(bytes))
+    }
+
+    /// As [`Accepted::try_write`].
+    pub(super) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.stream()
+            .and_then(|mut stream| stream.write_vectored(slices))
+    }
+
+    /// The address at which the client reached us.
+    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream().and_then(TcpStream::local_addr)
+    }
+
+    pub(super) fn stream(&self) -> io::Result<&TcpStream> {
+        self.stream.as_ref().ok_or_else(closed)
+    }
+}
+
+fn closed() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+/// Room for the first read, which is zeroed for it: most heads have less.
+const READ_AT_ONCE: usize = 4096;
