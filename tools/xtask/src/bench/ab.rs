@@ -15,37 +15,37 @@ use crate::demo::Complaint;
 
 /// What ab has seen.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Answers that came whole.
-    pub(super) requests: u64,
-    pub(super) per_second: f64,
-    pub(super) bytes: u64,
+    pub(crate) requests: u64,
+    pub(crate) per_second: f64,
+    pub(crate) bytes: u64,
     /// Of bodies alone.
-    pub(super) body_bytes: u64,
-    pub(super) p50: Duration,
-    pub(super) p99: Duration,
-    pub(super) slowest: Duration,
+    pub(crate) body_bytes: u64,
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+    pub(crate) slowest: Duration,
     /// Connections and answers that went wrong, and statuses other than success.
-    pub(super) failed: u64,
+    pub(crate) failed: u64,
     /// The kinds of failures, in ab's words.
-    pub(super) trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
 }
 
 /// How ab is to ask.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     /// The arguments of the published line.
-    pub(super) arguments: &'a [String],
+    pub(crate) arguments: &'a [String],
     /// Of its requests so many are sent.
-    pub(super) share: f64,
-    pub(super) addr: SocketAddr,
-    pub(super) host: &'a str,
-    pub(super) target: &'a str,
+    pub(crate) share: f64,
+    pub(crate) addr: SocketAddr,
+    pub(crate) host: &'a str,
+    pub(crate) target: &'a str,
 }
 
 impl Seen {
     /// How many bodies of this length are missing from what came.
-    pub(super) fn missing(&self, length: u64) -> u64 {
+    pub(crate) fn missing(&self, length: u64) -> u64 {
         let wanted = self.requests.saturating_mul(length);
         let difference = wanted.abs_diff(self.body_bytes);
         difference.div_ceil(length.max(1))
@@ -56,7 +56,7 @@ impl Seen {
 ///
 /// # Errors
 /// When it fails, does not end, or prints what is not understood.
-pub(super) fn run(
+pub(crate) fn run(
     line: Line<'_>,
     core: Option<usize>,
     dir: &Path,

@@ -1,5 +1,6 @@
-//! One scenario as a bar chart in SVG: sorted bars, each with its value, its spread and its multiple of the best or the
-//! floor. Forty lines of text need no library; a white ground makes it readable on dark pages as well.
+//! Bar charts in SVG: one bar for each server with its value, its quartiles and a note. Forty lines of text need no library; a
+//! white ground makes them readable on dark pages as well. [`svg`] is the chart of a scenario: sorted bars, each with its
+//! multiple of the floor.
 
 use std::fmt::Write as _;
 
@@ -8,97 +9,111 @@ use galley_load::escaped;
 use super::{
     figure::rounded,
     report::{Report, Row, Section},
+    spread::Spread,
     table::sorted,
 };
 
-/// The chart; `None` where nothing was measured.
+/// One bar.
+#[derive(Debug, Clone)]
+pub(crate) struct Bar {
+    pub(crate) title: String,
+    pub(crate) value: Spread,
+    /// Stands behind the value.
+    pub(crate) note: String,
+    pub(crate) ground: Ground,
+    /// The value is a median: its quartiles are drawn over the end of the bar.
+    pub(crate) has_quartiles: bool,
+}
+
+/// How a bar is coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// What the page is about.
+    Subject,
+    /// What it is compared with.
+    Other,
+    /// What nobody can do better than, or what everybody does better than.
+    Reference,
+}
+
+/// The chart of a scenario; `None` where nothing was measured.
 pub(super) fn svg(section: &Section, report: &Report, subject: &str) -> Option<String> {
-    let rows: Vec<&Row> = sorted(section)
+    let floor = section.value("floor");
+    let all: Vec<Bar> = sorted(section)
         .into_iter()
-        .filter(|row| section.value(&row.contender).is_some())
+        .filter_map(|row| scenario_bar(section, row, floor, subject))
         .collect();
-    let longest = rows
-        .iter()
-        .filter_map(|row| Some(row.median.get(&section.figure)?.upper))
-        .fold(0.0, f64::max);
-    if rows.is_empty() || longest <= 0.0 {
+    let words = format!("{}; less is better", section.figure.words());
+    bars([&section.title, &words], &all, &foot(report, floor))
+}
+
+fn scenario_bar(section: &Section, row: &Row, floor: Option<f64>, subject: &str) -> Option<Bar> {
+    let spread = *row.median.get(&section.figure)?;
+    let is_floor = row.contender == "floor";
+    let note = floor.filter(|_| !is_floor).map(|floor| {
+        let ratio = row.of_floor.map_or(spread.median / floor, |it| it.median);
+        format!("  =  {}x the floor", rounded(ratio))
+    });
+    let ground = match (row.contender == subject, is_floor) {
+        (true, _) => Ground::Subject,
+        (false, true) => Ground::Reference,
+        (false, false) => Ground::Other,
+    };
+    Some(Bar {
+        title: row.title.clone(),
+        value: spread,
+        note: note.unwrap_or_default(),
+        ground,
+        has_quartiles: row.slices.len() > 1,
+    })
+}
+
+/// A chart with a title, a line of words below it, and one at its foot; `None` without a bar that is longer than nothing.
+pub(crate) fn bars([title, words]: [&str; 2], all: &[Bar], foot: &str) -> Option<String> {
+    let longest = all.iter().map(|bar| bar.value.upper).fold(0.0, f64::max);
+    if longest <= 0.0 {
         return None;
     }
-    let floor = section.value("floor");
-    let height = TOP + rows.len() * STEP + BOTTOM;
+    let height = TOP + all.len() * STEP + BOTTOM;
+    let (title, words, foot) = (escaped(title), escaped(words), escaped(foot));
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"system-ui, sans-serif\" font-size=\"14\" role=\"img\">\n\
          <title>{title}: {words}</title>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
          <text x=\"16\" y=\"30\" font-size=\"18\" font-weight=\"600\" fill=\"#1a1a1a\">{title}</text>\n\
-         <text x=\"16\" y=\"52\" fill=\"#555555\">{words}; less is better</text>\n",
-        title = escaped(&section.title),
-        words = escaped(section.figure.words()),
+         <text x=\"16\" y=\"52\" fill=\"#555555\">{words}</text>\n",
     );
-    for (at, row) in rows.iter().enumerate() {
-        let y = TOP + at * STEP;
-        bar(
-            &mut out,
-            section,
-            row,
-            &Scale {
-                y,
-                longest,
-                floor,
-                is_subject: row.contender == subject,
-            },
-        );
+    for (at, bar) in all.iter().enumerate() {
+        draw(&mut out, bar, TOP + at * STEP, longest);
     }
     let _ = writeln!(
         out,
-        "<text x=\"16\" y=\"{}\" font-size=\"12\" fill=\"#777777\">{}</text>\n</svg>",
+        "<text x=\"16\" y=\"{}\" font-size=\"12\" fill=\"#777777\">{foot}</text>\n</svg>",
         height - 14,
-        escaped(&foot(report, floor))
     );
     Some(out)
 }
 
-/// Where one bar stands, and what it is measured by.
-struct Scale {
-    y: usize,
-    longest: f64,
-    floor: Option<f64>,
-    is_subject: bool,
-}
-
-fn bar(out: &mut String, section: &Section, row: &Row, scale: &Scale) {
-    let Some(spread) = row.median.get(&section.figure) else {
-        return;
+fn draw(out: &mut String, bar: &Bar, y: usize, longest: f64) {
+    let spread = bar.value;
+    let length = |value: f64| (value.max(0.0) / longest * ROOM).max(1.0);
+    let (colour, weight) = match bar.ground {
+        Ground::Subject => ("#c2410c", "600"),
+        Ground::Other => ("#4b7bab", "400"),
+        Ground::Reference => ("#9ca3af", "400"),
     };
-    let length = |value: f64| (value.max(0.0) / scale.longest * ROOM).max(1.0);
-    let colour = match (scale.is_subject, row.contender.as_str()) {
-        (true, _) => "#c2410c",
-        (false, "floor") => "#9ca3af",
-        _ => "#4b7bab",
-    };
-    let weight = if scale.is_subject { "600" } else { "400" };
-    let (y, middle) = (scale.y, scale.y + 17);
-    let ratio = match scale.floor {
-        Some(floor) if row.contender != "floor" => {
-            format!(
-                "  =  {}x the floor",
-                rounded(row.of_floor.map_or(spread.median / floor, |it| it.median))
-            )
-        }
-        _ => String::new(),
-    };
+    let middle = y + 17;
     let _ = writeln!(
         out,
         "<text x=\"{x}\" y=\"{middle}\" text-anchor=\"end\" font-weight=\"{weight}\" fill=\"#1a1a1a\">{title}</text>\n\
          <rect x=\"{LEFT}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\" rx=\"2\" fill=\"{colour}\"/>",
         x = LEFT - 10,
-        title = escaped(&row.title),
+        title = escaped(&bar.title),
         length = length(spread.median),
     );
     let left = f64::from(u16::try_from(LEFT).unwrap_or(u16::MAX));
-    // The quartiles, as a thin line over the bar's end.
-    if row.slices.len() > 1 {
+    if bar.has_quartiles {
         let (from, to) = (left + length(spread.lower), left + length(spread.upper));
         let _ = writeln!(
             out,
@@ -108,9 +123,10 @@ fn bar(out: &mut String, section: &Section, row: &Row, scale: &Scale) {
     }
     let _ = writeln!(
         out,
-        "<text x=\"{x:.1}\" y=\"{middle}\" font-weight=\"{weight}\" fill=\"#1a1a1a\">{value}{ratio}</text>",
+        "<text x=\"{x:.1}\" y=\"{middle}\" font-weight=\"{weight}\" fill=\"#1a1a1a\">{value}{note}</text>",
         x = left + length(spread.upper.max(spread.median)) + 8.0,
         value = rounded(spread.median),
+        note = escaped(&bar.note),
     );
 }
 

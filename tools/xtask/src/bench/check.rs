@@ -127,7 +127,7 @@ fn condition(response: &Response) -> Option<String> {
 }
 
 /// By the programs of these names: they are not ours.
-fn decode(line: &[&str], bytes: &[u8], dir: &Path) -> Result<Vec<u8>, Complaint> {
+pub(crate) fn decode(line: &[&str], bytes: &[u8], dir: &Path) -> Result<Vec<u8>, Complaint> {
     let (program, arguments) = line.split_first().ok_or("no program")?;
     let file = dir.join("answer.packed");
     fs::write(&file, bytes)?;

@@ -178,6 +178,8 @@ impl Field {
         words.set("slow", self.slow_addr);
         words.set("slow_port", self.slow_addr.port());
         words.set("php_workers", stand.plan.php_workers);
+        // Every contender has one core.
+        words.set("workers", 1);
         if let Some(apache) = &self.apache {
             words.set("apache", apache.addr());
             words.set("apache_port", apache.addr().port());

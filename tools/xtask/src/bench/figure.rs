@@ -92,7 +92,7 @@ impl Figure {
 }
 
 /// A figure with as many decimals as it deserves.
-pub(super) fn rounded(value: f64) -> String {
+pub(crate) fn rounded(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),

@@ -17,11 +17,11 @@ use crate::demo::Complaint;
 
 /// Whether a signal has come.
 #[derive(Debug, Default)]
-pub(super) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// From now on signals are noted instead of ending this process.
-    pub(super) fn listen() -> Result<Self, Complaint> {
+    pub(crate) fn listen() -> Result<Self, Complaint> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -52,12 +52,12 @@ impl Interrupt {
     }
 
     /// Becomes true with the first signal.
-    pub(super) fn flag(&self) -> Arc<AtomicBool> {
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 
     /// An error once a signal has come.
-    pub(super) fn check(&self) -> Result<(), Complaint> {
+    pub(crate) fn check(&self) -> Result<(), Complaint> {
         if self.0.load(Ordering::SeqCst) {
             Err("ended by a signal".into())
         } else {

@@ -4,27 +4,32 @@ use std::{collections::BTreeMap, fs, process::Command};
 
 use serde::{Deserialize, Serialize};
 
-use super::{pin::Cores, plan::Plan, program, words::Words};
+use super::{pin::Cores, program, words::Words};
 use crate::demo::Complaint;
 
 /// What a reader must know to compare.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     /// When the run began, in UTC.
-    pub(super) began: String,
-    pub(super) cpu: String,
-    pub(super) cores: usize,
-    pub(super) kernel: String,
+    pub(crate) began: String,
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
     /// Which core the contenders and the clients had.
-    pub(super) pinned: Cores,
+    pub(crate) pinned: Cores,
     /// What each program calls itself.
-    pub(super) versions: BTreeMap<String, String>,
+    pub(crate) versions: BTreeMap<String, String>,
 }
 
 impl Machine {
-    pub(super) fn look(plan: &Plan, words: &Words, pinned: &Cores) -> Result<Self, Complaint> {
+    /// `programs`: for each name the command that prints its version.
+    pub(crate) fn look(
+        programs: &BTreeMap<String, Vec<String>>,
+        words: &Words,
+        pinned: &Cores,
+    ) -> Result<Self, Complaint> {
         let mut versions = BTreeMap::new();
-        for (name, line) in &plan.versions {
+        for (name, line) in programs {
             versions.insert(name.clone(), version(&words.fill_all(line)?));
         }
         let uname = rustix::system::uname();

@@ -168,7 +168,7 @@ impl<'a> Session<'a> {
         })?;
         last.coding.name().clone_into(&mut self.coding);
         self.body_bytes = last.body.len();
-        wait_for_quiet(stand, &self.server.roots)
+        wait_for_quiet(stand.interrupt, &self.server.roots)
     }
 
     /// Measures for one slice; `number` is that of the slice, the same for all who are measured in turns with it.
@@ -291,7 +291,7 @@ fn ready<'a>(
         first(stand, server, &question)?;
         return Ok(question);
     }
-    wait_for_quiet(stand, &server.roots)?;
+    wait_for_quiet(stand.interrupt, &server.roots)?;
     if question.count() > 1 {
         let target = target(stand, server, scenario);
         let all = question.once_each()?;
@@ -300,7 +300,7 @@ fn ready<'a>(
             // Twice: what a compressor could not take at once is offered again at the second time.
             for _ in 0..2 {
                 client.run(Limit::Requests(question.count() as u64))?;
-                wait_for_quiet(stand, &server.roots)?;
+                wait_for_quiet(stand.interrupt, &server.roots)?;
             }
             Ok(())
         })??;
@@ -443,11 +443,11 @@ fn us(time: Duration) -> f64 {
 }
 
 /// A slow contender still works through what the client before has left in its queue, and a good one may still compress.
-pub(super) fn wait_for_quiet(stand: &Stand<'_>, roots: &[u32]) -> Result<(), Complaint> {
+pub(crate) fn wait_for_quiet(interrupt: &Interrupt, roots: &[u32]) -> Result<(), Complaint> {
     let deadline = Instant::now() + QUIET_PATIENCE;
     let mut before = Tree::time(roots);
     loop {
-        stand.interrupt.check()?;
+        interrupt.check()?;
         thread::sleep(QUIET);
         let now = Tree::time(roots);
         if now.saturating_sub(before) <= QUIET / 10 {

@@ -138,7 +138,7 @@ fn measured(arguments: &Arguments, plan: &Plan) -> Result<Report, Complaint> {
     let site = Site::start(scratch.path(), &plan.host)?;
     let mut words = Words::new();
     words.set("galley", place.galley.display());
-    let machine = Machine::look(plan, &words, &place.cores)?;
+    let machine = Machine::look(&plan.versions, &words, &place.cores)?;
     let client = measure::client_dir(scratch.path())?;
     let certificate = Certificate::make(scratch.path(), &plan.host)?;
     let stand = Stand {

@@ -10,14 +10,14 @@ use crate::demo::Complaint;
 
 /// The cores of both sides; `None`: wherever the kernel puts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Cores {
-    pub(super) server: Option<usize>,
-    pub(super) client: Option<usize>,
+pub(crate) struct Cores {
+    pub(crate) server: Option<usize>,
+    pub(crate) client: Option<usize>,
 }
 
 impl Cores {
     /// The first two cores that this process may use.
-    pub(super) fn choose() -> Self {
+    pub(crate) fn choose() -> Self {
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
         match (cores.next(), cores.next()) {
@@ -34,7 +34,7 @@ impl Cores {
 }
 
 /// Does `work` with this thread on that core alone, then gives it its cores back.
-pub(super) fn on_core<T>(core: Option<usize>, work: impl FnOnce() -> T) -> Result<T, Complaint> {
+pub(crate) fn on_core<T>(core: Option<usize>, work: impl FnOnce() -> T) -> Result<T, Complaint> {
     let Some(core) = core else {
         return Ok(work());
     };

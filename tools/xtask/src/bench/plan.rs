@@ -409,7 +409,7 @@ impl Plan {
 }
 
 impl Misuse {
-    pub(super) fn new(complaint: String) -> Self {
+    pub(crate) fn new(complaint: String) -> Self {
         Self(complaint)
     }
 }

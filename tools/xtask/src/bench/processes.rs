@@ -27,11 +27,11 @@ struct Stat {
 
 /// All processes that hang below some roots.
 #[derive(Debug)]
-pub(super) struct Tree;
+pub(crate) struct Tree;
 
 impl Tree {
     /// Time that they have used since they began. A root that is gone counts nothing.
-    pub(super) fn time(roots: &[u32]) -> Duration {
+    pub(crate) fn time(roots: &[u32]) -> Duration {
         let of = |stat: &Stat| {
             let own = from_ticks(stat.own).max(of_threads(stat.pid));
             own + from_ticks(stat.children)
@@ -40,7 +40,7 @@ impl Tree {
     }
 
     /// Memory that they hold, in bytes; what several share is divided among them (PSS).
-    pub(super) fn memory(roots: &[u32]) -> u64 {
+    pub(crate) fn memory(roots: &[u32]) -> u64 {
         let of = |stat: &Stat| {
             let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", stat.pid)).ok()?;
             pss_bytes(&text)
@@ -49,14 +49,14 @@ impl Tree {
     }
 
     /// Process ids below the roots, without these.
-    pub(super) fn below(roots: &[u32]) -> Vec<u32> {
+    pub(crate) fn below(roots: &[u32]) -> Vec<u32> {
         let members = members(&all(), roots);
         let pids = members.iter().map(|stat| stat.pid);
         pids.filter(|pid| !roots.contains(pid)).collect()
     }
 
     /// Process ids right below a process.
-    pub(super) fn children(pid: u32) -> Vec<u32> {
+    pub(crate) fn children(pid: u32) -> Vec<u32> {
         let stats = all();
         let children = stats.iter().filter(|stat| stat.parent == pid);
         children.map(|stat| stat.pid).collect()
@@ -64,21 +64,21 @@ impl Tree {
 }
 
 /// Time that this thread has used.
-pub(super) fn of_this_thread() -> Duration {
+pub(crate) fn of_this_thread() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Time that ended children of this process have used.
-pub(super) fn of_ended_children() -> Duration {
+pub(crate) fn of_ended_children() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").ok();
     let stat = stat.and_then(|text| Stat::parse(&text));
     from_ticks(stat.map_or(0, |stat| stat.children))
 }
 
 /// Time that all cores together were not idle since the machine started.
-pub(super) fn of_machine() -> Duration {
+pub(crate) fn of_machine() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     from_ticks(busy_ticks(&text))
 }

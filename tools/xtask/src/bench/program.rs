@@ -22,14 +22,14 @@ use crate::demo::Complaint;
 
 /// A running program with its log.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     child: Child,
     log: PathBuf,
 }
 
 impl Program {
     /// Starts it in `dir`, on the cores that this thread has.
-    pub(super) fn start(line: &[String], dir: &Path) -> Result<Self, Complaint> {
+    pub(crate) fn start(line: &[String], dir: &Path) -> Result<Self, Complaint> {
         let log = dir.join("front.log");
         let out = File::create(&log)?;
         let child = held(line)?
@@ -44,7 +44,7 @@ impl Program {
     }
 
     /// The process that all of its processes hang below.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -52,7 +52,7 @@ impl Program {
     ///
     /// # Errors
     /// With its log when it ends instead, or does not listen in time.
-    pub(super) fn wait_until_listening(&mut self, addr: SocketAddr) -> Result<(), Complaint> {
+    pub(crate) fn wait_until_listening(&mut self, addr: SocketAddr) -> Result<(), Complaint> {
         let deadline = Instant::now() + START_PATIENCE;
         while TcpStream::connect(addr).is_err() {
             if let Some(status) = self.child.try_wait()? {
@@ -67,7 +67,7 @@ impl Program {
     }
 
     /// All that it has written to its outputs.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -90,7 +90,7 @@ impl Drop for Program {
 }
 
 /// A command that the kernel ends when this thread does.
-pub(super) fn ending_with_us(line: &[String]) -> Command {
+pub(crate) fn ending_with_us(line: &[String]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "--"]).args(line);
     command.env("PATH", with_sbin());
@@ -106,7 +106,7 @@ fn held(line: &[String]) -> Result<Command, Complaint> {
 }
 
 /// Ordinary users of Debian have no sbin in their PATH, and servers are there.
-pub(super) fn with_sbin() -> String {
+pub(crate) fn with_sbin() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:/usr/local/sbin:/usr/sbin:/sbin")
 }

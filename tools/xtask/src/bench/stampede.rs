@@ -34,7 +34,7 @@ pub(super) fn measure(
     let name = format!("s{}", one.batch);
     let question = Question::of(stand.plan, stand.site, scenario, one.batch).named(&name);
     let roots = &server.roots;
-    measure::wait_for_quiet(stand, roots)?;
+    measure::wait_for_quiet(stand.interrupt, roots)?;
     let held = one.contender.holds_ms;
     let before = match state {
         Stampede::Missing => 0,

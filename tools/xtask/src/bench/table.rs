@@ -202,7 +202,7 @@ pub(super) fn readme(plan: &Plan, report: &Report) -> String {
 }
 
 /// `nginx version: nginx/1.22.1` is 1.22.1 in a line that names nginx anyway.
-fn number_in(text: &str) -> &str {
+pub(crate) fn number_in(text: &str) -> &str {
     let mut words = text.split(|letter: char| letter.is_whitespace() || "/,()".contains(letter));
     let number = words.find(|word| {
         let word = word.trim_start_matches('v');

@@ -8,20 +8,20 @@ use crate::demo::Complaint;
 
 /// What the words mean.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Words(BTreeMap<&'static str, String>);
+pub(crate) struct Words(BTreeMap<&'static str, String>);
 
 impl Words {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Gives a word its meaning, or another one.
-    pub(super) fn set(&mut self, word: &'static str, meaning: impl Display) {
+    pub(crate) fn set(&mut self, word: &'static str, meaning: impl Display) {
         self.0.insert(word, meaning.to_string());
     }
 
     /// The text with all words replaced. What a word stands for is not looked at again.
-    pub(super) fn fill(&self, text: &str) -> Result<String, Complaint> {
+    pub(crate) fn fill(&self, text: &str) -> Result<String, Complaint> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
@@ -41,7 +41,7 @@ impl Words {
     }
 
     /// [`fill`](Self::fill) for each argument of a command line.
-    pub(super) fn fill_all(&self, texts: &[String]) -> Result<Vec<String>, Complaint> {
+    pub(crate) fn fill_all(&self, texts: &[String]) -> Result<Vec<String>, Complaint> {
         texts.iter().map(|text| self.fill(text)).collect()
     }
 }
