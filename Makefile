@@ -3,8 +3,8 @@
 # Where the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster exactness fragments growth soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
-	setup-conformance setup-faults setup-cluster setup-exactness setup-plugin-versions
+.PHONY: help demo demo-clean test bench conformance faults cluster exactness fragments growth seeds soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+	setup-conformance setup-seeds setup-faults setup-cluster setup-exactness setup-plugin-versions
 
 PORT ?= 8080
 DEMO_ARGS = --port $(PORT) $(if $(WP),--wp $(WP))
@@ -16,6 +16,7 @@ help:
 	@echo 'make check            format, lints, licences, unit tests: five minutes after a build, installs nothing'
 	@echo 'make test             everything: make check, end-to-end tests with real servers, fuzzing, documentation'
 	@echo 'make bench            Galley next to its peers, in one run of 40 minutes (QUICK=1: under five; README=1: for the README)'
+	@echo 'make seeds            the stacks of five published articles, rebuilt and measured beside Galley: 12 minutes (ONLY=4: one; QUICK=1: shorter)'
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone; SUITE=DIR: a copy of it)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make cluster          three nodes on networks of their own, harmed in 13 ways while pages are edited and read (ROUNDS=20, ONLY=partition)'
@@ -38,7 +39,7 @@ help:
 	@echo 'make packages-test    installs, upgrades and removes them in a clean Debian with systemd, as root: two minutes'
 
 # A static pattern: make does not look for implicit rules for phony targets.
-setup-build setup-packages setup-demo setup-test setup-bench setup-conformance setup-faults setup-cluster setup-exactness setup-plugin-versions: setup-%:
+setup-build setup-packages setup-demo setup-test setup-bench setup-conformance setup-seeds setup-faults setup-cluster setup-exactness setup-plugin-versions: setup-%:
 	@scripts/setup $*
 
 build: setup-build
@@ -92,6 +93,10 @@ test: setup-test lint minimum-rust $(AXE)/node_modules/.package-lock.json
 bench: setup-bench build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask bench --galley target/release/galley $(if $(QUICK),--quick) $(if $(README),--readme) $(foreach name,$(SCENARIO),--scenario $(name)) $(foreach name,$(ONLY),--only $(name))
+
+seeds: setup-seeds build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask seeds --galley target/release/galley $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json)
 
 conformance: setup-conformance build
 	@cargo build --quiet --release --package xtask

@@ -228,3 +228,7 @@ pub enum Progress<'a> {
     /// An event was counted: its number from 1, of how many.
     Event(&'a Event, usize, usize),
 }
+
+/// A must-use plugin that notes the addresses that Proxy Cache Purge and Nginx Helper would purge, in files below
+/// `EXACTNESS_NOTES`.
+pub const PURGE_MODELS: &str = include_str!("../../assets/exactness/models.php");

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Form, Setting, With};
+use super::{Form, PURGE_MODELS, Setting, With};
 use crate::{
     FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, Trouble, WordPress, account,
     client::Request, trouble::During, wait::came_true, wordpress_from_template,
@@ -273,7 +273,7 @@ fn options(notes: &Path, form: Form) -> Options {
         url: Some(format!("http://{HOST}")),
         mu_plugins: vec![
             file("exact-site.php", SITE),
-            file("exact-models.php", MODELS),
+            file("exact-models.php", PURGE_MODELS),
             file("exact-clock.php", CLOCK),
         ],
         extra_config: format!(
@@ -355,7 +355,6 @@ fn quoted(text: &str) -> String {
 const SEED: &str = include_str!("../../assets/exactness/seed.php");
 const SITE: &str = include_str!("../../assets/exactness/site.php");
 const CLOCK: &str = include_str!("../../assets/exactness/clock.php");
-const MODELS: &str = include_str!("../../assets/exactness/models.php");
 /// Longer than any run: nothing leaves the cache by itself.
 const DAY: &str = "[site.ttl]\ndefault = \"1d\"\n\"404\" = \"1d\"";
 const WORKERS: usize = 4;

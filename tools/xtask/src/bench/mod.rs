@@ -43,19 +43,30 @@ use clap::Args;
 use galley_testkit::Scratch;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-pub(crate) use self::plan::Misuse;
+pub(crate) use self::{
+    ab::{Line, Seen, run as run_ab},
+    chart::{Bar, Ground, bars},
+    check::decode,
+    figure::rounded,
+    interrupt::Interrupt,
+    machine::Machine,
+    measure::wait_for_quiet,
+    pin::{Cores, on_core},
+    plan::Misuse,
+    processes::{Tree, of_ended_children, of_machine, of_this_thread},
+    program::Program,
+    spread::Spread,
+    table::number_in,
+    words::Words,
+};
 use self::{
     certificate::Certificate,
     contender::{Field, Place},
-    interrupt::Interrupt,
-    machine::Machine,
     measure::{Match, Session, Stand},
-    pin::Cores,
     plan::{Page, Plan, Scenario, Wish},
     progress::Progress,
     report::Report,
     site::Site,
-    words::Words,
 };
 use crate::demo::Complaint;
 
@@ -313,7 +324,7 @@ fn show(arguments: &Arguments, plan: &Plan, report: &Report) -> Result<(), Compl
 }
 
 /// Ten thousand connections need as many descriptors, here and at the servers, which inherit the limit.
-fn raise_limit() {
+pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(
         Resource::Nofile,
@@ -324,7 +335,7 @@ fn raise_limit() {
     );
 }
 
-fn found(path: &Path) -> Result<PathBuf, Complaint> {
+pub(crate) fn found(path: &Path) -> Result<PathBuf, Complaint> {
     fs::canonicalize(path).map_err(|_| {
         Misuse::new(format!(
             "`{}` is not there: run `make build`",

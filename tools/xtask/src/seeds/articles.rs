@@ -1,0 +1,444 @@
+//! The five articles: facts from their texts, and nothing else of them.
+
+use super::article::{
+    ApachePlan, Article, LinePlan, Page, Php, Probe, Published, Role, StackPlan, Tier, TroublePlan,
+};
+
+/// In the order of their numbers.
+pub(super) const ARTICLES: &[Article] = &[
+    APACHE_AND_NGINX,
+    PROXY_CACHE,
+    PHP_FPM,
+    VARNISH_AND_NGINX,
+    CENTOS,
+];
+
+const GALLEY: StackPlan = StackPlan {
+    title: "Galley",
+    role: Role::Galley,
+    php: Php::Fpm,
+    tiers: &[Tier::Galley],
+};
+
+/// Debian's and Ubuntu's own numbers of the prefork module.
+const STOCK_APACHE: ApachePlan = ApachePlan {
+    children: 150,
+    keep_alive_timeout_s: 5,
+    directives: "StartServers 5\nMinSpareServers 5\nMaxSpareServers 10\n",
+};
+
+const APACHE_AND_NGINX: Article = Article {
+    number: 1,
+    name: "nginx-apache",
+    title: "nginx with `proxy_cache` in front of Apache, for WordPress",
+    about: "*A simplified Nginx-Apache combo with Wordpress support*: a cloud server with four cores and 256 MB, Ubuntu 10.04, nginx 0.7.67. \
+            The article compares Apache, Varnish and nginx with a script, and then measures WordPress behind nginx. Its text gives the factors 3.46 for nginx \
+            and 2.48 for Varnish; its own figures give 3.13 and 2.19.",
+    departs: "The VCL is that of article 4, since this text has none. nginx 0.7 took `proxy_no_cache` as an order not to answer from the cache; the nginx of today only \
+              stops storing, and needs `proxy_cache_bypass` for the other half. The article's second tier of load balancers is left out, as is its memcached.",
+    stacks: &[
+        StackPlan {
+            title: "Apache",
+            role: Role::Before,
+            php: Php::Apache(STOCK_APACHE),
+            tiers: &[],
+        },
+        StackPlan {
+            title: "Varnish + Apache",
+            role: Role::Between,
+            php: Php::Apache(STOCK_APACHE),
+            tiers: &[Tier::Varnish { vcl: VARNISH }],
+        },
+        StackPlan {
+            title: "nginx + Apache",
+            role: Role::Final,
+            php: Php::Apache(STOCK_APACHE),
+            tiers: &[Tier::Nginx {
+                files: &[(
+                    "nginx.conf",
+                    include_str!("../../../../bench/contenders/nginx-recipe1.conf"),
+                )],
+                words: &[("workers", "4")],
+            }],
+        },
+        GALLEY,
+    ],
+    lines: &[
+        LinePlan {
+            title: "A script that prints Hello World",
+            page: Page::Hello,
+            arguments: &["-c", "100", "-n", "100000"],
+            before: None,
+            slices: 10,
+            published: &[
+                published(Role::Before, 3384.27),
+                published(Role::Between, 7413.64),
+                published(Role::Final, 10595.55),
+            ],
+        },
+        LinePlan {
+            title: "The home page of WordPress",
+            page: Page::Home,
+            arguments: &["-k", "-c", "100", "-n", "50000"],
+            before: Some(&["-k", "-c", "100", "-n", "200"]),
+            slices: 10,
+            published: &[published(Role::Final, 7469.02)],
+        },
+    ],
+    troubles: &[
+        trouble(
+            Probe::Memory(256),
+            "The server fits into its 256 MB under load; Apache's children were killed for want of memory",
+        ),
+        trouble(
+            Probe::Mobile,
+            "Phones get the mobile edition and desktops the other, whoever visited first",
+        ),
+        trouble(
+            Probe::Login,
+            "The login works: the cookies of its redirect pass the cache",
+        ),
+        trouble(
+            Probe::LoggedIn,
+            "Logged-in users see their own page, and nobody else sees it",
+        ),
+        trouble(
+            Probe::Commenter,
+            "A commenter's page, with the name filled in, goes to that commenter only",
+        ),
+        trouble(
+            Probe::Pictures,
+            "Pictures come from the front, not from Apache",
+        ),
+        trouble(
+            Probe::Connections,
+            "1,200 connections at a time, started with 1,024 descriptors; Varnish crashed beyond 1,000",
+        ),
+        trouble(Probe::Hidden, "`.htaccess` is not sent"),
+        trouble(
+            Probe::Outage,
+            "Stored pages are served while Apache or PHP is down",
+        ),
+    ],
+};
+
+const PROXY_CACHE: Article = Article {
+    number: 2,
+    name: "proxy-cache",
+    title: "The shortest `proxy_cache` in front of Apache",
+    about: "*nginx, proxy_cache and reverse proxying explained & benchmarked*, 7 February 2010: a server with one virtual core and 256 MB, nginx 0.7.65. \
+            Apache alone did not survive 50 simultaneous requests, so the article has no figure from before.",
+    departs: "The published rate is that of a network between client and server; only the ratio to Galley here says anything.",
+    stacks: &[
+        StackPlan {
+            title: "Apache",
+            role: Role::Before,
+            php: Php::Apache(STOCK_APACHE),
+            tiers: &[],
+        },
+        StackPlan {
+            title: "nginx + Apache",
+            role: Role::Final,
+            php: Php::Apache(STOCK_APACHE),
+            tiers: &[Tier::Nginx {
+                files: &[(
+                    "nginx.conf",
+                    include_str!("../../../../bench/contenders/nginx-recipe2.conf"),
+                )],
+                words: &[("workers", "1")],
+            }],
+        },
+        GALLEY,
+    ],
+    lines: &[LinePlan {
+        title: "The home page of WordPress",
+        page: Page::Home,
+        arguments: &["-c", "200", "-n", "10000"],
+        before: Some(&["-c", "200", "-n", "400"]),
+        slices: 5,
+        published: &[published(Role::Final, 107.10)],
+    }],
+    troubles: &[
+        trouble(
+            Probe::Load,
+            "200 simultaneous requests without a failure; Apache did not stand 50",
+        ),
+        trouble(
+            Probe::Memory(256),
+            "The server fits into its 256 MB under load",
+        ),
+        trouble(
+            Probe::CacheControl,
+            "`Cache-Control` of a page decides whether it is stored",
+        ),
+        trouble(
+            Probe::Pictures,
+            "Pictures and files come from the front, not from Apache",
+        ),
+    ],
+};
+
+const PHP_FPM: Article = Article {
+    number: 3,
+    name: "php-fpm",
+    title: "nginx and PHP-FPM in 256 MB",
+    about: "A text about nginx on Fedora 14 in a virtual machine of 256 MB: a file of 13 bytes, and a script of PHP through FastCGI, before and after tuning.",
+    departs: "Most of the published gain came from switching off the tracking of connections in the kernel, which is a matter of the machine; here only nginx changes. \
+              PHP-FPM has Debian's five workers, since the text gives no number. The article's scripts in Perl through fcgiwrap (184 to 1,223 requests a second) are left out.",
+    stacks: &[
+        StackPlan {
+            title: "nginx, default + PHP-FPM",
+            role: Role::Before,
+            php: Php::Fpm,
+            tiers: &[Tier::Nginx {
+                files: &[("nginx.conf", include_str!("settings/nginx-fpm.conf"))],
+                words: &[
+                    ("main", "worker_processes 1;"),
+                    ("events", "worker_connections 1024;"),
+                ],
+            }],
+        },
+        StackPlan {
+            title: "nginx, tuned + PHP-FPM",
+            role: Role::Final,
+            php: Php::Fpm,
+            tiers: &[Tier::Nginx {
+                files: &[("nginx.conf", include_str!("settings/nginx-fpm.conf"))],
+                words: &[
+                    ("main", "worker_processes 4;\nworker_rlimit_nofile 32768;"),
+                    ("events", "worker_connections 8192;\n    use epoll;"),
+                ],
+            }],
+        },
+        GALLEY,
+    ],
+    lines: &[
+        LinePlan {
+            title: "A file of 13 bytes",
+            page: Page::Thirteen,
+            arguments: &["-c", "100", "-n", "50000"],
+            before: None,
+            slices: 10,
+            published: &[
+                published(Role::Before, 6362.94),
+                published(Role::Final, 24265.55),
+            ],
+        },
+        LinePlan {
+            title: "A script of PHP, generated for each request",
+            page: Page::Script,
+            arguments: &["-c", "100", "-n", "50000"],
+            before: None,
+            slices: 10,
+            published: &[
+                published(Role::Before, 1444.93),
+                published(Role::Final, 3671.92),
+            ],
+        },
+    ],
+    troubles: &[
+        trouble(
+            Probe::Load,
+            "50,000 requests to PHP without a failure; every stack stopped after 15,630 at first",
+        ),
+        trouble(
+            Probe::Memory(256),
+            "The server fits into its 256 MB under load",
+        ),
+        trouble(
+            Probe::Connections,
+            "1,200 connections at a time, started with 1,024 descriptors",
+        ),
+    ],
+};
+
+const VARNISH_AND_NGINX: Article = Article {
+    number: 4,
+    name: "varnish-nginx",
+    title: "Varnish in front of nginx and PHP-FPM, with purges",
+    about: "*Configuration Varnish+Nginx pour WordPress*, 11 September 2011: a dedicated server with Debian Squeeze; its configuration is at \
+            [github.com/nicolargo/varnish-nginx-wordpress](https://github.com/nicolargo/varnish-nginx-wordpress). WordPress purges with the plugin *Varnish HTTP Purge*, \
+            today *Proxy Cache Purge*.",
+    departs: "The VCL is written anew for Varnish 7 from that configuration. Purges are sent as Proxy Cache Purge sends them, for the addresses that a model of it names; \
+              since WordPress 5.7 the address of a deleted post is no longer among them. \
+              The variants with W3 Total Cache are left out; the article found no gain beside Varnish (8,018 requests a second). The rush takes 20 seconds in place of 60.",
+    stacks: &[
+        StackPlan {
+            title: "nginx + PHP-FPM",
+            role: Role::Before,
+            php: Php::Fpm,
+            tiers: &[NGINX_FPM],
+        },
+        StackPlan {
+            title: "Varnish + nginx + PHP-FPM",
+            role: Role::Final,
+            php: Php::Fpm,
+            tiers: &[NGINX_FPM, Tier::Varnish { vcl: VARNISH }],
+        },
+        GALLEY,
+    ],
+    lines: &[LinePlan {
+        title: "A post with pictures",
+        page: Page::Post,
+        arguments: &["-c", "5", "-t", "30"],
+        before: None,
+        slices: 10,
+        published: &[
+            published(Role::Before, 20.45),
+            published(Role::Final, 8001.76),
+        ],
+    }],
+    troubles: &[
+        trouble(
+            Probe::Purge,
+            "The first visitor after an edit sees it: a post edited and deleted, a comment added, edited and deleted",
+        ),
+        trouble(
+            Probe::Rush,
+            "A rush from 1 to 250 visitors a second: nobody waits five seconds; nginx alone reached that at 120",
+        ),
+        trouble(
+            Probe::Pictures,
+            "Pictures come from memory or from the front, not from PHP's server",
+        ),
+        trouble(Probe::Login, "The login works"),
+    ],
+};
+
+const CENTOS: Article = Article {
+    number: 5,
+    name: "centos",
+    title: "nginx as the cache of an Apache that others maintain",
+    about: "A text in Japanese about CentOS 6 with one core and 2 GB: Apache with mod_php in 20 children, in front of it nginx from nginx.org, which stores pages for one minute.",
+    departs: "CentOS 6 has KeepAlive off in Apache. The line from before the change is the published one for Apache alone, with 100 requests.",
+    stacks: &[
+        StackPlan {
+            title: "Apache",
+            role: Role::Before,
+            php: Php::Apache(ApachePlan {
+                children: 256,
+                keep_alive_timeout_s: 15,
+                directives: "KeepAlive Off\nStartServers 8\nMinSpareServers 5\nMaxSpareServers 20\nMaxConnectionsPerChild 4000\n",
+            }),
+            tiers: &[],
+        },
+        StackPlan {
+            title: "nginx + Apache",
+            role: Role::Final,
+            php: Php::Apache(ApachePlan {
+                children: 20,
+                keep_alive_timeout_s: 15,
+                directives: "KeepAlive Off\nStartServers 20\nMinSpareServers 20\nMaxSpareServers 20\nMaxConnectionsPerChild 500\nMaxMemFree 1024\n",
+            }),
+            tiers: &[Tier::Nginx {
+                files: &[
+                    (
+                        "nginx.conf",
+                        include_str!("../../../../bench/contenders/nginx-recipe5.conf"),
+                    ),
+                    (
+                        "admin.conf",
+                        include_str!("../../../../bench/contenders/nginx-recipe5-admin.conf"),
+                    ),
+                ],
+                words: &[("workers", "1")],
+            }],
+        },
+        GALLEY,
+    ],
+    lines: &[LinePlan {
+        title: "The home page of WordPress",
+        page: Page::Home,
+        arguments: &["-k", "-c", "4000", "-n", "100000", "-s", "3600"],
+        before: Some(&["-k", "-c", "100", "-n", "100", "-s", "3600"]),
+        slices: 4,
+        published: &[
+            published(Role::Before, 0.47),
+            published(Role::Final, 8137.53),
+        ],
+    }],
+    troubles: &[
+        trouble(
+            Probe::Load,
+            "4,000 connections without a failed request; the site could not be reached under load",
+        ),
+        trouble(
+            Probe::Memory(2048),
+            "The server fits into its 2 GB under load",
+        ),
+        trouble(Probe::Login, "The login works"),
+        trouble(
+            Probe::LoggedIn,
+            "Logged-in users see their own page, and nobody else sees it",
+        ),
+        trouble(
+            Probe::Commenter,
+            "Forms with what one visitor filled in do not go to others",
+        ),
+        trouble(
+            Probe::Pictures,
+            "Pictures and files come from the front, not from Apache",
+        ),
+        trouble(
+            Probe::Stampede,
+            "Many visitors of a page that is not stored: PHP generates it once",
+        ),
+        trouble(
+            Probe::Purge,
+            "The first visitor after an edit sees it (left open in the article)",
+        ),
+        trouble(
+            Probe::Scheduled,
+            "A scheduled post appears within a minute of its time",
+        ),
+        trouble(
+            Probe::Outage,
+            "Stored pages are served while Apache or PHP is down",
+        ),
+    ],
+};
+
+const NGINX_FPM: Tier = Tier::Nginx {
+    files: &[(
+        "nginx.conf",
+        include_str!("../../../../bench/contenders/nginx-fpm.conf"),
+    )],
+    words: &[],
+};
+
+const VARNISH: &str = include_str!("../../../../bench/contenders/varnish-recipe4.vcl");
+
+const fn published(role: Role, per_second: f64) -> Published {
+    Published { role, per_second }
+}
+
+const fn trouble(probe: Probe, words: &'static str) -> TroublePlan {
+    TroublePlan { probe, words }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(article: &Article, role: Role) -> bool {
+        article.stacks.iter().any(|stack| stack.role == role)
+    }
+
+    #[test]
+    fn every_article_has_a_stack_before_one_after_and_galley() {
+        for (at, article) in ARTICLES.iter().enumerate() {
+            assert_eq!(article.number, at + 1);
+            for role in [Role::Before, Role::Final, Role::Galley] {
+                assert!(has(article, role), "{}: {role:?}", article.name);
+            }
+            for line in article.lines {
+                let mut published = line.published.iter();
+                assert!(published.any(|one| one.role == Role::Final));
+                for one in line.published {
+                    assert!(has(article, one.role), "{}", line.title);
+                }
+            }
+            assert!(!article.troubles.is_empty());
+        }
+    }
+}
