@@ -92,7 +92,7 @@ const APACHE_AND_NGINX: Article = Article {
         ),
         trouble(
             Probe::Mobile,
-            "Phones get the mobile edition and desktops the other, whoever visited first",
+            "Phones get the mobile edition and desktops the other, also where the other kind visited first",
         ),
         trouble(
             Probe::Login,

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// A stored page of one edition must not go to the other kind of browser, whoever came first.
+/// A stored page of one edition must not go to the other kind of browser, also where that came first.
 pub(super) fn mobile(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
     let mut wrong = Vec::new();
     let kinds = [("desktop", DESKTOP), ("phone", PHONE)];
