@@ -16,7 +16,7 @@ defined( 'ABSPATH' ) || exit;
 const BUFFER = 2097152;
 
 if ( is_described() ) {
-	ob_start( __NAMESPACE__ . '\\remove_marks', BUFFER );
+	ob_start( __NAMESPACE__ . '\\leave_buffer', BUFFER );
 	$GLOBALS['galley_buffer_level'] = ob_get_level();
 }
 if ( passes_through() ) {
@@ -41,10 +41,19 @@ function on_end(): void {
 		if ( ob_get_level() === $GLOBALS['galley_buffer_level'] ) {
 			$page = finish_private( (string) ob_get_contents() );
 			ob_clean();
+			$GLOBALS['galley_is_placed'] = true;
 			echo $page; // phpcs:ignore WordPress.Security.EscapeOutput -- the page.
 		}
 	}
 	on_head();
+}
+
+/**
+ * What leaves the buffer. A complete page keeps its bytes: its positions count them, and what an author has written may look like a mark
+ * once another one in it was removed.
+ */
+function leave_buffer( string $html ): string {
+	return empty( $GLOBALS['galley_is_placed'] ) ? remove_marks( $html ) : $html;
 }
 
 /**

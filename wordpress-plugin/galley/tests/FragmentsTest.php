@@ -46,6 +46,34 @@ final class FragmentsTest extends TestCase {
 		$this->assertSame( $comment, Galley\remove_marks( $comment ) );
 	}
 
+	/**
+	 * Authors and visitors write what they like into pages.
+	 */
+	public function test_what_authors_write_moves_no_position(): void {
+		$other = str_repeat( 'e', 32 );
+		$texts = array(
+			self::mark( 'begin0', $other ),
+			self::mark( 'end0', $other ) . self::mark( 'begin9000', $other ),
+			'<!--galley-' . $other . '-begin99999-->',
+			'<!--galley-' . $other . '-begin0',
+			'<!--galley--begin0-->',
+			"<!--galley-\0$other-begin0-->",
+			'<!--galley-' . strtoupper( $other ) . '-end0-->',
+			'<!--galley-' . self::mark( 'begin1', $other ) . "$other-begin0-->",
+			"\xff\xfe\xf0\x9f ../../etc/passwd \u{202e}",
+			str_repeat( '<!--galley-', 20000 ),
+			str_repeat( '<!--galley-' . $other . '-begin', 20000 ),
+			str_repeat( self::mark( 'begin0', $other ), 20000 ),
+		);
+		foreach ( $texts as $text ) {
+			$page                   = $text . self::mark( 'begin0' ) . $text . 'part' . self::mark( 'end0' ) . $text;
+			list( $plain, $places ) = Galley\without_marks( $page, self::MARK );
+			$left                   = Galley\remove_marks( $text );
+			$this->assertSame( "$left{$left}part$left", $plain );
+			$this->assertSame( array( array( strlen( $left ), strlen( $left ) + 4 ) ), $places );
+		}
+	}
+
 	public function test_kinds_of_blocks_count_and_not_their_order(): void {
 		$this->assertSame( '-', Galley\blocks_id( array() ) );
 		$one = array(
