@@ -152,6 +152,8 @@ pub enum PageDifference {
     Status(u16),
     /// It sets a cookie.
     Cookie,
+    /// Several of its private fragments have this name, with different bytes: what is kept under the name fills one of them.
+    Repeated(String),
 }
 
 /// Compares a page that was generated for a visitor with the public one, outside of their private fragments. `holes`: names and places
@@ -162,6 +164,7 @@ pub fn compare<'h>(
     page: &[u8],
     parts: &[FragmentPart],
 ) -> Option<PageDifference> {
+    let repeated = parts.iter().find(|part| is_repeated(page, parts, part));
     let mut parts = parts.iter();
     let (mut at, mut at_page) = (0, 0);
     for (name, hole) in holes {
@@ -180,7 +183,18 @@ pub fn compare<'h>(
     if let Some(part) = parts.next() {
         return Some(PageDifference::Fragments(part.label.clone()));
     }
-    first_difference(public, at..public.len(), page, at_page..page.len())
+    let difference = first_difference(public, at..public.len(), page, at_page..page.len());
+    difference.or_else(|| Some(PageDifference::Repeated(repeated?.label.clone())))
+}
+
+/// Whether a private fragment of a page shares its name with one that has other bytes. `parts`: the private fragments of the page.
+pub fn is_repeated(page: &[u8], parts: &[FragmentPart], part: &FragmentPart) -> bool {
+    let bytes = |part: &FragmentPart| {
+        let end = part.start.checked_add(part.length)?;
+        page.get(part.start..end)
+    };
+    let mut same_name = parts.iter().filter(|other| other.label == part.label);
+    same_name.any(|other| bytes(other) != bytes(part))
 }
 
 /// The first byte of `here` that differs from what is `there`.
@@ -276,6 +290,19 @@ mod tests {
         more.push(part("cart", 40, 0));
         let found = compare(public, holes(), own, &more);
         assert_eq!(found, Some(PageDifference::Fragments("cart".to_owned())));
+    }
+
+    #[test]
+    fn a_name_stands_for_the_same_bytes_wherever_it_is() {
+        let (public, own) = (b"a b c", b"aX bY c");
+        let holes = || [("x", 1..1), ("x", 3..3)].into_iter();
+        let parts = [part("x", 1, 1), part("x", 4, 1)];
+        assert!(is_repeated(own, &parts, &parts[0]));
+        let found = compare(public, holes(), own, &parts);
+        assert_eq!(found, Some(PageDifference::Repeated("x".to_owned())));
+        let same = b"aX bX c";
+        assert!(!is_repeated(same, &parts, &parts[1]));
+        assert_eq!(compare(public, holes(), same, &parts), None);
     }
 
     #[test]
@@ -380,14 +407,15 @@ mod tests {
                 own.extend_from_slice(before.as_bytes());
                 let start = u32::try_from(public.len()).unwrap();
                 public.extend_from_slice(theirs.as_bytes());
-                parts.push(part("x", own.len(), mine.len()));
+                parts.push(part(&holes.len().to_string(), own.len(), mine.len()));
                 own.extend_from_slice(mine.as_bytes());
                 holes.push((start..u32::try_from(public.len()).unwrap(), mine.as_bytes()));
             }
             public.extend_from_slice(tail.as_bytes());
             own.extend_from_slice(tail.as_bytes());
             prop_assert_eq!(put(&public, &holes).unwrap(), own.clone());
-            let names = holes.iter().map(|(hole, _)| ("x", hole.clone()));
+            let names: Vec<String> = (0..holes.len()).map(|number| number.to_string()).collect();
+            let names = names.iter().zip(&holes).map(|(name, (hole, _))| (&**name, hole.clone()));
             prop_assert_eq!(compare(&public, names, &own, &parts), None);
         }
 

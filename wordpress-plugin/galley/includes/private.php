@@ -148,6 +148,10 @@ function begin_private_block( $html, $block = array() ) {
 	if ( 'galley/private' === $block['blockName'] && 'session' === ( $block['attrs']['scope'] ?? '' ) ) {
 		$scope = 'session';
 	}
+	if ( doing_filter( 'the_content' ) ) {
+		// An author must not choose what members see on pages of others.
+		$scope = 'page';
+	}
 	$mark = begin_private( private_block_name( $block ), $scope );
 	if ( '' !== $mark ) {
 		$GLOBALS['galley_open_fragment']['mark']        = $mark;

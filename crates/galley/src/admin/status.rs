@@ -166,7 +166,9 @@ fn members(state: &AdminState, private: &PrivateStore) -> Value {
     let differences = private.differences(state.services.clock.tick());
     let shown = differences.iter().take(MOST_DIFFERENCES).map(|known| {
         let (place, part) = match &known.difference {
-            PageDifference::Fragments(name) => (None, Some(name.as_str())),
+            PageDifference::Fragments(name) | PageDifference::Repeated(name) => {
+                (None, Some(name.as_str()))
+            }
             PageDifference::Content(at) => (Some(*at), None),
             PageDifference::Status(_) | PageDifference::Cookie => (None, None),
         };

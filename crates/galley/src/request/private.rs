@@ -237,7 +237,11 @@ fn own_fragments(
     parts: &[FragmentPart],
     now: Tick,
 ) -> Vec<OwnFragment> {
+    let private: Vec<FragmentPart> = private_parts(parts).map(|(part, _)| part.clone()).collect();
     let fragment = |(part, scope): (&FragmentPart, PrivateScope)| {
+        if private::is_repeated(&page.body, &private, part) {
+            return None;
+        }
         let end = part.start.checked_add(part.length)?;
         let bytes = page.body.get(part.start..end)?;
         let (url, path_query) = match scope {

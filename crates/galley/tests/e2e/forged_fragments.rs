@@ -47,7 +47,13 @@ fn origin(script: Script) -> (Origin, Renderings) {
             ("Cache-Control", "max-age=600"),
         ];
         fields.extend(parts.iter().map(|part| ("Galley-Fragment", part.as_str())));
-        wire.answer(200, &fields, body.as_bytes());
+        // Pieces that end within tags and fragments.
+        if wire.chunked(200, &fields) {
+            for piece in body.as_bytes().chunks(3) {
+                wire.chunk(piece);
+            }
+            wire.last_chunk();
+        }
     });
     (origin.unwrap(), renderings)
 }
@@ -97,6 +103,9 @@ fn senseless() -> Vec<(&'static str, Vec<String>)> {
         ),
         ("/no-number", one("widget/x here 4 - d.m part")),
         ("/everything", one("widget/x 12 4 - d.m *")),
+        ("/unicode", one("widget/\u{e4}\u{202e} 12 4 - d.m part")),
+        ("/unclosed", one("widget/x 12")),
+        ("/tab", one("widget/x\t12 4 - d.m part")),
         ("/one-word", one("widget/x")),
         ("/empty", one("")),
         ("/unknown-word", one("widget/x 12 4 - d.m part other")),

@@ -30,6 +30,7 @@ mod fastcgi;
 mod fastcgi_broken;
 mod files;
 mod forged_fragments;
+mod forged_private;
 mod front_rules;
 mod greedy;
 mod heal;

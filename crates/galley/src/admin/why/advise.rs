@@ -68,6 +68,9 @@ fn place(difference: &PageDifference, stored: Option<&[u8]>) -> String {
         PageDifference::Fragments(name) => {
             format!("the private part `{name}` is not in both, or not in the same order")
         }
+        PageDifference::Repeated(name) => {
+            format!("the name `{name}` stands for several private parts that are not equal")
+        }
         PageDifference::Cookie => "it sets a cookie".to_owned(),
         PageDifference::Status(status) => format!("its status is {status}"),
         PageDifference::Content(at) => {

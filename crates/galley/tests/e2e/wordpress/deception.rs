@@ -124,7 +124,7 @@ fn a_page_of_an_editor_is_got_by_no_other_address(stack: &Stack) {
     assert!(personal >= 10, "{personal} showed the editor's own page");
 }
 
-fn addresses() -> Vec<String> {
+pub fn addresses() -> Vec<String> {
     let mut all: Vec<String> = BELOW_FILES
         .iter()
         .map(|&target| target.to_owned())

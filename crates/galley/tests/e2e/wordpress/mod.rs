@@ -31,7 +31,7 @@ mod access;
 mod addresses;
 mod authors;
 mod comments;
-mod deception;
+pub mod deception;
 mod devices;
 mod doctor;
 mod failures;

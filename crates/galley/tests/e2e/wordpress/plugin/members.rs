@@ -12,9 +12,9 @@ use super::super::stack::{
 };
 use super::{PLUGIN, TOKEN, id_of, install, rest};
 
-const ASSEMBLED: &str = "galley; hit; detail=assembled";
+pub const ASSEMBLED: &str = "galley; hit; detail=assembled";
 const COMPARED: &str = "galley; fwd=bypass; detail=compared";
-const PATH: &str = "/salt-smoke-and-patience/";
+pub const PATH: &str = "/salt-smoke-and-patience/";
 
 /// Counts the runs of PHP for each path, and shows nothing.
 const COUNT: &str = r"<?php
@@ -25,7 +25,7 @@ if ( PHP_SAPI !== 'cli' ) {
 }
 ";
 
-fn start(theme: &str) -> Stack {
+pub fn start(theme: &str) -> Stack {
     start_with(theme, "<?php")
 }
 
@@ -48,13 +48,13 @@ fn start_with(theme: &str, code: &str) -> Stack {
     stack
 }
 
-fn member(stack: &Stack, name: &str) -> Browser {
+pub fn member(stack: &Stack, name: &str) -> Browser {
     let mut browser = stack.visitor();
     browser.login(name, &stack.wordpress.password).unwrap();
     browser
 }
 
-fn visit(browser: &mut Browser, path: &str) -> Response {
+pub fn visit(browser: &mut Browser, path: &str) -> Response {
     browser.get(path).unwrap().expect_status(200)
 }
 
@@ -67,7 +67,7 @@ fn runs(stack: &Stack, path: &str) -> usize {
 }
 
 /// Has the page stored.
-fn store(stack: &Stack, path: &str) {
+pub fn store(stack: &Stack, path: &str) {
     wait_for("the page to be stored", PATIENCE, || {
         stack.get(path).is_hit()
     });

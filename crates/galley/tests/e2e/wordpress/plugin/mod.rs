@@ -8,6 +8,7 @@ mod cron;
 mod delivery;
 mod editing;
 mod fragments;
+mod marks;
 mod members;
 mod network;
 mod other_plugins;
