@@ -73,9 +73,10 @@ impl Stage {
                 return Ok(());
             }
         }
+        let count = cold.len();
+        cold.truncate(SHOWN);
         Err(Trouble::Refused(format!(
-            "{} of {} pages are not stored: {}",
-            cold.len(),
+            "{count} of {} pages are not stored, among them {}",
             self.site.targets.len(),
             cold.join(", ")
         )))
@@ -333,5 +334,7 @@ const EARLY: usize = 60;
 /// Without a fetch and a patch for this long, nothing is under way.
 const QUIET: Duration = Duration::from_millis(1500);
 const PATIENCE: Duration = Duration::from_secs(300);
+/// Pages that a message names.
+const SHOWN: usize = 5;
 /// Pages that are compared at a time: each is held twice.
 const AT_ONCE: usize = 500;
