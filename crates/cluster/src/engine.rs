@@ -21,7 +21,7 @@ use crate::stream_id::StreamId;
 pub(crate) struct Engine {
     address: EngineAddress,
     password_file: Option<PathBuf>,
-    keys: Keys,
+    keys: EngineKeys,
 }
 
 #[derive(Clone)]
@@ -31,7 +31,7 @@ enum EngineAddress {
 }
 
 #[derive(Clone)]
-struct Keys {
+struct EngineKeys {
     purges: String,
     members: String,
     epoch: String,
@@ -63,7 +63,7 @@ pub(crate) struct Progress {
 /// An open connection to a primary.
 pub(crate) struct Session {
     connection: Connection,
-    keys: Keys,
+    keys: EngineKeys,
     pub(crate) identity: EngineIdentity,
     pub(crate) version: String,
     has_replicas: bool,
@@ -95,7 +95,7 @@ impl Engine {
                 None => EngineAddress::Fixed(Box::new(address.into_connection_info()?)),
             },
             password_file,
-            keys: Keys {
+            keys: EngineKeys {
                 purges: key("purges"),
                 members: key("members"),
                 epoch: key("epoch"),

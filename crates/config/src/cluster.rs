@@ -16,11 +16,7 @@ pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Opti
         return None;
     };
     check_engine(given, &engine, complaints);
-    if !given.has("key_file") {
-        let why = "has no effect without `key_file`";
-        let help = "add `key_file`: nodes share only pages that they can authenticate";
-        given.complain_of_given(&["pages", "pages_lifetime"], why, help, complaints);
-    }
+    check_pages(given, complaints);
     let node = given.given("node").unwrap_or_else(host_name);
     Some(ClusterConfig {
         pages: pages(given),
@@ -31,6 +27,15 @@ pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Opti
         node: checked_name(given, "node", node, complaints),
         serve_through_partitions: given.value::<String>("on_partition") == "serve",
     })
+}
+
+/// Options of shared pages need the key.
+fn check_pages(given: &SectionTable, complaints: &mut Complaints) {
+    if !given.has("key_file") {
+        let why = "has no effect without `key_file`";
+        let help = "add `key_file`: nodes share only pages that they can authenticate";
+        given.complain_of_given(&["pages", "pages_lifetime"], why, help, complaints);
+    }
 }
 
 /// The URL must be of a kind that Galley connects to, and sentinels need the name of their primary.

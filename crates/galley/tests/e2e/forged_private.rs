@@ -260,7 +260,8 @@ fn a_canary_of_one_member_is_in_the_page_of_nobody_else() {
                 "dirty" => drop(visitors.ask(&dirty(&path, "one"))),
                 "stranger" => visitors.assert_public(&path, name),
                 _ => {
-                    assembled += usize::from(is_assembled(&visitors.assert_own("two", &path, name)))
+                    let own = visitors.assert_own("two", &path, name);
+                    assembled += usize::from(is_assembled(&own));
                 }
             }
         }
@@ -421,13 +422,16 @@ fn a_host_in_another_spelling_leads_to_the_same_page_or_to_none() {
 
 /// Descriptions of a page's private part that are not so; each has its own path.
 fn senseless(page: &Page) -> Vec<(&'static str, Vec<String>)> {
+    let mut all = senseless_words(page);
+    all.extend(senseless_places(page));
+    all
+}
+
+/// One part in words that mean nothing, or behind the end.
+fn senseless_words(page: &Page) -> Vec<(&'static str, Vec<String>)> {
     let (start, length) = (page.before.len(), page.private.len());
     let one = |field: String| vec![field];
     let huge = "n".repeat(9000);
-    let many = |count: usize| {
-        let part = |number| format!("part{number} {start} 0 - private-page mb");
-        (0..count).map(part).collect()
-    };
     vec![
         ("/none", Vec::new()),
         (
@@ -473,6 +477,18 @@ fn senseless(page: &Page) -> Vec<(&'static str, Vec<String>)> {
             "/everything",
             one(format!("bar {start} {length} - private-page *")),
         ),
+    ]
+}
+
+/// Several parts at places that do not fit together, or at others than the page has.
+fn senseless_places(page: &Page) -> Vec<(&'static str, Vec<String>)> {
+    let (start, length) = (page.before.len(), page.private.len());
+    let one = |field: String| vec![field];
+    let many = |count: usize| {
+        let part = |number| format!("part{number} {start} 0 - private-page mb");
+        (0..count).map(part).collect()
+    };
+    vec![
         (
             "/nested",
             vec![
