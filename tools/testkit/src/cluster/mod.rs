@@ -5,6 +5,7 @@
 //! purges of a version were final must show this version or a later one: anything else is stale. In the style of Jepsen.
 
 mod network;
+mod purge_rate;
 mod reader;
 mod slowness;
 mod stage;
@@ -16,7 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use self::network::may_make_networks;
+pub use self::{
+    network::may_make_networks,
+    purge_rate::{PurgeRates, purge_rates},
+};
 use self::{
     reader::{Read, ReadOutcome, Readers},
     slowness::Slowness,

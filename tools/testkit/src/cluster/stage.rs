@@ -194,6 +194,10 @@ impl Stage {
             .unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 80)))
     }
 
+    pub(super) fn admin_socket(&self, number: usize) -> PathBuf {
+        self.scratch.join(format!("admin{number}.sock"))
+    }
+
     pub(super) fn state(&self, number: usize) -> std::sync::Arc<AtomicU64> {
         std::sync::Arc::clone(&self.nodes[number].state)
     }

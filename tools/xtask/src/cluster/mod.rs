@@ -1,7 +1,7 @@
 //! `xtask cluster`: three nodes, an engine with a replica and a real WordPress, each on a machine of its own, harmed round
 //! after round.
 //!
-//! What is done is in the kit's [`galley_testkit::cluster`]. Progress goes to stderr, the table to stdout; anything stale, torn,
+//! Then three nodes that nothing harms purge as fast as they can. What is done is in the kit's [`galley_testkit::cluster`]. Progress goes to stderr, the table to stdout; anything stale, torn,
 //! failed or broken fails the run.
 
 use std::{
@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use galley_testkit::cluster::{Finding, Outcome, Scenario, Setting, run as run_rounds};
+use galley_testkit::cluster::{
+    Finding, Outcome, PurgeRates, Scenario, Setting, purge_rates, run as run_rounds,
+};
 
 use crate::demo::Complaint;
 
@@ -79,6 +81,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
             .filter(|(_, outcome)| outcome.tally.rounds > 0 && !outcome.tally.is_clean())
             .count();
     }
+    if arguments.only.is_empty() {
+        eprintln!("cluster: purging as fast as it goes");
+        let setting = setting(arguments, Finding::Address, Vec::new(), 0)?;
+        println!(
+            "{}\n",
+            rates(&purge_rates(&setting).map_err(|trouble| trouble.to_string())?)
+        );
+    }
     println!("{} s", began.elapsed().as_secs());
     match unclean {
         0 => Ok(()),
@@ -92,17 +102,7 @@ fn run_all(
     scenarios: Vec<Scenario>,
     rounds: usize,
 ) -> Result<Vec<(Scenario, Outcome)>, Complaint> {
-    let find = |path: &PathBuf| {
-        fs::canonicalize(path).map_err(|_| format!("`{}` is not there", path.display()))
-    };
-    let setting = Setting {
-        galley: find(&arguments.galley)?,
-        plugin: find(&arguments.plugin)?,
-        seed: arguments.seed,
-        rounds,
-        scenarios,
-        finding,
-    };
+    let setting = setting(arguments, finding, scenarios, rounds)?;
     let began = Instant::now();
     let outcomes = run_rounds(&setting, |round, scenario, outcome| {
         let tally = &outcome.tally;
@@ -121,6 +121,45 @@ fn run_all(
         }
     });
     outcomes.map_err(|trouble| trouble.to_string().into())
+}
+
+fn setting(
+    arguments: &Arguments,
+    finding: Finding,
+    scenarios: Vec<Scenario>,
+    rounds: usize,
+) -> Result<Setting, Complaint> {
+    let find = |path: &PathBuf| {
+        fs::canonicalize(path).map_err(|_| format!("`{}` is not there", path.display()))
+    };
+    Ok(Setting {
+        galley: find(&arguments.galley)?,
+        plugin: find(&arguments.plugin)?,
+        seed: arguments.seed,
+        rounds,
+        scenarios,
+        finding,
+    })
+}
+
+fn rates(rates: &PurgeRates) -> String {
+    let mut times = rates.one_by_one.clone();
+    times.sort_unstable();
+    let quantile = |percent: usize| {
+        let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+        times.get(at).copied().unwrap_or_default().as_secs_f64() * 1000.0
+    };
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let each_second = rates.acknowledged as f64 / rates.time.as_secs_f64();
+    format!(
+        "{} purges one after the other: acknowledged after {:.2} ms at the median, {:.2} ms at the 99th percentile.\n\
+         {} clients at the same time: {each_second:.0} purges a second final on all nodes, {} on one node only.",
+        times.len(),
+        quantile(50),
+        quantile(99),
+        rates.clients,
+        rates.local
+    )
 }
 
 /// Those of `all` that the command line names; all of them where it names none.
