@@ -1,12 +1,15 @@
 //! `galley load` against Galley itself and against scripted servers: its figures, its refusals, its reports.
 
 use std::fs;
+use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use galley_testkit::Scratch;
 use galley_testkit::origin::Origin;
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,6 +25,12 @@ fn command(arguments: &[&str]) -> Command {
 
 fn load(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }
 
 fn report(output: &Output) -> Value {
@@ -232,23 +241,21 @@ fn pages_come_from_a_sitemap_or_an_access_log() {
     let origin = Origin::start(move |seen, wire| {
         let own = own.lock().unwrap().clone();
         let loc = |path: &str| format!("<loc>http://{own}{path}</loc>");
+        let index = format!("<sitemapindex>{}</sitemapindex>", loc("/posts.xml.gz"));
+        let (a, b) = (loc("/a/"), loc("/b/"));
+        let posts = format!("<urlset>{a}{b}<loc>http://other/</loc></urlset>");
         let body = match seen.path() {
-            "/wp-sitemap.xml" => format!("<sitemapindex>{}</sitemapindex>", loc("/posts.xml")),
-            "/posts.xml" => format!(
-                "<urlset>{}{}<loc>http://other/</loc></urlset>",
-                loc("/a/"),
-                loc("/b/")
-            ),
+            "/wp-sitemap.xml" => index.into_bytes(),
+            "/posts.xml.gz" => gzip(posts.as_bytes()),
             _ => {
                 targets
                     .lock()
                     .unwrap()
                     .push(format!("{} {}", seen.method, seen.target));
-                String::new()
+                Vec::new()
             }
         };
-        let body = if seen.method == "HEAD" { "" } else { &body };
-        wire.answer(200, &[], body.as_bytes());
+        wire.answer(200, &[], &body);
     })
     .unwrap();
     *address.lock().unwrap() = origin.addr().to_string();
@@ -283,7 +290,8 @@ fn pages_come_from_a_sitemap_or_an_access_log() {
         .iter()
         .map(|(method, path)| line(method, path))
         .collect();
-    let file = dir.write("access.log", text).unwrap().display().to_string();
+    let file = dir.write("access.log.1.gz", gzip(text.as_bytes())).unwrap();
+    let file = file.display().to_string();
     let output = load(&[
         &url,
         "--access-log",

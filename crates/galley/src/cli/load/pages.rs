@@ -1,10 +1,12 @@
 //! The pages of a test: those of the arguments, of a sitemap, or of an access log.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 
+use flate2::read::MultiGzDecoder;
 use galley_load::{Sitemap, VisitedPage, access_log, sitemap};
 
 use super::fetcher::SiteFetcher;
@@ -29,11 +31,12 @@ pub(super) fn pages(
 }
 
 fn logged(path: &Path) -> Result<Vec<VisitedPage>, String> {
-    let wrong = |error: std::io::Error| format!("cannot read `{}`: {error}", path.display());
+    let wrong = |error: io::Error| format!("cannot read `{}`: {error}", path.display());
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(wrong)?;
     file.take(MOST_LOG).read_to_end(&mut bytes).map_err(wrong)?;
-    let found = access_log(&String::from_utf8_lossy(&bytes));
+    let text = unpacked(&bytes, MOST_LOG).map_err(wrong)?;
+    let found = access_log(&String::from_utf8_lossy(&text));
     if found.skipped > 0 {
         talk(&format!(
             "load: {} requests of `{}`; left out {} lines that are no GET or HEAD requests in the combined format",
@@ -60,9 +63,10 @@ fn mapped(
     while let Some(file) = waiting.pop_front() {
         files += 1;
         let page = fetcher.get(&file.target)?;
-        let text = String::from_utf8_lossy(&page.body);
+        let text = unpacked(&page.body, MOST_SITEMAP)
+            .map_err(|error| format!("cannot unpack {}{}: {error}", site.url(), file.target))?;
         let read = if page.status == 200 {
-            sitemap(&text)
+            sitemap(&String::from_utf8_lossy(&text))
         } else {
             None
         };
@@ -107,6 +111,23 @@ fn mapped(
     Ok(pages)
 }
 
+/// A file as it is, or what is in one that gzip has made, up to `most` bytes: sitemaps with names such as `sitemap.xml.gz`, and logs that
+/// were rotated.
+fn unpacked(bytes: &[u8], most: u64) -> io::Result<Cow<'_, [u8]>> {
+    if !bytes.starts_with(GZIP) {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let mut unpacked = Vec::new();
+    MultiGzDecoder::new(bytes)
+        .take(most)
+        .read_to_end(&mut unpacked)?;
+    Ok(Cow::Owned(unpacked))
+}
+
+/// How a file of gzip begins (RFC 1952 section 2.3.1).
+const GZIP: &[u8] = &[0x1f, 0x8b];
+/// Of one file, unpacked (sitemaps.org).
+const MOST_SITEMAP: u64 = 50 * 1024 * 1024;
 const MOST_PAGES: usize = 200_000;
 /// Of a sitemap and those that it lists.
 const MOST_FILES: usize = 100;
