@@ -221,6 +221,12 @@ fn checked(
     let mut verdicts = Vec::new();
     for stack in stacks {
         if let Some(verdict) = check(plan.probe, stage, stack, lines)? {
+            if stack.is_galley() && !verdict.passed {
+                tell(&format!(
+                    "  Galley and its PHP have said:\n{}",
+                    stack.said()
+                ));
+            }
             verdicts.push(of(stack, verdict));
         }
     }

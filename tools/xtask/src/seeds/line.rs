@@ -25,6 +25,8 @@ struct Slice {
     number: u32,
     per_second: f64,
     cpu_us: f64,
+    server_busy: f64,
+    client_busy: f64,
 }
 
 /// A stack while it is measured.
@@ -232,6 +234,8 @@ impl<'s> Session<'s> {
             number,
             per_second: seen.per_second,
             cpu_us: used.server.as_secs_f64() * 1e6 / seen.requests.max(1) as f64,
+            server_busy: used.server.as_secs_f64() / used.seconds(),
+            client_busy: used.client.as_secs_f64() / used.seconds(),
         });
     }
 
@@ -241,7 +245,7 @@ impl<'s> Session<'s> {
     }
 
     fn row(&self) -> Row {
-        let slices = self.slices.iter();
+        let spread = |part: fn(&Slice) -> f64| Spread::of(self.slices.iter().map(part));
         Row {
             stack: self.stack.plan.title,
             role: self.stack.plan.role,
@@ -249,8 +253,10 @@ impl<'s> Session<'s> {
             requests: self.requests,
             failed: self.failed,
             trouble: self.trouble.clone(),
-            per_second: Spread::of(slices.clone().map(|slice| slice.per_second)),
-            cpu_us: Spread::of(slices.map(|slice| slice.cpu_us)),
+            per_second: spread(|slice| slice.per_second),
+            cpu_us: spread(|slice| slice.cpu_us),
+            server_busy: spread(|slice| slice.server_busy),
+            client_busy: spread(|slice| slice.client_busy),
             memory_mb: self.memory_mb,
         }
     }
@@ -259,7 +265,8 @@ impl<'s> Session<'s> {
 /// Processor time used by everybody who matters.
 struct Used {
     server: Duration,
-    known: Duration,
+    client: Duration,
+    database: Duration,
     machine: Duration,
     at: Instant,
     took: Duration,
@@ -268,10 +275,10 @@ struct Used {
 impl Used {
     fn read(stage: &Stage, roots: &[u32]) -> Self {
         let server = Tree::time(roots);
-        let others = Tree::time(&[stage.database()]) + of_this_thread() + of_ended_children();
         Self {
             server,
-            known: server + others,
+            client: of_this_thread() + of_ended_children(),
+            database: Tree::time(&[stage.database()]),
             machine: of_machine(),
             at: Instant::now(),
             took: Duration::ZERO,
@@ -281,20 +288,26 @@ impl Used {
     fn since(&self, before: &Self) -> Self {
         Self {
             server: self.server.saturating_sub(before.server),
-            known: self.known.saturating_sub(before.known),
+            client: self.client.saturating_sub(before.client),
+            database: self.database.saturating_sub(before.database),
             machine: self.machine.saturating_sub(before.machine),
             at: self.at,
             took: self.at.duration_since(before.at),
         }
     }
 
+    fn seconds(&self) -> f64 {
+        self.took.as_secs_f64().max(1e-6)
+    }
+
     /// Of the whole machine.
     #[expect(clippy::cast_precision_loss, reason = "few")]
     fn others_share(&self) -> f64 {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
-        let others = self.machine.saturating_sub(self.known).as_secs_f64();
+        let known = self.server + self.client + self.database;
+        let others = self.machine.saturating_sub(known).as_secs_f64();
         // The ticks of /proc are too coarse for less.
-        let took = self.took.as_secs_f64();
+        let took = self.seconds();
         if took < 0.5 {
             0.0
         } else {
@@ -337,6 +350,8 @@ mod tests {
             number,
             per_second,
             cpu_us: 1.0,
+            server_busy: 1.0,
+            client_busy: 1.0,
         };
         let ours = [slice(0, 10.0), slice(1, 20.0), slice(2, 30.0)];
         let others = [slice(0, 5.0), slice(2, 10.0), slice(3, 1.0)];

@@ -49,6 +49,9 @@ pub(super) struct Row {
     pub(super) per_second: Option<Spread>,
     /// Of the server, PHP included and the database not, in microseconds for a request.
     pub(super) cpu_us: Option<Spread>,
+    /// Share of its core that the server had, and ab of its own.
+    pub(super) server_busy: Option<Spread>,
+    pub(super) client_busy: Option<Spread>,
     /// The most after a slice, in megabytes.
     pub(super) memory_mb: f64,
 }
@@ -130,6 +133,12 @@ impl LineOutcome {
     pub(super) fn published_gain(&self) -> Option<f64> {
         let rate = |role: Role| self.published.iter().find(|one| one.role == role);
         Some(rate(Role::Final)?.per_second / rate(Role::Before)?.per_second)
+    }
+
+    /// Galley's processor time for a request, divided by that of the stack of this role, by medians.
+    pub(super) fn cpu_ratio(&self, role: Role) -> Option<f64> {
+        let cpu = |role: Role| Some(self.row(role)?.cpu_us?.median);
+        Some(cpu(Role::Galley)? / cpu(role)?)
     }
 
     pub(super) fn ahead_of(&self, role: Role) -> Option<Spread> {
@@ -219,6 +228,8 @@ pub(super) mod tests {
             trouble: None,
             per_second: Some(spread(values)),
             cpu_us: Some(spread([20.0, 20.0])),
+            server_busy: Some(spread([0.7, 0.7])),
+            client_busy: Some(spread([0.95, 0.95])),
             memory_mb: 40.0,
         });
         let ours = rates[2].1;

@@ -116,13 +116,13 @@ fn overview(outcome: &Outcome) -> String {
         return String::new();
     }
     let mut out = String::from(
-        "| | line | gain as published | gain here | gain with Galley | Galley and the article's stack, rate |\n|--:|---|--:|--:|--:|---|\n",
+        "| | line | gain as published | gain here | gain with Galley | Galley and the article's stack: rate | CPU |\n|--:|---|--:|--:|--:|---|--:|\n",
     );
     for found in &outcome.articles {
         for line in &found.lines {
             let _ = writeln!(
                 out,
-                "| {} | {}: `{}` | {} | {} | {} | {} |",
+                "| {} | {}: `{}` | {} | {} | {} | {} | {} |",
                 found.number,
                 line.title,
                 line.command,
@@ -130,10 +130,11 @@ fn overview(outcome: &Outcome) -> String {
                 times(line.gain(Role::Final)),
                 times(line.gain(Role::Galley)),
                 standing(line.ahead_of(Role::Final)),
+                times(line.cpu_ratio(Role::Final)),
             );
         }
     }
-    out += "\nA gain is the rate of a stack divided by the rate of the stack that the author started with.\n";
+    out += "\nA gain is the rate of a stack divided by the rate of the stack that the author started with. CPU is the server's processor time for a request at Galley, divided\nby that of the article's stack.\n";
     out + &tally(outcome)
 }
 
@@ -201,7 +202,7 @@ fn section(out: &mut String, article: &Article, found: &ArticleOutcome) {
 
 fn rates(out: &mut String, line: &LineOutcome) {
     out.push_str(
-        "| stack | published requests/s | requests/s | gain | CPU us/request | memory MB | failed |\n|---|--:|--:|--:|--:|--:|--:|\n",
+        "| stack | published requests/s | requests/s | gain | CPU us/request | server core | ab's core | memory MB | failed |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for row in &line.rows {
         let mut published = line.published.iter();
@@ -213,15 +214,24 @@ fn rates(out: &mut String, line: &LineOutcome) {
         };
         let _ = writeln!(
             out,
-            "| {} | {published} | {} | {} | {} | {:.0} | {} |",
+            "| {} | {published} | {} | {} | {} | {} | {} | {:.0} | {} |",
             row.stack,
             median(row.per_second),
             times(line.gain(row.role)),
             median(row.cpu_us),
+            share(row.server_busy),
+            share(row.client_busy),
             row.memory_mb,
             row.failed
         );
     }
+}
+
+fn share(busy: Option<Spread>) -> String {
+    busy.map_or_else(
+        || "-".to_owned(),
+        |busy| format!("{:.0} %", busy.median * 100.0),
+    )
 }
 
 fn troubles(out: &mut String, troubles: &[TroubleOutcome]) {
@@ -278,7 +288,8 @@ const METHOD: &str = "
   slices, in which the stacks take turns. A stack that the author started with may need minutes for as many; it gets fewer, with the same number of
   connections or those of the article's own line for it. The tables show medians.
 - **Ahead** means that Galley's rate was higher in three quarters of the slices, compared slice by slice; *behind* is the reverse, and *level* everything
-  between. In brackets are the quartiles. Where `ab` itself is the limit, compare the processor time.
+  between. In brackets are the quartiles. Where the core of the servers is not busy and that of `ab` is, `ab` is the limit: compare the
+  processor time.
 - **CPU us/request** is the processor time of all processes of the stack, PHP included and the database not. **memory** is their memory after a slice, with
   shared parts divided among them (PSS).
 - **The checks** do what a visitor or an editor would do, through the stack: log in, edit a post, request a page with a phone, kill PHP. Each has
@@ -309,8 +320,8 @@ mod tests {
     fn the_page_has_figures_gains_and_verdicts() {
         let text = markdown(&outcome(), ARTICLES);
         for wanted in [
-            "| 5 | The home page of WordPress: `ab -c 1` | 16000x | 6.00x | 10.0x | ahead, 1.71x (1.57 to 1.86) |",
-            "| nginx + Apache | 8000 | 60.0 | 6.00x | 20.0 | 40 | 0 |",
+            "| 5 | The home page of WordPress: `ab -c 1` | 16000x | 6.00x | 10.0x | ahead, 1.71x (1.57 to 1.86) | 1.00x |",
+            "| nginx + Apache | 8000 | 60.0 | 6.00x | 20.0 | 70 % | 95 % | 40 | 0 |",
             "| The login works | yes: seen \\| here | **no**: seen \\| here | yes: seen \\| here |",
             "started with pass 1 of 1, those that they ended with 0 of 1, and Galley 1 of 1",
             "A quick run",

@@ -138,9 +138,19 @@ impl Stack {
         Ok(on_core(stage.cores.server, restart)??)
     }
 
-    /// What the programs in front of PHP have said.
+    /// The last lines that PHP and each program in front of it have said.
     pub(super) fn said(&self) -> String {
-        let said = self.tiers.iter().map(|front| front.program.log());
+        let php = match &self.php {
+            RunningPhp::Apache(apache) => apache.log(),
+            RunningPhp::Fpm(fpm) => fpm.log(),
+        };
+        let fronts = self.tiers.iter().map(|front| front.program.log());
+        let last = |log: String| {
+            let lines: Vec<&str> = log.lines().collect();
+            let from = lines.len().saturating_sub(LINES);
+            lines.get(from..).unwrap_or_default().join("\n")
+        };
+        let said = [php].into_iter().chain(fronts).map(last);
         said.collect::<Vec<_>>().join("\n")
     }
 
@@ -311,6 +321,8 @@ const VARNISHD: &[&str] = &[
     "timeout_linger=0.05",
 ];
 const GALLEY: &[&str] = &["{{galley}}", "run", "--config", "{{dir}}/galley.toml"];
+/// Of a log, where something went wrong.
+const LINES: usize = 8;
 /// Of Debian's pool.
 pub(super) const FPM_WORKERS: usize = 5;
 /// Not secrets: the interface listens on this machine, for the length of a run.
