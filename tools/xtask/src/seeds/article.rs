@@ -100,8 +100,9 @@ pub(super) struct LinePlan {
     pub(super) arguments: &'static [&'static str],
     /// The arguments for the stack that the author started with, where that cannot do as many.
     pub(super) before: Option<&'static [&'static str]>,
-    /// In so many slices.
+    /// So many slices are measured, each with one of so many parts of the requests or seconds.
     pub(super) slices: u32,
+    pub(super) parts: u32,
     pub(super) published: &'static [Published],
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Only these articles, by number
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     only: Vec<usize>,
-    /// A tenth of the requests
+    /// Fewer requests: five minutes
     #[arg(long)]
     quick: bool,
     /// The form that `make test` runs: no figures, and only what the author ended with beside Galley

@@ -138,7 +138,7 @@ impl Part {
         }
         let share = if form == Form::Full { 1 } else { QUICK_PART };
         Self {
-            arguments: arguments_of_slice(plan.arguments, plan.slices * share),
+            arguments: arguments_of_slice(plan.arguments, plan.parts * share),
             most_slices: u32::MAX,
         }
     }
@@ -316,9 +316,9 @@ impl Used {
     }
 }
 
-/// Half of a second each at a fast stack.
+/// Enough for a median.
 const QUICK_SLICES: u32 = 3;
-/// The requests of the quick form are a tenth; three slices of ten are measured.
+/// The slices of the quick form are a third as long.
 const QUICK_PART: u32 = 3;
 const SLOW_SLICES: u32 = 3;
 const WARM_UP: &[&str] = &["-c", "5", "-n", "10"];

@@ -98,7 +98,7 @@ fn circumstances(outcome: &Outcome) -> String {
         versions.join(", ")
     );
     if outcome.is_quick {
-        out += "**A quick run, with a tenth of the requests: its figures vary. `make seeds` writes those of a complete run.**\n\n";
+        out += "**A quick run, with fewer requests: its figures vary. `make seeds` writes those of a complete run.**\n\n";
     }
     if outcome.others > MOST_OTHERS {
         let _ = writeln!(

@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Full,
-    /// A tenth of the requests.
+    /// Fewer requests.
     Quick,
     /// The probes alone, of what the author ended with and Galley.
     Short,
