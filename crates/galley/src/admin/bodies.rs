@@ -1,8 +1,8 @@
 //! The families of `GET /metrics` that tell where bodies are beside the stored pages: on their way to slow clients, small files in
 //! memory, and in the hands of the compressors.
 
-use super::AdminState;
-use super::text::{MetricKind, Text};
+use super::text::Text;
+use super::{AdminState, families};
 
 /// Adds them.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
@@ -13,57 +13,14 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
 
 fn spools(state: &AdminState, text: &mut Text) {
     let spooled = state.services.spools.counted();
-    let families = [
-        (
-            "memory_bytes",
-            MetricKind::Gauge,
-            spooled.memory,
-            "bytes of request and response bodies in memory",
-        ),
-        (
-            "memory_limit_bytes",
-            MetricKind::Gauge,
-            spooled.memory_limit,
-            "limit of these bytes",
-        ),
-        (
-            "disk_bytes",
-            MetricKind::Gauge,
-            spooled.disk,
-            "bytes of request and response bodies in files",
-        ),
-        (
-            "disk_limit_bytes",
-            MetricKind::Gauge,
-            spooled.disk_limit,
-            "limit of these bytes",
-        ),
-        (
-            "requests_total",
-            MetricKind::Counter,
-            spooled.requests,
-            "request bodies written to a file",
-        ),
-        (
-            "responses_total",
-            MetricKind::Counter,
-            spooled.answers,
-            "responses written to a file because their client was slower than PHP",
-        ),
-        (
-            "rejected_total",
-            MetricKind::Counter,
-            spooled.refused,
-            "request bodies rejected because the spool was full",
-        ),
-        (
-            "blocked_total",
-            MetricKind::Counter,
-            spooled.held_up,
-            "responses that occupied PHP until their client had received them, because the spool was full",
-        ),
-    ];
-    add("spool", families, text);
+    text.value(families::SPOOL_MEMORY, spooled.memory);
+    text.value(families::SPOOL_MEMORY_LIMIT, spooled.memory_limit);
+    text.value(families::SPOOL_DISK, spooled.disk);
+    text.value(families::SPOOL_DISK_LIMIT, spooled.disk_limit);
+    text.value(families::SPOOL_REQUESTS, spooled.requests);
+    text.value(families::SPOOL_RESPONSES, spooled.answers);
+    text.value(families::SPOOL_REJECTED, spooled.refused);
+    text.value(families::SPOOL_BLOCKED, spooled.held_up);
 }
 
 fn small_files(state: &AdminState, text: &mut Text) {
@@ -71,70 +28,17 @@ fn small_files(state: &AdminState, text: &mut Text) {
         return;
     };
     let files = files.counted();
-    let families = [
-        (
-            "entries",
-            MetricKind::Gauge,
-            files.usage.entries,
-            "small files in memory",
-        ),
-        (
-            "bytes",
-            MetricKind::Gauge,
-            files.usage.bytes,
-            "bytes of small files in memory, in all codings",
-        ),
-        (
-            "evictions_total",
-            MetricKind::Counter,
-            files.usage.evictions,
-            "small files evicted from memory",
-        ),
-        (
-            "checks_total",
-            MetricKind::Counter,
-            files.looks,
-            "checks on disk that found a small file unchanged",
-        ),
-        (
-            "reads_total",
-            MetricKind::Counter,
-            files.reads,
-            "small files that were read into memory",
-        ),
-    ];
-    add("small_files", families, text);
+    text.value(families::SMALL_FILES_ENTRIES, files.usage.entries);
+    text.value(families::SMALL_FILES_BYTES, files.usage.bytes);
+    text.value(families::SMALL_FILES_EVICTIONS, files.usage.evictions);
+    text.value(families::SMALL_FILES_CHECKS, files.looks);
+    text.value(families::SMALL_FILES_READS, files.reads);
 }
 
 fn compression(state: &AdminState, text: &mut Text) {
     let counted = state.services.compressor.counted();
-    let counters = [
-        (
-            "pages_total",
-            counted.pages,
-            "stored pages that were compressed",
-        ),
-        (
-            "bytes_in_total",
-            counted.bytes,
-            "uncompressed bytes, counted once for each coding",
-        ),
-        ("bytes_out_total", counted.made, "compressed bytes"),
-        (
-            "postponed_total",
-            counted.put_off,
-            "pages not compressed because the queue was full",
-        ),
-    ];
-    let families = counters.map(|(name, value, help)| (name, MetricKind::Counter, value, help));
-    add("compression", families, text);
-}
-
-/// Families of one sample: what follows the part's name, kind, value, help.
-fn add<const N: usize>(part: &str, families: [(&str, MetricKind, u64, &str); N], text: &mut Text) {
-    for (name, kind, value, help) in families {
-        let name = format!("galley_{part}_{name}");
-        text.family(&name, kind, help);
-        text.sample(&name, &[], value);
-    }
+    text.value(families::COMPRESSION_PAGES, counted.pages);
+    text.value(families::COMPRESSION_IN, counted.bytes);
+    text.value(families::COMPRESSION_OUT, counted.made);
+    text.value(families::COMPRESSION_POSTPONED, counted.put_off);
 }

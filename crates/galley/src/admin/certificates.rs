@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::AdminState;
 use super::site_counters::SiteCounters;
-use super::text::{MetricKind, Text};
+use super::text::{MetricRow, Text};
+use super::{AdminState, families};
 use crate::acme::StatusFields as Certificate;
 use crate::request::Site;
 
@@ -17,40 +17,27 @@ pub(super) fn of(state: &AdminState, site: &Arc<Site>) -> Vec<Certificate> {
 
 /// Adds them; nothing where no site has such a certificate. A certificate is named by its first host.
 pub(super) fn metrics(rows: &[SiteCounters], text: &mut Text) {
-    type Of = fn(&Certificate) -> u64;
-    let families: [(&str, MetricKind, Of, &str); 3] = [
-        (
-            "galley_acme_next_order_timestamp_seconds",
-            MetricKind::Gauge,
-            |one| unix(one.next),
-            "when the certificate is ordered next, in seconds since 1970",
-        ),
-        (
-            "galley_acme_issued_total",
-            MetricKind::Counter,
-            |one| one.issued,
-            "certificates that were issued",
-        ),
-        (
-            "galley_acme_failures_total",
-            MetricKind::Counter,
-            |one| one.failures,
-            "orders of certificates that failed",
-        ),
-    ];
-    if rows.iter().all(|row| row.certificates.is_empty()) {
+    let rows = rows.iter().flat_map(|row| {
+        row.certificates.iter().map(|one| {
+            let first = one.names.first().map_or("", String::as_str);
+            MetricRow {
+                labels: [("site", row.site.as_str()), ("certificate", first)],
+                of: one,
+            }
+        })
+    });
+    let rows: Vec<MetricRow<'_, &Certificate, 2>> = rows.collect();
+    if rows.is_empty() {
         return;
     }
-    for (name, kind, of, help) in families {
-        text.family(name, kind, help);
-        for row in rows {
-            for one in &row.certificates {
-                let first = one.names.first().map_or("", String::as_str);
-                let labels = [("site", row.site.as_str()), ("certificate", first)];
-                text.sample(name, &labels, of(one));
-            }
-        }
-    }
+    text.rows(
+        &rows,
+        &[
+            (families::ACME_NEXT_ORDER, |one| unix(one.next)),
+            (families::ACME_ISSUED, |one| one.issued),
+            (families::ACME_FAILURES, |one| one.failures),
+        ],
+    );
 }
 
 fn unix(at: Option<SystemTime>) -> u64 {

@@ -3,8 +3,8 @@
 use galley_cluster::PagesStatus;
 use serde_json::{Value, json};
 
-use super::AdminState;
-use super::text::{MetricKind, Text};
+use super::text::Text;
+use super::{AdminState, families};
 
 /// The cluster in the status.
 pub(super) fn value(state: &AdminState) -> Option<Value> {
@@ -46,31 +46,18 @@ fn pages(pages: PagesStatus) -> Value {
 
 /// The pages that the nodes share, as metrics.
 fn page_metrics(pages: PagesStatus, text: &mut Text) {
-    let name = "galley_cluster_pages_paused";
-    let help = "1: the engine is not asked for pages, because it failed or was slow";
-    text.family(name, MetricKind::Gauge, help);
-    text.sample(name, &[], u64::from(pages.is_paused));
-    let name = "galley_cluster_page_lookups_total";
-    let help = "searches for pages of other nodes, by what they came to";
-    text.family(name, MetricKind::Counter, help);
-    text.sample(name, &[("result", "hit")], pages.hits);
-    text.sample(name, &[("result", "miss")], pages.misses);
-    let name = "galley_cluster_page_refusals_total";
-    let help = "pages of other nodes that were not used, and lookups without a reply";
-    text.family(name, MetricKind::Counter, help);
-    for (why, count) in [
+    text.value(families::CLUSTER_PAGES_PAUSED, u64::from(pages.is_paused));
+    let lookups = [("hit", pages.hits), ("miss", pages.misses)];
+    text.values(families::CLUSTER_PAGE_LOOKUPS, "result", lookups);
+    let refusals = [
         ("purged", pages.refused),
         ("foreign", pages.foreign),
         ("timeout", pages.timeouts),
         ("error", pages.errors),
-    ] {
-        text.sample(name, &[("why", why)], count);
-    }
-    let name = "galley_cluster_page_stores_total";
-    let help = "pages for other nodes, by whether they were stored";
-    text.family(name, MetricKind::Counter, help);
-    text.sample(name, &[("result", "stored")], pages.stored);
-    text.sample(name, &[("result", "not-stored")], pages.not_stored);
+    ];
+    text.values(families::CLUSTER_PAGE_REFUSALS, "why", refusals);
+    let stores = [("stored", pages.stored), ("not-stored", pages.not_stored)];
+    text.values(families::CLUSTER_PAGE_STORES, "result", stores);
 }
 
 /// The cluster as metrics.
@@ -82,54 +69,17 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     let status = cluster.status();
     let present = status.members.iter().filter(|member| member.is_present);
     let lease = services.lease.holds(services.clock.tick());
-    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let gauges = [
-        (
-            "galley_cluster_connected",
-            u64::from(status.is_connected),
-            "1: this node reads the purges of the others",
-        ),
-        (
-            "galley_cluster_lease",
-            u64::from(lease),
-            "1: this node may answer from stored pages",
-        ),
-        (
-            "galley_cluster_members",
-            number(present.count()),
-            "other nodes registered at the engine",
-        ),
-        (
-            "galley_cluster_purges_unsent",
-            number(status.unsent),
-            "purges waiting for the engine",
-        ),
+    text.value(families::CLUSTER_CONNECTED, u64::from(status.is_connected));
+    text.value(families::CLUSTER_LEASE, u64::from(lease));
+    text.value(families::CLUSTER_MEMBERS, present.count() as u64);
+    text.value(families::CLUSTER_PURGES_UNSENT, status.unsent as u64);
+    let purges = [
+        ("cluster", status.acknowledged),
+        ("local", status.local_only),
     ];
-    for (name, value, help) in gauges {
-        text.family(name, MetricKind::Gauge, help);
-        text.sample(name, &[], value);
-    }
-    let name = "galley_cluster_purges_total";
-    let help = "purges of this node, by reach at acknowledgement";
-    text.family(name, MetricKind::Counter, help);
-    text.sample(name, &[("reach", "cluster")], status.acknowledged);
-    text.sample(name, &[("reach", "local")], status.local_only);
-    let counters = [
-        (
-            "galley_cluster_purges_of_others_total",
-            status.applied,
-            "purges of other nodes that this node has applied",
-        ),
-        (
-            "galley_cluster_gaps_total",
-            status.gaps,
-            "complete purges because purges of other nodes were missing",
-        ),
-    ];
-    for (name, value, help) in counters {
-        text.family(name, MetricKind::Counter, help);
-        text.sample(name, &[], value);
-    }
+    text.values(families::CLUSTER_PURGES, "reach", purges);
+    text.value(families::CLUSTER_PURGES_OF_OTHERS, status.applied);
+    text.value(families::CLUSTER_GAPS, status.gaps);
     if let Some(pages) = status.pages {
         page_metrics(pages, text);
     }

@@ -4,9 +4,9 @@ use galley_cache::disk::{DiskUsage, Health};
 use galley_cache::log::Durability;
 use serde_json::{Value, json};
 
-use super::AdminState;
-use super::text::{MetricKind, Text};
-use crate::durable::{DiskCache, DiskCacheTotals, Durable};
+use super::text::Text;
+use super::{AdminState, families};
+use crate::durable::{DiskCacheTotals, Durable};
 
 /// The disk in the status.
 pub(super) fn value(state: &AdminState) -> Option<Value> {
@@ -74,87 +74,25 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
         return;
     };
     state_of(shelf.health() == Health::Storing, is_kept(durable), text);
-    gauges(shelf, text);
-    counters(shelf.usage(), shelf.counted(), text);
+    numbers(shelf.usage(), shelf.counted(), text);
 }
 
 fn state_of(is_storing: bool, is_kept: bool, text: &mut Text) {
-    let rows = [
-        (
-            "disk_storing",
-            u64::from(is_storing),
-            "1 while pages are written to the disk",
-        ),
-        (
-            "disk_purges_kept",
-            u64::from(is_kept),
-            "1 while purges reach the disk before they are acknowledged",
-        ),
-    ];
-    for (name, value, help) in rows {
-        let name = format!("galley_{name}");
-        text.family(&name, MetricKind::Gauge, help);
-        text.sample(&name, &[], value);
-    }
+    text.value(families::DISK_STORING, u64::from(is_storing));
+    text.value(families::DISK_PURGES_KEPT, u64::from(is_kept));
 }
 
-fn gauges(shelf: &DiskCache, text: &mut Text) {
-    let usage = shelf.usage();
-    let rows = [
-        ("disk_entries", usage.entries, "pages on the disk"),
-        (
-            "disk_bytes",
-            usage.bytes,
-            "bytes used on disk, in blocks of 4096",
-        ),
-        ("disk_limit_bytes", usage.limit, "limit of bytes on disk"),
-        (
-            "disk_index_bytes",
-            usage.index_bytes,
-            "bytes of memory used by the index",
-        ),
-        (
-            "disk_waiting",
-            shelf.counted().waiting,
-            "pages waiting to be written",
-        ),
-    ];
-    for (name, value, help) in rows {
-        let name = format!("galley_{name}");
-        text.family(&name, MetricKind::Gauge, help);
-        text.sample(&name, &[], value);
-    }
-}
-
-fn counters(usage: DiskUsage, counted: DiskCacheTotals, text: &mut Text) {
-    let rows = [
-        (
-            "disk_hits_total",
-            counted.found,
-            "pages that were read from the disk",
-        ),
-        (
-            "disk_timeouts_total",
-            counted.late,
-            "lookups abandoned because the disk was too slow",
-        ),
-        ("disk_written_total", counted.written, "pages written"),
-        (
-            "disk_rejected_total",
-            counted.refused,
-            "pages not written because the disk was full or failing",
-        ),
-        (
-            "disk_evictions_total",
-            usage.evictions,
-            "pages evicted, or removed because they were not requested",
-        ),
-        ("disk_damaged_total", usage.damaged, "damaged files removed"),
-        ("disk_failures_total", usage.failures, "failed reads"),
-    ];
-    for (name, value, help) in rows {
-        let name = format!("galley_{name}");
-        text.family(&name, MetricKind::Counter, help);
-        text.sample(&name, &[], value);
-    }
+fn numbers(usage: DiskUsage, counted: DiskCacheTotals, text: &mut Text) {
+    text.value(families::DISK_ENTRIES, usage.entries);
+    text.value(families::DISK_BYTES, usage.bytes);
+    text.value(families::DISK_LIMIT, usage.limit);
+    text.value(families::DISK_INDEX, usage.index_bytes);
+    text.value(families::DISK_WAITING, counted.waiting);
+    text.value(families::DISK_HITS, counted.found);
+    text.value(families::DISK_TIMEOUTS, counted.late);
+    text.value(families::DISK_WRITTEN, counted.written);
+    text.value(families::DISK_REJECTED, counted.refused);
+    text.value(families::DISK_EVICTIONS, usage.evictions);
+    text.value(families::DISK_DAMAGED, usage.damaged);
+    text.value(families::DISK_FAILURES, usage.failures);
 }

@@ -12,16 +12,18 @@ use axum::extract::State as Extract;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use galley_cache::private::{PrivateCounts, PrivateStore};
+use galley_cache::memory::MemoryUsage;
+use galley_cache::private::PrivateStore;
 
 use super::AdminState;
 use super::auth::Asker;
 use super::php;
 use super::site_counters::{ProcessCounters, SiteCounters};
 use super::target::{SiteSelection, View, target};
-use super::text::{MetricKind, Text};
-use super::{bodies, certificates, cluster, disk, http2, load, purge_forward, status, tls};
-use crate::fetch::cron::CronState;
+use super::text::{MetricFamily, MetricRow, Text};
+use super::{
+    bodies, certificates, cluster, disk, families, http2, load, purge_forward, status, tls,
+};
 use crate::request::Site;
 use crate::sys;
 use crate::telemetry::access::AccessLog;
@@ -43,53 +45,16 @@ pub(super) async fn metrics(Extract(state): Extract<Arc<AdminState>>, asker: Ask
         server(&state, &mut text);
     }
     if let Some((open, limit)) = descriptors {
-        text.family(
-            "galley_descriptors",
-            MetricKind::Gauge,
-            "open file descriptors",
-        );
-        text.sample("galley_descriptors", &[], open);
-        text.family(
-            "galley_descriptors_limit",
-            MetricKind::Gauge,
-            "limit of open file descriptors",
-        );
-        text.sample("galley_descriptors_limit", &[], limit);
+        text.value(families::DESCRIPTORS, open);
+        text.value(families::DESCRIPTORS_LIMIT, limit);
     }
     sites(&rows(&state, &target), &mut text);
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.into_string()).into_response()
 }
 
 fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
-    let name = |site: &Arc<Site>| {
-        let same = state.sites.iter().filter(|s| s.core.name == site.core.name);
-        // Two sites may have one host on two listeners, and a series may stand here once only.
-        match same.count() {
-            0 | 1 => site.core.name.clone(),
-            _ => format!("{}#{}", site.core.name, site.number),
-        }
-    };
-    let mut rows: Vec<SiteCounters> = target
-        .sites
-        .iter()
-        .map(|site| SiteCounters {
-            site: name(site),
-            totals: CounterReader::site(&state.counters, Some(site.row)),
-            own: Some(ProcessCounters {
-                purges: site.core.purges.given(),
-                healed: site.refreshed_pages.refreshed(),
-                fills: site.core.counters.fills(),
-                switched_off: site.core.fragments.switched_off().len(),
-                failed: site.core.fragments.failed().len(),
-                private: site.core.private.as_deref().map(PrivateStore::counts),
-                upstreams: site.upstream_stats(),
-                cron: site.cron.as_ref().map(|_| site.core.cron.state()),
-            }),
-            certificates: certificates::of(state, site),
-            php: site.php.clone(),
-            certificate_ends: tls::certificate_ends(&state.services, site),
-        })
-        .collect();
+    let sites = target.sites.iter();
+    let mut rows: Vec<SiteCounters> = sites.map(|site| row(state, site)).collect();
     if target.view == View::Server {
         rows.push(SiteCounters {
             site: "-".to_owned(),
@@ -103,60 +68,46 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
     rows
 }
 
-fn server(state: &AdminState, text: &mut Text) {
-    let usage = state.services.memory.usage();
-    let (in_flight, waiting) = status::load(&state.fetch_threads);
-    text.family(
-        "galley_info",
-        MetricKind::Gauge,
-        "1, with the version as a label",
-    );
-    text.sample(
-        "galley_info",
-        &[("version", env!("CARGO_PKG_VERSION"))],
-        1_u8,
-    );
-    let connections = CounterReader::connections(&state.counters);
-    let gauges = [
-        (
-            "uptime_seconds",
-            state.services.clock.uptime_s(),
-            "seconds since the start",
-        ),
-        ("connections", connections, "client connections open"),
-        (
-            "store_entries",
-            usage.entries,
-            "stored pages and hit-for-pass entries",
-        ),
-        ("store_bytes", usage.bytes, "bytes of stored pages"),
-        (
-            "store_reserved_bytes",
-            usage.reserved,
-            "bytes of stored pages, pages arriving and bodies being sent",
-        ),
-        (
-            "store_limit_bytes",
-            usage.limit,
-            "memory limit of all of these, in bytes",
-        ),
-        (
-            "upstream_in_flight",
-            in_flight as u64,
-            "exchanges in progress with upstreams",
-        ),
-        (
-            "upstream_waiting",
-            waiting as u64,
-            "requests waiting for a slot at an upstream",
-        ),
-    ];
-    for (name, value, help) in gauges {
-        let name = format!("galley_{name}");
-        text.family(&name, MetricKind::Gauge, help);
-        text.sample(&name, &[], value);
+fn row(state: &AdminState, site: &Arc<Site>) -> SiteCounters {
+    let same = state.sites.iter().filter(|s| s.core.name == site.core.name);
+    // Two sites may have one host on two listeners, and a series may stand here once only.
+    let name = match same.count() {
+        0 | 1 => site.core.name.clone(),
+        _ => format!("{}#{}", site.core.name, site.number),
+    };
+    SiteCounters {
+        site: name,
+        totals: CounterReader::site(&state.counters, Some(site.row)),
+        own: Some(ProcessCounters {
+            purges: site.core.purges.given(),
+            healed: site.refreshed_pages.refreshed(),
+            fills: site.core.counters.fills(),
+            switched_off: site.core.fragments.switched_off().len(),
+            failed: site.core.fragments.failed().len(),
+            private: site.core.private.as_deref().map(PrivateStore::counts),
+            upstreams: site.upstream_stats(),
+            cron: site.cron.as_ref().map(|_| site.core.cron.state()),
+        }),
+        certificates: certificates::of(state, site),
+        php: site.php.clone(),
+        certificate_ends: tls::certificate_ends(&state.services, site),
     }
-    totals(state, text);
+}
+
+fn server(state: &AdminState, text: &mut Text) {
+    let (in_flight, waiting) = status::load(&state.fetch_threads);
+    text.family(families::INFO);
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1_u8);
+    text.value(families::UPTIME, state.services.clock.uptime_s());
+    let connections = CounterReader::connections(&state.counters);
+    text.value(families::CONNECTIONS, connections);
+    let closed = CounterReader::closed(&state.counters);
+    text.values(families::CONNECTIONS_CLOSED, "why", closed);
+    let dropped = state.logs.iter().map(AccessLog::dropped);
+    text.value(families::LOG_LINES_DROPPED, dropped.sum());
+    text.value(families::UPSTREAM_IN_FLIGHT, in_flight as u64);
+    text.value(families::UPSTREAM_WAITING, waiting as u64);
+    memory(state.services.memory.usage(), text);
     tls::handshakes(state, text);
     bodies::metrics(state, text);
     disk::metrics(state, text);
@@ -165,68 +116,17 @@ fn server(state: &AdminState, text: &mut Text) {
     http2::metrics(state, text);
 }
 
-/// What the server has counted since its start, for all sites together.
-fn totals(state: &AdminState, text: &mut Text) {
-    let name = "galley_connections_closed_total";
-    text.family(
-        name,
-        MetricKind::Counter,
-        "connections closed by Galley, by reason",
-    );
-    for (why, count) in CounterReader::closed(&state.counters) {
-        text.sample(name, &[("why", why)], count);
-    }
-    let dropped: u64 = state.logs.iter().map(AccessLog::dropped).sum();
-    let counters = [
-        (
-            "store_evictions_total",
-            state.services.memory.usage().evictions,
-            "entries evicted to make room",
-        ),
-        (
-            "log_lines_dropped_total",
-            dropped,
-            "access log lines dropped",
-        ),
-    ];
-    for (name, value, help) in counters {
-        let name = format!("galley_{name}");
-        text.family(&name, MetricKind::Counter, help);
-        text.sample(&name, &[], value);
-    }
+fn memory(usage: MemoryUsage, text: &mut Text) {
+    text.value(families::STORE_ENTRIES, usage.entries);
+    text.value(families::STORE_BYTES, usage.bytes);
+    text.value(families::STORE_RESERVED, usage.reserved);
+    text.value(families::STORE_LIMIT, usage.limit);
+    text.value(families::STORE_EVICTIONS, usage.evictions);
 }
 
 fn sites(rows: &[SiteCounters], text: &mut Text) {
-    let name = "galley_requests_total";
-    text.family(name, MetricKind::Counter, "requests by outcome");
-    for row in rows {
-        for (outcome, requests, _) in row.totals.outcomes() {
-            let labels = [("site", row.site.as_str()), ("outcome", outcome)];
-            text.sample(name, &labels, requests);
-        }
-    }
-    let name = "galley_body_bytes_total";
-    text.family(
-        name,
-        MetricKind::Counter,
-        "bytes of bodies sent, by outcome",
-    );
-    for row in rows {
-        for (outcome, _, bytes) in row.totals.outcomes() {
-            let labels = [("site", row.site.as_str()), ("outcome", outcome)];
-            text.sample(name, &labels, bytes);
-        }
-    }
+    outcomes(rows, text);
     reasons(rows, text);
-    let name = "galley_misses_collapsed_total";
-    text.family(
-        name,
-        MetricKind::Counter,
-        "misses that shared the fetch of another request",
-    );
-    for row in rows {
-        text.sample(name, &[("site", &row.site)], row.totals.collapsed());
-    }
     owned(rows, text);
     includes(rows, text);
     members(rows, text);
@@ -235,260 +135,165 @@ fn sites(rows: &[SiteCounters], text: &mut Text) {
     certificates::metrics(rows, text);
     upstreams(rows, text);
     cron(rows, text);
+    times(rows, text, families::REQUEST_DURATION, Totals::total_time);
     times(
         rows,
         text,
-        "galley_request_duration_seconds",
-        "from the head of the request to the end of the response",
-        Totals::total_time,
-    );
-    times(
-        rows,
-        text,
-        "galley_upstream_duration_seconds",
-        "from the request to the upstream to the head of its response",
+        families::UPSTREAM_DURATION,
         Totals::upstream_time,
     );
 }
 
+fn outcomes(rows: &[SiteCounters], text: &mut Text) {
+    let outcomes = rows.iter().flat_map(|row| {
+        row.totals
+            .outcomes()
+            .map(|(outcome, requests, bytes)| MetricRow {
+                labels: [("site", row.site.as_str()), ("outcome", outcome)],
+                of: (requests, bytes),
+            })
+    });
+    text.rows(
+        &outcomes.collect::<Vec<_>>(),
+        &[
+            (families::REQUESTS, |(requests, _)| *requests),
+            (families::BODY_BYTES, |(_, bytes)| *bytes),
+        ],
+    );
+    let collapsed = rows.iter();
+    let collapsed = collapsed.map(|row| (row.site.as_str(), row.totals.collapsed()));
+    text.values(families::MISSES_COLLAPSED, "site", collapsed);
+}
+
 fn reasons(rows: &[SiteCounters], text: &mut Text) {
     type Of = fn(&Totals) -> Vec<(&'static str, u64)>;
-    let families: [(&str, Of, &str); 5] = [
-        (
-            "galley_misses_total",
-            |t| t.misses().collect(),
-            "misses by reason",
-        ),
-        (
-            "galley_not_stored_total",
-            |t| t.not_stored().collect(),
-            "misses that were not stored, by reason",
-        ),
-        (
-            "galley_stale_total",
-            |t| t.stale().collect(),
-            "stale responses by reason",
-        ),
-        (
-            "galley_passes_total",
-            |t| t.passes().collect(),
-            "requests that bypassed the cache, by reason",
-        ),
-        (
-            "galley_refused_total",
-            |t| t.refused().collect(),
-            "refused requests by reason",
-        ),
+    let families: [(MetricFamily, Of); 5] = [
+        (families::MISSES, |t| t.misses().collect()),
+        (families::NOT_STORED, |t| t.not_stored().collect()),
+        (families::STALE, |t| t.stale().collect()),
+        (families::PASSES, |t| t.passes().collect()),
+        (families::REFUSED, |t| t.refused().collect()),
     ];
-    for (name, of, help) in families {
-        text.family(name, MetricKind::Counter, help);
+    for (family, of) in families {
+        text.family(family);
         for row in rows {
             for (reason, count) in of(&row.totals).into_iter().filter(|(_, count)| *count > 0) {
-                text.sample(name, &[("site", &row.site), ("reason", reason)], count);
+                text.sample(&[("site", &row.site), ("reason", reason)], count);
             }
         }
     }
 }
 
 fn upstreams(rows: &[SiteCounters], text: &mut Text) {
-    let rows = rows.iter().filter_map(|row| Some((row, row.own.as_ref()?)));
-    let gauges = rows.flat_map(|(row, own)| {
+    let rows = of_process(rows).flat_map(|(site, own)| {
         let gauges = own.upstreams.iter();
-        gauges.map(|gauge| (row.site.as_str(), gauge.as_ref()))
+        gauges.map(move |gauge| (site, gauge.as_ref()))
     });
-    load::metrics(gauges, text);
+    load::metrics(&rows.collect::<Vec<_>>(), text);
+}
+
+/// The sites with what this process counts of them.
+fn of_process(rows: &[SiteCounters]) -> impl Iterator<Item = (&str, &ProcessCounters)> {
+    let rows = rows.iter();
+    rows.filter_map(|row| Some((row.site.as_str(), row.own.as_ref()?)))
+}
+
+/// Rows with the site as their label.
+fn by_site<'r, T>(
+    rows: &'r [SiteCounters],
+    of: impl Fn(&'r ProcessCounters) -> Option<T>,
+) -> Vec<MetricRow<'r, T, 1>> {
+    let rows = of_process(rows).filter_map(|(site, own)| {
+        Some(MetricRow {
+            labels: [("site", site)],
+            of: of(own)?,
+        })
+    });
+    rows.collect()
 }
 
 fn owned(rows: &[SiteCounters], text: &mut Text) {
-    type Of = fn(&ProcessCounters) -> u64;
-    let families: [(&str, Of, &str); 7] = [
-        ("galley_purges_total", |own| own.purges, "purges published"),
-        (
-            "galley_pages_refreshed_total",
-            |own| own.healed,
-            "pages refreshed because they named a generated file that is gone",
-        ),
-        (
-            "galley_fills_total",
-            |own| own.fills.begun,
-            "pages fetched from the upstream to be stored, refreshes included",
-        ),
-        (
-            "galley_fills_stored_total",
-            |own| own.fills.stored,
-            "of these, stored",
-        ),
-        (
-            "galley_fills_failed_total",
-            |own| own.fills.failed,
-            "of these, failed by the upstream",
-        ),
-        (
-            "galley_pages_patched_total",
-            |own| own.fills.patched,
-            "stored pages whose purged fragments were replaced",
-        ),
-        (
-            "galley_pages_not_patched_total",
-            |own| own.fills.patch_failed,
-            "stored pages that were generated again, because a purged fragment could not be replaced",
-        ),
-    ];
-    for (name, of, help) in families {
-        text.family(name, MetricKind::Counter, help);
-        for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
-            text.sample(name, &[("site", &row.site)], of(own));
-        }
-    }
-    let gauges: [(&str, Of, &str); 3] = [
-        (
-            "galley_fragments_switched_off",
-            |own| own.switched_off as u64,
-            "parts of pages that change without a purge, so that every purge purges their pages",
-        ),
-        (
-            "galley_fragments_failed",
-            |own| own.failed as u64,
-            "parts of pages that could not be rendered without their page, so that a purge of them purges their pages",
-        ),
-        (
-            "galley_pages_awaiting_patch",
-            |own| own.fills.awaiting_patch,
-            "stored pages whose purged fragments are being replaced in the background",
-        ),
-    ];
-    for (name, of, help) in gauges {
-        text.family(name, MetricKind::Gauge, help);
-        for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
-            text.sample(name, &[("site", &row.site)], of(own));
-        }
-    }
+    text.rows(
+        &by_site(rows, Some),
+        &[
+            (families::PURGES, |own| own.purges),
+            (families::PAGES_REFRESHED, |own| own.healed),
+            (families::FILLS, |own| own.fills.begun),
+            (families::FILLS_STORED, |own| own.fills.stored),
+            (families::FILLS_FAILED, |own| own.fills.failed),
+            (families::PAGES_PATCHED, |own| own.fills.patched),
+            (families::PAGES_NOT_PATCHED, |own| own.fills.patch_failed),
+            (families::FRAGMENTS_SWITCHED_OFF, |own| {
+                own.switched_off as u64
+            }),
+            (families::FRAGMENTS_FAILED, |own| own.failed as u64),
+            (families::PAGES_AWAITING_PATCH, |own| {
+                own.fills.awaiting_patch
+            }),
+        ],
+    );
 }
 
 /// Of the sites whose pages have ESI includes.
 fn includes(rows: &[SiteCounters], text: &mut Text) {
-    let name = "galley_esi_includes_total";
-    text.family(
-        name,
-        MetricKind::Counter,
-        "ESI includes of pages: stored, fetched from the upstream, or missing because they failed",
-    );
-    for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
+    text.family(families::ESI_INCLUDES);
+    for (site, own) in of_process(rows) {
         let fills = &own.fills;
         for (result, count) in [
             ("stored", fills.includes_stored),
             ("fetched", fills.includes_fetched),
             ("failed", fills.includes_failed),
         ] {
-            text.sample(name, &[("site", &row.site), ("result", result)], count);
+            text.sample(&[("site", site), ("result", result)], count);
         }
     }
 }
 
 /// Of the sites whose members get stored pages.
 fn members(rows: &[SiteCounters], text: &mut Text) {
-    type Of = fn(&PrivateCounts) -> u64;
-    let families: [(&str, MetricKind, Of, &str); 4] = [
-        (
-            "galley_pages_assembled_total",
-            MetricKind::Counter,
-            |counts| counts.assembled,
-            "stored pages that were sent with a member's own fragments in them",
-        ),
-        (
-            "galley_pages_compared_total",
-            MetricKind::Counter,
-            |counts| counts.compared,
-            "pages that were generated for a member and compared with the stored one",
-        ),
-        (
-            "galley_pages_differed_total",
-            MetricKind::Counter,
-            |counts| counts.differed,
-            "of these, those that differed outside of private fragments",
-        ),
-        (
-            "galley_members",
-            MetricKind::Gauge,
-            |counts| counts.visitors,
-            "members and visitors with a cart of whom private fragments are in memory",
-        ),
-    ];
-    for (name, kind, of, help) in families {
-        text.family(name, kind, help);
-        let own = rows
-            .iter()
-            .filter_map(|row| Some((row, row.own.as_ref()?.private?)));
-        for (row, counts) in own {
-            text.sample(name, &[("site", &row.site)], of(&counts));
-        }
-    }
+    text.rows(
+        &by_site(rows, |own| own.private),
+        &[
+            (families::PAGES_ASSEMBLED, |counts| counts.assembled),
+            (families::PAGES_COMPARED, |counts| counts.compared),
+            (families::PAGES_DIFFERED, |counts| counts.differed),
+            (families::MEMBERS, |counts| counts.visitors),
+        ],
+    );
 }
 
 /// Of the sites whose scheduled tasks Galley runs.
 fn cron(rows: &[SiteCounters], text: &mut Text) {
-    type Of = fn(&CronState) -> u64;
-    let last_began = |runs: &CronState| {
-        let began = runs.last.map(|last| last.began);
-        began.map_or(0, |began| {
-            began
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default()
-                .as_secs()
-        })
-    };
-    let families: [(&str, MetricKind, Of, &str); 3] = [
-        (
-            "galley_cron_runs_total",
-            MetricKind::Counter,
-            |runs| runs.runs,
-            "successful runs of scheduled tasks",
-        ),
-        (
-            "galley_cron_failures_total",
-            MetricKind::Counter,
-            |runs| runs.failures,
-            "failed runs of scheduled tasks",
-        ),
-        (
-            "galley_cron_last_run_timestamp_seconds",
-            MetricKind::Gauge,
-            last_began,
-            "start of the latest run of scheduled tasks, in seconds since 1970; 0: none",
-        ),
-    ];
-    for (name, kind, of, help) in families {
-        text.family(name, kind, help);
-        for row in rows {
-            if let Some(runs) = row.own.as_ref().and_then(|own| own.cron.as_ref()) {
-                text.sample(name, &[("site", &row.site)], of(runs));
-            }
-        }
-    }
+    text.rows(
+        &by_site(rows, |own| own.cron.as_ref()),
+        &[
+            (families::CRON_RUNS, |runs| runs.runs),
+            (families::CRON_FAILURES, |runs| runs.failures),
+            (families::CRON_LAST_RUN, |runs| {
+                let began = runs.last.map(|last| last.began);
+                let since = began.and_then(|began| began.duration_since(UNIX_EPOCH).ok());
+                since.map_or(0, |since| since.as_secs())
+            }),
+        ],
+    );
 }
 
 fn times(
     rows: &[SiteCounters],
     text: &mut Text,
-    name: &str,
-    help: &str,
+    family: MetricFamily,
     of: for<'t> fn(&'t Totals) -> Histogram<'t>,
 ) {
-    text.family(name, MetricKind::Histogram, help);
-    let (bucket, sum, count) = (
-        format!("{name}_bucket"),
-        format!("{name}_sum"),
-        format!("{name}_count"),
-    );
+    text.family(family);
     for row in rows {
         let histogram = of(&row.totals);
         let site = ("site", row.site.as_str());
         for (bound, below) in histogram.cumulative() {
             let bound = bound.map_or_else(|| "+Inf".to_owned(), |us| seconds(us).to_string());
-            text.sample(&bucket, &[site, ("le", &bound)], below);
+            text.part("_bucket", &[site, ("le", &bound)], below);
         }
-        text.sample(&sum, &[site], seconds(histogram.sum_us()));
-        text.sample(&count, &[site], histogram.count());
+        text.part("_sum", &[site], seconds(histogram.sum_us()));
+        text.part("_count", &[site], histogram.count());
     }
 }
 

@@ -13,6 +13,7 @@ mod cron;
 mod disk;
 mod dry_run;
 mod entry;
+mod families;
 mod health;
 mod history;
 mod http2;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::AdminState;
-use super::text::{MetricKind, Text};
+use super::text::{MetricRow, Text};
+use super::{AdminState, families};
 use crate::purge_forward::TargetStats;
 use crate::request::Site;
 
@@ -20,46 +20,30 @@ pub(super) fn value(state: &AdminState, site: &Site) -> Value {
 
 /// All targets as metrics; nothing where there are none.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
-    let sites = state.sites.iter();
-    let targets: Vec<(&str, TargetStats)> = sites
+    let targets: Vec<(&str, TargetStats)> = state
+        .sites
+        .iter()
         .flat_map(|site| {
             let name = site.core.name.as_str();
             stats(state, site).into_iter().map(move |one| (name, one))
         })
         .collect();
-    if targets.is_empty() {
+    let rows = targets.iter().map(|(site, one)| MetricRow {
+        labels: [("site", *site), ("target", one.name.as_str())],
+        of: one,
+    });
+    let rows: Vec<MetricRow<'_, &TargetStats, 2>> = rows.collect();
+    if rows.is_empty() {
         return;
     }
-    let mut family = |name: &str, kind: MetricKind, help: &str, of: fn(&TargetStats) -> u64| {
-        text.family(name, kind, help);
-        for (site, one) in &targets {
-            let labels = [("site", *site), ("target", one.name.as_str())];
-            text.sample(name, &labels, of(one));
-        }
-    };
-    family(
-        "galley_purge_forward_pending",
-        MetricKind::Gauge,
-        "purges that wait for a cache of another machine",
-        |one| u64::try_from(one.pending).unwrap_or(u64::MAX),
-    );
-    family(
-        "galley_purge_forward_sent_total",
-        MetricKind::Counter,
-        "purges that a cache of another machine has taken",
-        |one| one.sent,
-    );
-    family(
-        "galley_purge_forward_failures_total",
-        MetricKind::Counter,
-        "attempts to purge a cache of another machine that failed",
-        |one| one.failures,
-    );
-    family(
-        "galley_purge_forward_overflows_total",
-        MetricKind::Counter,
-        "times that too many purges waited and one of everything took their place",
-        |one| one.overflows,
+    text.rows(
+        &rows,
+        &[
+            (families::FORWARD_PENDING, |one| one.pending as u64),
+            (families::FORWARD_SENT, |one| one.sent),
+            (families::FORWARD_FAILURES, |one| one.failures),
+            (families::FORWARD_OVERFLOWS, |one| one.overflows),
+        ],
     );
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
-use galley_policy::purge::{self, Purge, PurgePattern, Scope, Strength};
+use galley_policy::purge::{self, Purge, PurgeError, PurgePattern, Scope, Strength};
 use galley_policy::route::canonical_host;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,6 +75,10 @@ pub(super) async fn purge(
         PurgeSource::Admin
     };
     let receipt = acknowledged(publish(&orders, source)).await;
+    reply(&orders, &receipt)
+}
+
+fn reply(orders: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
     let mut answer = json!({ "ok": true, "purges": orders.len() });
     if let Some(reach) = receipt.reach_word() {
         answer["reach"] = json!(reach);
@@ -128,10 +132,8 @@ pub(super) fn targets(
     let named = match site {
         None => None,
         Some(host) => Some(find(state, host).ok_or_else(|| {
-            refuse(
-                StatusCode::NOT_FOUND,
-                &format!("no site `{host}`: `galley status` lists the sites"),
-            )
+            let why = format!("no site `{host}`: `galley status` lists the sites");
+            refuse(StatusCode::NOT_FOUND, &why)
         })?),
     };
     let within = |index: &usize| match reach {
@@ -143,19 +145,18 @@ pub(super) fn targets(
         Some(found) => found,
         None => (0..state.sites.len()).collect(),
     };
-    let open: Vec<usize> = all.into_iter().filter(within).collect();
+    let open = all.into_iter().filter(within);
+    let open: Vec<_> = open
+        .filter_map(|index| state.sites.get(index).cloned())
+        .collect();
     if open.is_empty() {
-        let status = if matches!(reach, TokenReach::None) {
-            StatusCode::UNAUTHORIZED
-        } else {
-            StatusCode::FORBIDDEN
+        let status = match reach {
+            TokenReach::None => StatusCode::UNAUTHORIZED,
+            TokenReach::All | TokenReach::Site(_) => StatusCode::FORBIDDEN,
         };
         return Err(refuse(status, "this token is not valid for that site"));
     }
-    Ok(open
-        .into_iter()
-        .filter_map(|index| state.sites.get(index).map(Arc::clone))
-        .collect())
+    Ok(open)
 }
 
 /// The sites that a host names: all those of this name, else all that it reaches on some listener.
@@ -185,35 +186,11 @@ fn orders(
     };
     let (mut orders, mut complaints) = (Vec::new(), Vec::new());
     for site in targets {
-        let mut scopes = Vec::new();
-        if wanted.all {
-            scopes.push(Scope::Site);
-        }
-        for url in &wanted.urls {
-            match purge::url_scope(url, &site.core.rules) {
-                Ok(scope) if concerns(&scope, site, state) => scopes.push(scope),
-                Ok(_) => {}
-                Err(error) => complaints.push(format!("`{url}`: {error}")),
-            }
-        }
-        for prefix in &wanted.prefixes {
-            match purge::prefix_scope(prefix) {
-                Ok(scope) => scopes.push(scope),
-                Err(error) => complaints.push(format!("`{prefix}`: {error}")),
-            }
-        }
-        scopes.extend(wanted.tags.iter().map(|tag| Scope::Tag(tag.clone())));
-        for pattern in &wanted.patterns {
-            match PurgePattern::parse(pattern) {
-                Ok(pattern) => scopes.push(Scope::Pattern(pattern)),
-                Err(error) => complaints.push(format!("`{pattern}`: {error}")),
-            }
-        }
-        orders.extend(
-            scopes
-                .into_iter()
-                .map(|scope| (Arc::clone(site), Purge { scope, strength })),
-        );
+        let scopes = scopes(site, wanted, &mut complaints);
+        let scopes = scopes
+            .into_iter()
+            .filter(|scope| concerns(scope, site, state));
+        orders.extend(scopes.map(|scope| (Arc::clone(site), Purge { scope, strength })));
     }
     if orders.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
         complaints.push("no site has the host of these URLs".to_owned());
@@ -224,6 +201,31 @@ fn orders(
     } else {
         Err(complaints)
     }
+}
+
+/// What a request names of a site.
+fn scopes(site: &Site, wanted: &PurgeRequest, complaints: &mut Vec<String>) -> Vec<Scope> {
+    let mut scopes = Vec::new();
+    if wanted.all {
+        scopes.push(Scope::Site);
+    }
+    let mut add = |text: &str, scope: Result<Scope, PurgeError>| match scope {
+        Ok(scope) => scopes.push(scope),
+        Err(error) => complaints.push(format!("`{text}`: {error}")),
+    };
+    for url in &wanted.urls {
+        add(url, purge::url_scope(url, &site.core.rules));
+    }
+    for prefix in &wanted.prefixes {
+        add(prefix, purge::prefix_scope(prefix));
+    }
+    for tag in &wanted.tags {
+        add(tag, Ok(Scope::Tag(tag.clone())));
+    }
+    for pattern in &wanted.patterns {
+        add(pattern, PurgePattern::parse(pattern).map(Scope::Pattern));
+    }
+    scopes
 }
 
 /// Whether a URL's host, where it names one, is this site's. Of several sites with one host on different listeners it is every

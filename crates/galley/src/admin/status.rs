@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
+use galley_cache::memory::MemoryUsage;
 use galley_cache::private::PrivateStore;
 use galley_policy::private::PageDifference;
 use galley_policy::route::HostPattern;
@@ -23,9 +24,10 @@ use super::history::{last_hour, reading, recent};
 use super::purge_forward;
 use super::target::{JsonReply, View, target};
 use crate::body::body_spools::BodySpools;
+use crate::compress::Compressor;
 use crate::fetch::Handle;
 use crate::php::PoolNumbers;
-use crate::request::{Site, Upstream};
+use crate::request::{Site, SmallFiles, Upstream};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::Minute;
 use crate::telemetry::totals::Totals;
@@ -45,39 +47,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
     });
     let answers = match target.view {
         View::Server => {
-            let usage = state.services.memory.usage();
-            let (in_flight, waiting) = load(&state.fetch_threads);
-            body["memory"] = json!({
-                "entries": usage.entries, "bytes": usage.bytes, "limit": usage.limit, "evictions": usage.evictions,
-                "swept": usage.swept,
-            });
-            body["small_files"] = json!(state.services.small_files.as_ref().map(|files| {
-                let files = files.counted();
-                json!({
-                    "entries": files.usage.entries, "bytes": files.usage.bytes, "evictions": files.usage.evictions,
-                    "looks": files.looks, "reads": files.reads,
-                })
-            }));
-            let compressed = state.services.compressor.counted();
-            body["compression"] = json!({
-                "pages_compressed": compressed.pages, "bytes_in": compressed.bytes, "bytes_out": compressed.made,
-                "put_off": compressed.put_off,
-            });
-            body["disk"] = json!(disk::value(&state));
-            if let Some(cluster) = cluster::value(&state) {
-                body["cluster"] = cluster;
-            }
-            body["last_hour"] = last_hour(&state).value(&reading(&state.services));
-            body["spools"] = spools(&state.services.spools);
-            let urls = state.listeners.iter().map(|listener| &listener.url);
-            body["listeners"] = json!(urls.collect::<Vec<_>>());
-            let in_progress: usize = state.fetch_threads.iter().map(Handle::in_progress).sum();
-            body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting, "fetches_in_progress": in_progress });
-            body["last_reload"] = state.lasting.last_reload.value();
-            body["sandbox"] = json!(state.services.sandbox.word());
-            body["privileged"] = json!(state.services.privileged.word());
-            body["upgraded_connections"] = json!(state.services.tunnels.open());
-            body["connections"] = json!(CounterReader::connections(&state.counters));
+            of_server(&state, &mut body);
             CounterReader::all(&state.counters)
         }
         View::Sites => {
@@ -87,6 +57,54 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
     };
     body["answers"] = Value::Object(words(&answers));
     (StatusCode::OK, Json(body))
+}
+
+/// Adds what only the server's token is told.
+fn of_server(state: &AdminState, body: &mut Value) {
+    let services = &state.services;
+    body["memory"] = memory(services.memory.usage());
+    body["small_files"] = json!(services.small_files.as_deref().map(small_files));
+    body["compression"] = compression(&services.compressor);
+    body["disk"] = json!(disk::value(state));
+    if let Some(cluster) = cluster::value(state) {
+        body["cluster"] = cluster;
+    }
+    body["last_hour"] = last_hour(state).value(&reading(services));
+    body["spools"] = spools(&services.spools);
+    let urls = state.listeners.iter().map(|listener| &listener.url);
+    body["listeners"] = json!(urls.collect::<Vec<_>>());
+    let (in_flight, waiting) = load(&state.fetch_threads);
+    let in_progress: usize = state.fetch_threads.iter().map(Handle::in_progress).sum();
+    body["upstream"] =
+        json!({ "in_flight": in_flight, "waiting": waiting, "fetches_in_progress": in_progress });
+    body["last_reload"] = state.lasting.last_reload.value();
+    body["sandbox"] = json!(services.sandbox.word());
+    body["privileged"] = json!(services.privileged.word());
+    body["upgraded_connections"] = json!(services.tunnels.open());
+    body["connections"] = json!(CounterReader::connections(&state.counters));
+}
+
+fn memory(usage: MemoryUsage) -> Value {
+    json!({
+        "entries": usage.entries, "bytes": usage.bytes, "limit": usage.limit, "evictions": usage.evictions,
+        "swept": usage.swept,
+    })
+}
+
+fn small_files(files: &SmallFiles) -> Value {
+    let files = files.counted();
+    json!({
+        "entries": files.usage.entries, "bytes": files.usage.bytes, "evictions": files.usage.evictions,
+        "looks": files.looks, "reads": files.reads,
+    })
+}
+
+fn compression(compressor: &Compressor) -> Value {
+    let compressed = compressor.counted();
+    json!({
+        "pages_compressed": compressed.pages, "bytes_in": compressed.bytes, "bytes_out": compressed.made,
+        "put_off": compressed.put_off,
+    })
 }
 
 /// Exchanges under way at the upstreams, and requests that wait for a place there.
@@ -227,11 +245,7 @@ fn certificates(state: &AdminState, site: &Site) -> Value {
         })
     });
     let all: Vec<Value> = all.collect();
-    if all.is_empty() {
-        Value::Null
-    } else {
-        json!(all)
-    }
+    json!((!all.is_empty()).then_some(all))
 }
 
 /// The runs of a site's scheduler; null where Galley makes none.

@@ -2,9 +2,13 @@
 
 use std::fmt::{Display, Write as _};
 
-/// The format: each family once, its samples behind it.
-#[derive(Default)]
-pub(super) struct Text(String);
+/// A family of series.
+#[derive(Clone, Copy)]
+pub(super) struct MetricFamily {
+    pub(super) name: &'static str,
+    pub(super) kind: MetricKind,
+    pub(super) help: &'static str,
+}
 
 /// What a family counts.
 #[derive(Clone, Copy)]
@@ -14,42 +18,99 @@ pub(super) enum MetricKind {
     Histogram,
 }
 
+/// What has a sample in each of several families, and the labels of these samples.
+pub(super) struct MetricRow<'l, T, const N: usize> {
+    pub(super) labels: [(&'static str, &'l str); N],
+    pub(super) of: T,
+}
+
+/// A family, and what it counts of a row.
+pub(super) type Column<T> = (MetricFamily, fn(&T) -> u64);
+
+/// The format: each family once, its samples behind it.
+#[derive(Default)]
+pub(super) struct Text {
+    written: String,
+    /// The name of the family that was begun last.
+    family: &'static str,
+}
+
 impl Text {
     /// All of it.
     pub(super) fn into_string(self) -> String {
-        self.0
+        self.written
     }
 
     /// Begins a family.
-    pub(super) fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
+    pub(super) fn family(&mut self, family: MetricFamily) {
+        let MetricFamily { name, kind, help } = family;
         let kind = match kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
             MetricKind::Histogram => "histogram",
         };
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let _ = write!(self.written, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        self.family = name;
+    }
+
+    /// Adds a family of one sample.
+    pub(super) fn value(&mut self, family: MetricFamily, value: u64) {
+        self.family(family);
+        self.sample(&[], value);
+    }
+
+    /// Adds a family whose samples differ in one label.
+    pub(super) fn values<'l>(
+        &mut self,
+        family: MetricFamily,
+        label: &str,
+        values: impl IntoIterator<Item = (&'l str, u64)>,
+    ) {
+        self.family(family);
+        for (text, value) in values {
+            self.sample(&[(label, text)], value);
+        }
+    }
+
+    /// Adds families with a sample of each row.
+    pub(super) fn rows<T, const N: usize>(
+        &mut self,
+        rows: &[MetricRow<'_, T, N>],
+        families: &[Column<T>],
+    ) {
+        for (family, value) in families {
+            self.family(*family);
+            for row in rows {
+                self.sample(&row.labels, value(&row.of));
+            }
+        }
     }
 
     /// Adds a sample of the family that was begun last.
-    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
+    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.part("", labels, value);
+    }
+
+    /// Adds a sample of a part of the histogram that was begun last: `_bucket`, `_sum` or `_count`.
+    pub(super) fn part(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        let _ = write!(self.written, "{}{suffix}", self.family);
         for (index, (label, text)) in labels.iter().enumerate() {
-            self.0.push(if index == 0 { '{' } else { ',' });
-            let _ = write!(self.0, "{label}=\"");
+            self.written.push(if index == 0 { '{' } else { ',' });
+            let _ = write!(self.written, "{label}=\"");
             for c in text.chars() {
                 match c {
-                    '\\' => self.0.push_str("\\\\"),
-                    '"' => self.0.push_str("\\\""),
-                    '\n' => self.0.push_str("\\n"),
-                    c => self.0.push(c),
+                    '\\' => self.written.push_str("\\\\"),
+                    '"' => self.written.push_str("\\\""),
+                    '\n' => self.written.push_str("\\n"),
+                    c => self.written.push(c),
                 }
             }
-            self.0.push('"');
+            self.written.push('"');
         }
         if !labels.is_empty() {
-            self.0.push('}');
+            self.written.push('}');
         }
-        let _ = writeln!(self.0, " {value}");
+        let _ = writeln!(self.written, " {value}");
     }
 }
 
@@ -60,12 +121,17 @@ mod tests {
     #[test]
     fn form_of_the_text() {
         let mut text = Text::default();
-        text.family("a_total", MetricKind::Counter, "what");
-        text.sample("a_total", &[], 3_u8);
-        text.sample("a_total", &[("site", "x\"y\\\n"), ("le", "0.5")], 0.25);
+        let family = MetricFamily {
+            name: "a_total",
+            kind: MetricKind::Counter,
+            help: "what",
+        };
+        text.value(family, 3);
+        text.sample(&[("site", "x\"y\\\n"), ("le", "0.5")], 0.25);
+        text.part("_sum", &[], 4);
         assert_eq!(
-            text.0,
-            "# HELP a_total what\n# TYPE a_total counter\na_total 3\na_total{site=\"x\\\"y\\\\\\n\",le=\"0.5\"} 0.25\n"
+            text.written,
+            "# HELP a_total what\n# TYPE a_total counter\na_total 3\na_total{site=\"x\\\"y\\\\\\n\",le=\"0.5\"} 0.25\na_total_sum 4\n"
         );
     }
 }

@@ -104,6 +104,19 @@ impl AdminThread {
         Ok(())
     }
 
+    /// `listen = "off"`.
+    fn none(listen: AdminListen) -> Self {
+        Self {
+            shared: None,
+            address: None,
+            stop: None,
+            thread: None,
+            socket: None,
+            listener: None,
+            listen,
+        }
+    }
+
     /// Ends the thread and removes the socket.
     pub fn end(mut self) {
         drop(self.stop.take());
@@ -159,15 +172,7 @@ impl AdminListener {
 pub fn start(spec: AdminSpec, inherited: Option<InheritedAdmin>) -> io::Result<AdminThread> {
     let listen = spec.listen.clone();
     let Some(door) = AdminListener::open(&spec, inherited)? else {
-        return Ok(AdminThread {
-            shared: None,
-            address: None,
-            stop: None,
-            thread: None,
-            socket: None,
-            listener: None,
-            listen,
-        });
+        return Ok(AdminThread::none(listen));
     };
     let (address, socket) = match (&door, &listen) {
         (AdminListener::Tcp(listener), _) => (format!("http://{}", listener.local_addr()?), None),
@@ -177,17 +182,36 @@ pub fn start(spec: AdminSpec, inherited: Option<InheritedAdmin>) -> io::Result<A
         (AdminListener::Unix(_), _) => (listen.to_string(), None),
     };
     let listener = door.try_clone()?;
-    let lasting = Arc::new(AdminLasting {
-        history: Mutex::default(),
-        last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
-        listings: Listings::default(),
-        ready_sites: tokio::sync::Mutex::default(),
-        control: spec.control.clone(),
-        last_reload: Arc::clone(&spec.last_reload),
-    });
+    let lasting = lasting(&spec);
     let shared = AdminShared::new(state(spec, lasting));
     history::begin(&shared.now());
-    let router = Router::new()
+    let (stop, stopped) = oneshot::channel();
+    let thread = spawn(door, shared.clone(), stopped)?;
+    Ok(AdminThread {
+        shared: Some(shared),
+        address: Some(address),
+        stop: Some(stop),
+        thread: Some(thread),
+        socket,
+        listener: Some(listener),
+        listen,
+    })
+}
+
+fn spawn(
+    door: AdminListener,
+    shared: AdminShared,
+    stopped: oneshot::Receiver<()>,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = std::thread::Builder::new().name("admin".to_owned());
+    thread.spawn(move || runtime.block_on(serve(door, router(&shared), shared, stopped)))
+}
+
+fn router(shared: &AdminShared) -> Router {
+    Router::new()
         .route("/purge", post(purges::purge))
         .route("/cron", post(cron::announce))
         .route("/status", get(status::status))
@@ -203,25 +227,18 @@ pub fn start(spec: AdminSpec, inherited: Option<InheritedAdmin>) -> io::Result<A
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .layer(DefaultBodyLimit::max(MOST_BODY))
-        .with_state(shared.clone());
-    let (stop, stopped) = oneshot::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let thread = std::thread::Builder::new()
-        .name("admin".to_owned())
-        .spawn({
-            let shared = shared.clone();
-            move || runtime.block_on(serve(door, router, shared, stopped))
-        })?;
-    Ok(AdminThread {
-        shared: Some(shared),
-        address: Some(address),
-        stop: Some(stop),
-        thread: Some(thread),
-        socket,
-        listener: Some(listener),
-        listen,
+        .with_state(shared.clone())
+}
+
+/// What outlives a configuration.
+fn lasting(spec: &AdminSpec) -> Arc<AdminLasting> {
+    Arc::new(AdminLasting {
+        history: Mutex::default(),
+        last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
+        listings: Listings::default(),
+        ready_sites: tokio::sync::Mutex::default(),
+        control: spec.control.clone(),
+        last_reload: Arc::clone(&spec.last_reload),
     })
 }
 

@@ -4,9 +4,9 @@ use std::time::UNIX_EPOCH;
 
 use galley_policy::route::HostPattern;
 
-use super::AdminState;
 use super::site_counters::SiteCounters;
-use super::text::{MetricKind, Text};
+use super::text::Text;
+use super::{AdminState, families};
 use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
 
@@ -28,30 +28,15 @@ pub(super) fn certificate_ends(services: &Services, site: &Site) -> Option<u64> 
 /// Of all listeners.
 pub(super) fn handshakes(state: &AdminState, text: &mut Text) {
     let [full, resumed, failed] = CounterReader::handshakes(&state.counters);
-    let name = "galley_tls_handshakes_total";
-    text.family(
-        name,
-        MetricKind::Counter,
-        "successful TLS handshakes, by session resumption",
-    );
-    text.sample(name, &[("kind", "full")], full);
-    text.sample(name, &[("kind", "resumed")], resumed);
-    let name = "galley_tls_handshake_failures_total";
-    text.family(name, MetricKind::Counter, "TLS handshakes that failed");
-    text.sample(name, &[], failed);
+    let kinds = [("full", full), ("resumed", resumed)];
+    text.values(families::TLS_HANDSHAKES, "kind", kinds);
+    text.value(families::TLS_HANDSHAKE_FAILURES, failed);
 }
 
 /// Of the sites that are reached over TLS.
 pub(super) fn certificates(rows: &[SiteCounters], text: &mut Text) {
-    let name = "galley_certificate_expires_timestamp_seconds";
-    text.family(
-        name,
-        MetricKind::Gauge,
-        "expiry of the site's certificate, in seconds since 1970",
-    );
-    for row in rows {
-        if let Some(ends) = row.certificate_ends {
-            text.sample(name, &[("site", &row.site)], ends);
-        }
-    }
+    let ends = rows
+        .iter()
+        .filter_map(|row| Some((row.site.as_str(), row.certificate_ends?)));
+    text.values(families::CERTIFICATE_EXPIRES, "site", ends);
 }
