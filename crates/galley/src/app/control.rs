@@ -203,31 +203,18 @@ impl Control {
         let (config, mut report) = self.read()?;
         // At once: what is written from here on is another change.
         let watch = ConfigWatch::new(&config);
-        let urls = self.generation.reached.iter().map(|(url, _)| url.clone());
-        let running = RunningGalley::At(urls.collect());
-        // On a helper thread: it asks the disk, and the engine of a cluster.
-        let tried = config.clone();
-        let found = tokio::task::spawn_blocking(move || preflight(&tried, &running).all()).await;
-        let found = found.map_err(|error| ReloadError::Failed(error.to_string()))?;
-        if !found.is_empty() {
-            return Err(ReloadError::Failed(config.complaints(&found).to_string()));
-        }
+        self.check(&config).await?;
         let failed = |error: ServerStartError| failed(&config, &error);
         let listeners = self.held.bind(&config).map_err(failed)?;
         let tls = tls::open(&config, &self.generation.tls).map_err(failed)?;
         let logs = self.logs.prepare(&config).map_err(failed)?;
         let errors = self.error_targets(&config).map_err(failed)?;
         let php = self.php.prepare(&config).await.map_err(failed)?;
-        let sites = |names: &[String], what: &str| -> Vec<String> {
-            names
-                .iter()
-                .map(|site| format!("{what} of site `{site}`"))
-                .collect()
-        };
-        report.restart.extend(sites(&php.restart, "PHP settings"));
-        report
-            .restart
-            .extend(sites(&tls.out_of_reach, "the certificate files"));
+        let restart = &mut report.restart;
+        let of_php = php.restart.iter();
+        restart.extend(of_php.map(|site| format!("PHP settings of site `{site}`")));
+        let of_tls = tls.out_of_reach.iter();
+        restart.extend(of_tls.map(|site| format!("the certificate files of site `{site}`")));
         Ok(Prepared {
             config,
             report,
@@ -238,6 +225,20 @@ impl Control {
             php,
             watch,
         })
+    }
+
+    /// Whether the machine has what a configuration needs.
+    async fn check(&self, config: &Config) -> Result<(), ReloadError> {
+        let urls = self.generation.reached.iter().map(|(url, _)| url.clone());
+        let running = RunningGalley::At(urls.collect());
+        // On a helper thread: it asks the disk, and the engine of a cluster.
+        let tried = config.clone();
+        let found = tokio::task::spawn_blocking(move || preflight(&tried, &running).all()).await;
+        let found = found.map_err(|error| ReloadError::Failed(error.to_string()))?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        Err(ReloadError::Failed(config.complaints(&found).to_string()))
     }
 
     /// Opens the error logs of another configuration, where they are others.
@@ -294,15 +295,12 @@ impl Control {
         let phase = threads.phase();
         let counters = threads.counters.clone();
         threads.retire().await;
-        self.retired.add(
-            Retired {
-                threads,
-                pools,
-                logs,
-            },
-            phase,
-            counters,
-        );
+        let retired = Retired {
+            threads,
+            pools,
+            logs,
+        };
+        self.retired.add(retired, phase, counters);
         self.show();
     }
 

@@ -1,6 +1,6 @@
 //! What one configuration changes about another, in lines for people; and which options only a restart can change.
 
-use galley_config::{Config, Listen, SiteConfig};
+use galley_config::{Config, Listen, ServerConfig, SiteConfig};
 
 use super::durable::fingerprint;
 use super::site_states::names;
@@ -17,9 +17,21 @@ macro_rules! differing {
     }};
 }
 
+/// The same; the second value takes over these fields from the first.
+macro_rules! keep {
+    ($running:expr, $new:expr, $($field:ident => $name:literal),+ $(,)?) => {{
+        let names = differing!($running, $new, $($field => $name),+);
+        $($new.$field.clone_from(&$running.$field);)+
+        names
+    }};
+}
+
 /// Takes over from the configuration in force what was decided at the start; the options among them that differ.
 pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
-    let server = differing!(running.server, new.server,
+    let has_root = |config: &Config| config.sites.iter().any(|site| site.root.is_some());
+    // There is memory for small files only if the first configuration had some.
+    let needs_memory = new.cache.max_file > 0 && has_root(new) && !has_root(running);
+    let server = keep!(running.server, new.server,
         workers => "server.workers",
         user => "server.user",
         group => "server.group",
@@ -29,40 +41,22 @@ pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
         spool_memory => "server.spool_memory",
         socket_mode => "server.socket_mode",
     );
-    let cache = differing!(running.cache, new.cache,
+    let cache = keep!(running.cache, new.cache,
         memory => "cache.memory",
         max_object => "cache.max_object",
         max_file => "cache.max_file",
         disk => "cache.disk",
     );
-    let admin = differing!(running.admin, new.admin, listen => "admin.listen");
-    let cluster = differing!(running, new, cluster => "[cluster]");
+    let admin = keep!(running.admin, new.admin, listen => "admin.listen");
+    let cluster = keep!(running, new, cluster => "[cluster]");
     let mut fixed = [server, cache, admin, cluster].concat();
     if fixed.contains(&"cache.memory") {
         // Their defaults are parts of it.
         fixed.retain(|name| !matches!(*name, "server.spool_memory" | "cache.max_object"));
     }
-    let has_root = |config: &Config| config.sites.iter().any(|site| site.root.is_some());
-    // There is memory for small files only if the first configuration had some.
-    if new.cache.max_file > 0
-        && has_root(new)
-        && !has_root(running)
-        && !fixed.contains(&"cache.max_file")
-    {
+    if needs_memory && !fixed.contains(&"cache.max_file") {
         fixed.push("cache.max_file");
     }
-    let own = &running.server;
-    new.server.workers = own.workers;
-    new.server.user.clone_from(&own.user);
-    new.server.group.clone_from(&own.group);
-    new.server.spool.clone_from(&own.spool);
-    new.server.spool_size = own.spool_size;
-    new.server.spool_response = own.spool_response;
-    new.server.spool_memory = own.spool_memory;
-    new.server.socket_mode = own.socket_mode;
-    new.cache = running.cache.clone();
-    new.cluster.clone_from(&running.cluster);
-    new.admin.listen = running.admin.listen.clone();
     fixed.into_iter().map(str::to_owned).collect()
 }
 
@@ -87,8 +81,8 @@ pub(super) fn changes(before: &Config, after: &Config) -> Vec<String> {
     lines
 }
 
-fn sections(before: &Config, after: &Config) -> Vec<String> {
-    let server = differing!(before.server, after.server,
+fn of_server(before: &ServerConfig, after: &ServerConfig) -> Vec<&'static str> {
+    differing!(before, after,
         tls_min_version => "tls_min_version",
         request_body => "request_body",
         head_size => "head_size",
@@ -109,7 +103,11 @@ fn sections(before: &Config, after: &Config) -> Vec<String> {
         watch => "watch",
         max_upgrades => "max_upgrades",
         upgrade_timeout => "upgrade_timeout",
-    );
+    )
+}
+
+fn sections(before: &Config, after: &Config) -> Vec<String> {
+    let server = of_server(&before.server, &after.server);
     let admin = differing!(before.admin, after.admin, token_file => "token_file");
     let log = differing!(before.log, after.log,
         access => "access", format => "format", error => "error", level => "level",

@@ -37,15 +37,10 @@ pub(super) fn plan(
         states,
         checked: Vec::new(),
     };
-    let sites = config
-        .sites
-        .iter()
-        .zip(php)
-        .enumerate()
-        .map(|(index, (site, php))| plan.site(index % count, site, php))
-        .collect();
+    let sites = config.sites.iter().zip(php).enumerate();
+    let sites = sites.map(|(index, (site, php))| plan.site(index % count, site, php));
     Ok(PoolsOfSites {
-        sites,
+        sites: sites.collect(),
         pools: plan.pools,
         checked: plan.checked,
     })

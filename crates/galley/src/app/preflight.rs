@@ -54,6 +54,7 @@ impl Preflight {
 pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     let mut found = Preflight::default();
     let who = who(config, running, &mut found);
+    php_users(config, &mut found);
     listeners(config, running, &mut found);
     admin(config, running, &who, &mut found);
     folders(config, &who, &mut found);
@@ -80,6 +81,10 @@ fn who(config: &Config, running: &RunningGalley, found: &mut Preflight) -> UserI
             Err(cause) => found.wrong.push(refusal::of_user(config, user, &cause)),
         }
     }
+    who
+}
+
+fn php_users(config: &Config, found: &mut Preflight) {
     for (index, site) in config.sites.iter().enumerate() {
         if let Some(user) = &site.managed.user
             && site.upstream.is_managed()
@@ -93,7 +98,6 @@ fn who(config: &Config, running: &RunningGalley, found: &mut Preflight) -> UserI
             });
         }
     }
-    who
 }
 
 fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {

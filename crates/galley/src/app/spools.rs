@@ -2,6 +2,7 @@
 //!
 //! `/var/tmp` comes before `/tmp`, which is memory on many systems, and memory is what the files are to save.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,25 +11,30 @@ use galley_config::ServerConfig;
 use super::ServerStartError;
 use crate::body::body_spools::{BodySpools, SpoolLimits};
 
+fn may_write(folder: &PathBuf) -> io::Result<()> {
+    tempfile::tempfile_in(folder).map(drop)
+}
+
+fn usual() -> Option<PathBuf> {
+    let own = std::env::var_os("TMPDIR").map(PathBuf::from);
+    let usual = [PathBuf::from("/var/tmp"), PathBuf::from("/tmp")];
+    let found = own.into_iter().chain(usual).find(|f| may_write(f).is_ok());
+    if found.is_none() {
+        tracing::warn!(
+            "no spool folder can be written, so large uploads are rejected; set `server.spool`"
+        );
+    }
+    found
+}
+
 /// Room for bodies on their way. A folder that the configuration names must do; without one there may be none.
 pub(super) fn open(server: &ServerConfig) -> Result<Arc<BodySpools>, ServerStartError> {
-    let may_write = |folder: &PathBuf| tempfile::tempfile_in(folder).map(drop);
-    let folder = if let Some(folder) = &server.spool {
-        may_write(folder).map_err(|cause| ServerStartError::Spool {
-            path: folder.clone(),
-            cause,
-        })?;
-        Some(folder.clone())
-    } else {
-        let own = std::env::var_os("TMPDIR").map(PathBuf::from);
-        let usual = [PathBuf::from("/var/tmp"), PathBuf::from("/tmp")];
-        let found = own.into_iter().chain(usual).find(|f| may_write(f).is_ok());
-        if found.is_none() {
-            tracing::warn!(
-                "no spool folder can be written, so large uploads are rejected; set `server.spool`"
-            );
-        }
-        found
+    let folder = match server.spool.clone() {
+        None => usual(),
+        Some(path) => match may_write(&path) {
+            Ok(()) => Some(path),
+            Err(cause) => return Err(ServerStartError::Spool { path, cause }),
+        },
     };
     Ok(Arc::new(BodySpools::new(SpoolLimits {
         memory: server.spool_memory,

@@ -109,33 +109,31 @@ impl Tls {
 
 /// Looks at the files now and then, until it is dropped.
 pub(super) fn look_after(watch: CertificateWatch, clock: Clock) -> Option<Looking> {
-    let mut watch = watch;
     if watch.is_empty() {
         return None;
     }
     watch.tell(clock.wall());
-    let task = tokio::spawn(async move {
-        let mut looks: u32 = 0;
-        loop {
-            tokio::time::sleep(LOOK).await;
-            looks = looks.wrapping_add(1);
-            // On a helper thread, as every file may lie on a slow disk.
-            let looked = tokio::task::spawn_blocking(move || {
-                watch.look();
-                if looks.is_multiple_of(LOOKS_A_DAY) {
-                    watch.tell(clock.wall());
-                }
-                watch
-            });
-            match looked.await {
-                Ok(back) => watch = back,
-                Err(_) => {
-                    return tracing::error!("the thread that checks certificates has stopped");
-                }
+    Some(Looking(tokio::spawn(look(watch, clock))))
+}
+
+async fn look(mut watch: CertificateWatch, clock: Clock) {
+    let mut looks: u32 = 0;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        looks = looks.wrapping_add(1);
+        // On a helper thread, as every file may lie on a slow disk.
+        let looked = tokio::task::spawn_blocking(move || {
+            watch.look();
+            if looks.is_multiple_of(LOOKS_A_DAY) {
+                watch.tell(clock.wall());
             }
+            watch
+        });
+        match looked.await {
+            Ok(back) => watch = back,
+            Err(_) => return tracing::error!("the thread that checks certificates has stopped"),
         }
-    });
-    Some(Looking(task))
+    }
 }
 
 /// Ends with its drop.

@@ -173,25 +173,7 @@ impl Control {
             to.send(message, &[admin.socket]).await?;
         }
         for pool in self.php.offers() {
-            let InheritedPool {
-                site,
-                settings,
-                offer,
-            } = pool;
-            let message = UpgradeMessage::Pool(PoolOffer {
-                site,
-                settings,
-                folder: offer.folder,
-                master: offer.handles.master,
-            });
-            let handles = &offer.handles;
-            let carried = [
-                &handles.process,
-                &handles.watcher,
-                &handles.pipe,
-                &handles.output,
-            ];
-            to.send(message, &carried.map(OwnedFd::as_fd)).await?;
+            send_pool(pool, to).await?;
         }
         to.send(UpgradeMessage::Start, &[]).await
     }
@@ -353,6 +335,23 @@ enum HandoverError {
     Refused(UpgradeError),
     /// This one is to end meanwhile.
     Stopped,
+}
+
+async fn send_pool(pool: InheritedPool, to: &StartingProcess) -> Result<(), String> {
+    let handles = &pool.offer.handles;
+    let message = UpgradeMessage::Pool(PoolOffer {
+        site: pool.site,
+        settings: pool.settings,
+        folder: pool.offer.folder,
+        master: handles.master,
+    });
+    let carried = [
+        &handles.process,
+        &handles.watcher,
+        &handles.pipe,
+        &handles.output,
+    ];
+    to.send(message, &carried.map(OwnedFd::as_fd)).await
 }
 
 /// Purges that were not sent.

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::options::AdminOptions;
-use super::outcome::{DEFAULT_CONFIG, configuration, fail};
+use super::outcome::{DEFAULT_CONFIG, complain, configuration, fail};
 
 /// Where a running server takes orders.
 pub(super) struct AdminAddress {
@@ -51,6 +51,16 @@ pub(super) enum AdminError {
     Answer(String),
     #[error("refused ({status}): {error}")]
     Refused { status: u16, error: String },
+}
+
+impl AdminError {
+    /// Tells the user.
+    pub(super) fn report(&self) -> ExitCode {
+        match self {
+            Self::Config(complaints) => complain(complaints),
+            trouble => fail(&trouble.to_string()),
+        }
+    }
 }
 
 /// Finds the admin interface from the options or the configuration that they name.
@@ -271,6 +281,6 @@ pub(super) fn response(result: Result<Value, AdminError>, show: impl FnOnce(&Val
             show(&value);
             ExitCode::SUCCESS
         }
-        Err(trouble) => fail(&trouble.to_string()),
+        Err(trouble) => trouble.report(),
     }
 }

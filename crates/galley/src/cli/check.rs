@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use galley_config::{Config, UpstreamConfig};
+use galley_config::{Complaints, Config, UpstreamConfig};
 use serde_json::{Value, json};
 
 use super::options::{AdminOptions, CheckOptions};
-use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, runtime};
+use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, fail, runtime};
 use super::{ask, reload, show};
 use crate::app::{self, Preflight, RunningGalley};
 use crate::php;
@@ -18,11 +18,10 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
     let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
     let config = match galley_config::load(path) {
         Ok(config) => config,
-        Err(complaints) if as_json => {
-            show::data(&show::complaints(&complaints));
+        Err(complaints) => {
+            print(&complaints, as_json);
             return ExitCode::from(EXIT_USAGE);
         }
-        Err(complaints) => return complain(&complaints),
     };
     let mut found = app::preflight(&config, &running(path));
     let lacks = lacks(&config, &mut found);
@@ -37,17 +36,22 @@ pub(super) fn check(options: &CheckOptions) -> ExitCode {
         show::checked(path, &config, &lacks, &notes, diff.as_ref(), as_json);
         return ExitCode::SUCCESS;
     }
-    let complaints = config.complaints(&all);
-    if as_json {
-        show::data(&show::complaints(&complaints));
-    } else {
-        show::talk_lines(&complaints.to_string());
+    print(&config.complaints(&all), as_json);
+    if !as_json {
         show::notes(&notes);
     }
     if found.wrong.is_empty() {
         ExitCode::FAILURE
     } else {
         ExitCode::from(EXIT_USAGE)
+    }
+}
+
+fn print(complaints: &Complaints, as_json: bool) {
+    if as_json {
+        show::data(&show::complaints(complaints));
+    } else {
+        show::talk_lines(&complaints.to_string());
     }
 }
 

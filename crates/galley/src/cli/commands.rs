@@ -97,11 +97,6 @@ fn privileged(options: &PrivilegedOptions) -> ExitCode {
 }
 
 fn purge(options: &PurgeOptions) -> ExitCode {
-    let admin = match ask::admin(&options.admin) {
-        Ok(admin) => admin,
-        Err(ask::AdminError::Config(complaints)) => return complain(&complaints),
-        Err(trouble) => return fail(&trouble.to_string()),
-    };
     let order = json!({
         "site": options.site,
         "all": options.all,
@@ -111,30 +106,24 @@ fn purge(options: &PurgeOptions) -> ExitCode {
         "patterns": options.pattern,
         "soft": options.soft,
     });
-    response(admin.post("/purge", &order), |value| {
+    let purged = ask::admin(&options.admin).and_then(|admin| admin.post("/purge", &order));
+    response(purged, |value| {
         if options.json {
-            show::data(value);
-        } else {
-            talk(&format!("{} purge(s) in force", value["purges"]));
-            if let Some(warning) = value["warning"].as_str() {
-                talk(&format!("warning: {warning}"));
-            }
-            if value["reach"] == "local" {
-                talk(
-                    "warning: other nodes of the cluster have not confirmed the purge. They get it when they can: see `galley status`",
-                );
-            }
+            return show::data(value);
+        }
+        talk(&format!("{} purge(s) in force", value["purges"]));
+        if let Some(warning) = value["warning"].as_str() {
+            talk(&format!("warning: {warning}"));
+        }
+        if value["reach"] == "local" {
+            talk(LOCAL_PURGE);
         }
     })
 }
 
 fn status(options: &StatusOptions) -> ExitCode {
-    let admin = match ask::admin(&options.admin) {
-        Ok(admin) => admin,
-        Err(ask::AdminError::Config(complaints)) => return complain(&complaints),
-        Err(trouble) => return fail(&trouble.to_string()),
-    };
-    response(admin.get("/status"), |value| {
+    let status = ask::admin(&options.admin).and_then(|admin| admin.get("/status"));
+    response(status, |value| {
         if options.json {
             show::data(value);
         } else {
@@ -142,3 +131,5 @@ fn status(options: &StatusOptions) -> ExitCode {
         }
     })
 }
+
+const LOCAL_PURGE: &str = "warning: other nodes of the cluster have not confirmed the purge. They get it when they can: see `galley status`";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ask::{self, AdminAddress, AdminError};
 use super::options::{AdminOptions, ReloadOptions};
-use super::outcome::{EXIT_USAGE, complain, fail, talk};
+use super::outcome::{EXIT_USAGE, complain, talk};
 use super::show;
 
 /// Runs `galley reload`.
@@ -47,7 +47,7 @@ pub(super) fn order(options: &AdminOptions, order: &Value) -> Result<Value, Exit
             })
         }
         (Err(_), Some(wrong)) => Err(complain(&wrong)),
-        (Err(trouble), None) => Err(fail(&trouble.to_string())),
+        (Err(trouble), None) => Err(trouble.report()),
     }
 }
 

@@ -29,40 +29,43 @@ pub(super) fn checked(
     as_json: bool,
 ) {
     if as_json {
-        let sites: Vec<Value> = config
-            .sites
-            .iter()
-            .map(|site| json!({ "name": site.name, "upstream": upstream(&site.upstream) }))
-            .collect();
-        let of_sites = warnings
-            .iter()
-            .map(|(site, message)| json!({ "site": site, "message": message }));
-        let of_file = config.warnings.iter().map(warning);
-        let warnings: Vec<Value> = of_sites.chain(of_file).collect();
-        let notes: Vec<Value> = notes.iter().map(warning).collect();
-        let mut checked = json!({
-            "ok": true, "files": config.files.len(), "sites": sites, "warnings": warnings, "notes": notes,
-        });
+        let mut checked = in_order(config, warnings, notes);
         if let Some(diff) = diff {
             checked["diff"] = json!({ "changes": diff["changes"], "restart": diff["restart"] });
         }
         return data(&checked);
     }
-    for warning in &config.warnings {
-        talk_lines(&format!(
-            "galley: warning: {}: {}",
-            warning.spot, warning.message
-        ));
-        talk_lines(&format!("  {}", warning.help));
-    }
+    talk_of("warning", &config.warnings);
     for (site, warning) in warnings {
         talk_lines(&format!("galley: warning: site `{site}`: {warning}"));
     }
     self::notes(notes);
     talk_lines(&format!("galley: `{}` is in order", path.display()));
-    if let Some(diff) = diff {
-        return differences(diff);
+    match diff {
+        Some(diff) => differences(diff),
+        None => sites(config),
     }
+}
+
+/// A good file for scripts.
+fn in_order(config: &Config, warnings: &[(String, String)], notes: &[Warning]) -> Value {
+    let sites = config.sites.iter();
+    let sites: Vec<Value> = sites
+        .map(|site| json!({ "name": site.name, "upstream": upstream(&site.upstream) }))
+        .collect();
+    let of_sites = warnings
+        .iter()
+        .map(|(site, message)| json!({ "site": site, "message": message }));
+    let of_file = config.warnings.iter().map(warning);
+    let warnings: Vec<Value> = of_sites.chain(of_file).collect();
+    let notes: Vec<Value> = notes.iter().map(warning).collect();
+    json!({
+        "ok": true, "files": config.files.len(), "sites": sites, "warnings": warnings, "notes": notes,
+    })
+}
+
+/// A line for each site: its name, its upstream, its listeners.
+fn sites(config: &Config) {
     for site in &config.sites {
         let plain = site.listen.iter().map(ToString::to_string);
         let secure = site.listen_tls.iter();
@@ -97,9 +100,13 @@ fn differences(diff: &Value) {
 
 /// What was not tried, or will be as the reader expects.
 pub(super) fn notes(notes: &[Warning]) {
-    for note in notes {
-        talk_lines(&format!("galley: note: {}: {}", note.spot, note.message));
-        talk_lines(&format!("  {}", note.help));
+    talk_of("note", notes);
+}
+
+fn talk_of(kind: &str, all: &[Warning]) {
+    for one in all {
+        talk_lines(&format!("galley: {kind}: {}: {}", one.spot, one.message));
+        talk_lines(&format!("  {}", one.help));
     }
 }
 
@@ -139,61 +146,55 @@ fn troubles(value: &Value) -> impl Iterator<Item = &'static str> {
 
 /// The status as a table.
 pub(super) fn status(value: &Value) {
-    line(&format!(
-        "galley {}, up {}",
-        text(&value["version"]),
-        duration(value["uptime_s"].as_u64().unwrap_or(0))
-    ));
+    let uptime = duration(value["uptime_s"].as_u64().unwrap_or(0));
+    line(&format!("galley {}, up {uptime}", text(&value["version"])));
     // A site's token is not told about the server.
     if let Some(memory) = value.get("memory") {
-        line(&format!(
-            "memory    {} of {} in {} entries, {} evicted",
-            size(&memory["bytes"]),
-            size(&memory["limit"]),
-            memory["entries"],
-            memory["evictions"]
-        ));
-        if let Some(text) = disk(&value["disk"]) {
-            line(&text);
-        }
-        if let Some(text) = cluster(&value["cluster"]) {
-            line(&text);
-        }
-        line(&format!(
-            "upstream {} in progress, {} waiting",
-            value["upstream"]["in_flight"], value["upstream"]["waiting"]
-        ));
-        if let Some(text) = bodies(&value["spools"]) {
-            line(&text);
-        }
-        line(&format!("clients   {} connections", value["connections"]));
-        for text in troubles(value) {
-            line(text);
-        }
+        server(value, memory);
     }
-    for site in value["sites"].as_array().into_iter().flatten() {
-        if let Some(text) = php(site) {
-            line(&text);
-        }
-        for text in certificates(site) {
-            line(&text);
-        }
-        for text in fragments(site).into_iter().chain(forwarded(site)) {
-            line(&text);
-        }
+    let sites: Vec<&Value> = value["sites"].as_array().into_iter().flatten().collect();
+    for site in &sites {
+        let lines = php(site).into_iter().chain(certificates(site));
+        let lines = lines.chain(fragments(site)).chain(forwarded(site));
+        lines.for_each(|text| line(&text));
     }
-    let answers: Vec<String> = value["answers"]
-        .as_object()
-        .into_iter()
-        .flatten()
+    let answers = value["answers"].as_object().into_iter().flatten();
+    let answers: Vec<String> = answers
         .map(|(word, count)| format!("{word} {count}"))
         .collect();
     line(&format!("answers   {}", answers.join(", ")));
-    let sites: Vec<&Value> = value["sites"].as_array().into_iter().flatten().collect();
     for said in upstreams(&sites) {
         line(&format!("{:<9} {said}", "upstream"));
     }
     line("");
+    table(&sites);
+}
+
+/// What only the server's token is told.
+fn server(value: &Value, memory: &Value) {
+    line(&format!(
+        "memory    {} of {} in {} entries, {} evicted",
+        size(&memory["bytes"]),
+        size(&memory["limit"]),
+        memory["entries"],
+        memory["evictions"]
+    ));
+    let kept = disk(&value["disk"]).into_iter();
+    kept.chain(cluster(&value["cluster"]))
+        .for_each(|text| line(&text));
+    line(&format!(
+        "upstream {} in progress, {} waiting",
+        value["upstream"]["in_flight"], value["upstream"]["waiting"]
+    ));
+    if let Some(text) = bodies(&value["spools"]) {
+        line(&text);
+    }
+    line(&format!("clients   {} connections", value["connections"]));
+    troubles(value).for_each(line);
+}
+
+/// A row for each site.
+fn table(sites: &[&Value]) {
     let widest = sites.iter().map(|site| text(&site["name"]).chars().count());
     let width = widest.max().unwrap_or(0).max("SITE".len());
     line(&format!(
@@ -250,35 +251,30 @@ fn php(site: &Value) -> Option<String> {
 /// The lines of a site whose certificates Galley gets.
 fn certificates(site: &Value) -> Vec<String> {
     let all = site["certificates"].as_array().into_iter().flatten();
-    let lines = all.map(|one| {
-        let names: Vec<&str> = one["names"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(text)
-            .collect();
-        let names = match names.as_slice() {
-            [] => "-".to_owned(),
-            [first] => (*first).to_owned(),
-            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
-        };
-        let valid = match one["valid_for_s"].as_u64() {
-            None => "none yet".to_owned(),
-            Some(0) => "expired".to_owned(),
-            Some(seconds) => format!("valid for {}", duration(seconds)),
-        };
-        let next = match one["next_order_in_s"].as_u64() {
-            _ if one["ordering"] == true => "being ordered now".to_owned(),
-            None => "to be ordered".to_owned(),
-            Some(seconds) => format!("next order in {}", duration(seconds)),
-        };
-        let trouble = match one["trouble"].as_str() {
-            None => String::new(),
-            Some(words) => format!("; {} failed: {words}", one["failures_in_a_row"]),
-        };
-        format!("{:<9} {names}: {valid}, {next}{trouble}", "cert")
-    });
-    lines.collect()
+    all.map(certificate).collect()
+}
+
+fn certificate(one: &Value) -> String {
+    let names = match one["names"].as_array().map(Vec::as_slice) {
+        None | Some([]) => "-".to_owned(),
+        Some([first]) => text(first).to_owned(),
+        Some([first, rest @ ..]) => format!("{} and {} more", text(first), rest.len()),
+    };
+    let valid = match one["valid_for_s"].as_u64() {
+        None => "none yet".to_owned(),
+        Some(0) => "expired".to_owned(),
+        Some(seconds) => format!("valid for {}", duration(seconds)),
+    };
+    let next = match one["next_order_in_s"].as_u64() {
+        _ if one["ordering"] == true => "being ordered now".to_owned(),
+        None => "to be ordered".to_owned(),
+        Some(seconds) => format!("next order in {}", duration(seconds)),
+    };
+    let trouble = match one["trouble"].as_str() {
+        None => String::new(),
+        Some(words) => format!("; {} failed: {words}", one["failures_in_a_row"]),
+    };
+    format!("{:<9} {names}: {valid}, {next}{trouble}", "cert")
 }
 
 /// What is to be said of the sites' upstreams: those that are left alone, and those with fewer slots than the maximum.
@@ -288,19 +284,8 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
     for site in sites {
         let name = text(&site["name"]);
         for upstream in items(&site["upstreams"]) {
-            for server in items(&upstream["servers"]) {
-                let address = text(&server["address"]);
-                let since = duration(server["since_s"].as_u64().unwrap_or(0));
-                match text(&server["state"]) {
-                    "paused" => lines.push(format!(
-                        "{name}: {address} has not answered for {since} and is tried now and then"
-                    )),
-                    "down" => lines.push(format!(
-                        "{name}: {address} has failed its health checks for {since} and gets no requests"
-                    )),
-                    _ => {}
-                }
-            }
+            let servers = items(&upstream["servers"]);
+            lines.extend(servers.iter().filter_map(|server| unused(name, server)));
             let (slots, most) = (&upstream["slots"], &upstream["slots_most"]);
             if slots.as_u64() < most.as_u64() {
                 let waiting = &upstream["waiting"];
@@ -311,6 +296,21 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A server that gets no requests; none of another.
+fn unused(site: &str, server: &Value) -> Option<String> {
+    let address = text(&server["address"]);
+    let since = duration(server["since_s"].as_u64().unwrap_or(0));
+    match text(&server["state"]) {
+        "paused" => Some(format!(
+            "{site}: {address} has not answered for {since} and is tried now and then"
+        )),
+        "down" => Some(format!(
+            "{site}: {address} has failed its health checks for {since} and gets no requests"
+        )),
+        _ => None,
+    }
 }
 
 /// The lines of a site whose pages have parts that cannot be replaced.

@@ -10,17 +10,14 @@ use serde_json::{Value, json};
 
 use super::ask::{self, AdminError};
 use super::options::UpgradeOptions;
-use super::outcome::{EXIT_USAGE, complain, fail, talk};
+use super::outcome::{EXIT_USAGE, talk};
 use super::show;
 
 /// Runs `galley upgrade`.
 pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
-    let admin = match ask::admin(&options.admin) {
-        Ok(admin) => admin,
-        Err(AdminError::Config(complaints)) => return complain(&complaints),
-        Err(trouble) => return fail(&trouble.to_string()),
-    };
-    match admin.post_within(PATIENCE, "/upgrade", &json!({})) {
+    let upgraded = ask::admin(&options.admin)
+        .and_then(|admin| admin.post_within(PATIENCE, "/upgrade", &json!({})));
+    match upgraded {
         Ok(report) => {
             if options.json {
                 show::data(&report);
@@ -39,7 +36,7 @@ pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
             show::talk_lines(&error);
             ExitCode::FAILURE
         }
-        Err(trouble) => fail(&trouble.to_string()),
+        Err(trouble) => trouble.report(),
     }
 }
 

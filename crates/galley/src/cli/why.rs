@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::ask::response;
 use super::options::WhyOptions;
-use super::outcome::{complain, fail};
+use super::outcome::fail;
 use super::show::{line, text};
 use super::{ask, show};
 
@@ -23,16 +23,12 @@ pub(super) fn why(options: &WhyOptions) -> ExitCode {
         };
         headers.push((name.trim(), value.trim()));
     }
-    let admin = match ask::admin(&options.admin) {
-        Ok(admin) => admin,
-        Err(ask::AdminError::Config(complaints)) => return complain(&complaints),
-        Err(trouble) => return fail(&trouble.to_string()),
-    };
     let question = json!({
         "url": options.url, "method": options.method, "headers": headers, "client": options.from,
         "site": options.site,
     });
-    response(admin.post("/why", &question), |value| {
+    let explained = ask::admin(&options.admin).and_then(|admin| admin.post("/why", &question));
+    response(explained, |value| {
         if options.json {
             show::data(value);
         } else {
@@ -71,47 +67,39 @@ fn request(value: &Value) {
     }
     section("request");
     row("method", text(&request["method"]));
-    row(
-        "site",
-        &format!(
-            "{}, by the host `{}`{}, preset {}",
-            text(&site["name"]),
-            text(&site["host_pattern"]),
-            match site["listener"].as_str() {
-                Some(listener) => format!(" at {listener}"),
-                None => String::new(),
-            },
-            text(&site["preset"])
-        ),
-    );
+    row("site", &self::site(site));
     row("path", text(&request["path"]));
     row("query", text(&request["query"]));
     if let Some(dropped) = request["dropped_query"].as_str() {
         row("dropped", &format!("{dropped} (makes no difference)"));
     }
     for cookie in items(&value["cookies"]) {
-        row(
-            "cookie",
-            &format!(
-                "{}: {}, by {}",
-                text(&cookie["name"]),
-                text(&cookie["class"]),
-                text(&cookie["by"])
-            ),
-        );
+        let [name, class, by] = ["name", "class", "by"].map(|key| text(&cookie[key]));
+        row("cookie", &format!("{name}: {class}, by {by}"));
     }
     row("rule", &rule(&value["rule"]));
     row("access", &access(&value["access"]));
-    let gate = &value["gate"];
+    row("cacheable", &cacheable(&value["gate"]));
+    row("key", &key(&value["key"]));
+}
+
+fn cacheable(gate: &Value) -> String {
     let state = match gate["why"].as_str() {
         None => "yes".to_owned(),
         Some(why) => format!("no ({why})"),
     };
-    row(
-        "cacheable",
-        &format!("{state}: {}", text(&gate["sentence"])),
-    );
-    row("key", &key(&value["key"]));
+    format!("{state}: {}", text(&gate["sentence"]))
+}
+
+fn site(site: &Value) -> String {
+    let listener = site["listener"].as_str();
+    let listener = listener.map_or_else(String::new, |listener| format!(" at {listener}"));
+    format!(
+        "{}, by the host `{}`{listener}, preset {}",
+        text(&site["name"]),
+        text(&site["host_pattern"]),
+        text(&site["preset"])
+    )
 }
 
 fn rule(rule: &Value) -> String {
@@ -192,14 +180,13 @@ fn entry(value: &Value) {
         row("stored", "nothing is stored under this key");
     } else {
         stored(entry);
+        parts(entry);
     }
     let reason = &value["not_stored"];
     for cookie in items(&reason["cookies"]) {
         row("sets", &format!("the cookie {}", text(cookie)));
     }
-    for field in items(&reason["fields"]) {
-        row("says", &format!("{}: {}", text(&field[0]), text(&field[1])));
-    }
+    fields("says", &reason["fields"]);
     let lately = &value["not_stored_lately"];
     if let Some(why) = lately["why"].as_str() {
         row(
@@ -207,7 +194,10 @@ fn entry(value: &Value) {
             &format!("not stored {} s ago: {why}", lately["ago_s"]),
         );
     }
-    let purges = &value["purges"];
+    purges(&value["purges"]);
+}
+
+fn purges(purges: &Value) {
     let last = match purges["touching"].as_object() {
         None => "none of them matches this page".to_owned(),
         Some(order) => format!(
@@ -224,12 +214,7 @@ fn entry(value: &Value) {
 }
 
 fn stored(entry: &Value) {
-    let standing = match text(&entry["standing"]) {
-        "valid" => "not purged",
-        "soft-purged" => "soft-purged: stale",
-        "purged" => "purged: no longer served",
-        other => other,
-    };
+    let standing = standing(text(&entry["standing"]));
     let kind = match text(&entry["kind"]) {
         "page" => "a page",
         _ => "a hit-for-pass object",
@@ -241,46 +226,37 @@ fn stored(entry: &Value) {
             entry["status"], entry["bytes"]
         ),
     );
+    let (refresh, error) = (
+        &entry["stale_while_revalidate_s"],
+        &entry["stale_if_error_s"],
+    );
     row(
         "age",
         &format!(
-            "{} s of {} s, {} s left; then stale for {} s during a refresh, {} s on errors",
-            entry["age_s"],
-            entry["lifetime_s"],
-            entry["left_s"],
-            entry["stale_while_revalidate_s"],
-            entry["stale_if_error_s"]
+            "{} s of {} s, {} s left; then stale for {refresh} s during a refresh, {error} s on errors",
+            entry["age_s"], entry["lifetime_s"], entry["left_s"]
         ),
     );
-    row(
-        "hits",
-        &format!(
-            "{}; takes {} bytes of memory",
-            entry["hits"], entry["memory_bytes"]
-        ),
-    );
+    let (hits, bytes) = (&entry["hits"], &entry["memory_bytes"]);
+    row("hits", &format!("{hits}; takes {bytes} bytes of memory"));
+}
+
+fn standing(word: &str) -> &str {
+    match word {
+        "valid" => "not purged",
+        "soft-purged" => "soft-purged: stale",
+        "purged" => "purged: no longer served",
+        other => other,
+    }
+}
+
+/// What it is made of.
+fn parts(entry: &Value) {
     let tags: Vec<&str> = items(&entry["tags"]).map(text).collect();
-    row(
-        "tags",
-        if tags.is_empty() {
-            "none".to_owned()
-        } else {
-            tags.join(" ")
-        }
-        .as_str(),
-    );
+    let tags = Some(tags.join(" ")).filter(|tags| !tags.is_empty());
+    row("tags", tags.as_deref().unwrap_or("none"));
     for part in items(&entry["fragments"]) {
-        let has = |property: &str| part[property] == true;
-        let state = if has("switched_off") {
-            "changes without a purge, so every purge purges the page"
-        } else if has("failed") {
-            "could not be rendered without its page, so a purge of it purges the page"
-        } else if has("shared") {
-            "shared: a purge of it is patched"
-        } else {
-            "belongs to the page"
-        };
-        row("part", &format!("{}: {state}", text(&part["label"])));
+        row("part", &format!("{}: {}", text(&part["label"]), fate(part)));
     }
     for include in items(&entry["includes"]) {
         row(
@@ -288,11 +264,26 @@ fn stored(entry: &Value) {
             &format!("{}: {} bytes", text(&include["src"]), include["bytes"]),
         );
     }
-    for field in items(&entry["fields"]) {
-        row(
-            "field",
-            &format!("{}: {}", text(&field[0]), text(&field[1])),
-        );
+    fields("field", &entry["fields"]);
+}
+
+/// What a purge of a part of the page does.
+fn fate(part: &Value) -> &'static str {
+    let has = |property: &str| part[property] == true;
+    if has("switched_off") {
+        "changes without a purge, so every purge purges the page"
+    } else if has("failed") {
+        "could not be rendered without its page, so a purge of it purges the page"
+    } else if has("shared") {
+        "shared: a purge of it is patched"
+    } else {
+        "belongs to the page"
+    }
+}
+
+fn fields(name: &str, fields: &Value) {
+    for field in items(fields) {
+        row(name, &format!("{}: {}", text(&field[0]), text(&field[1])));
     }
 }
 
@@ -335,38 +326,27 @@ fn upstream(upstream: &Value) {
         "request",
         &format!("to {}, {form}", text(&upstream["kind"])),
     );
-    let load = &upstream["load"];
-    let servers: Vec<String> = items(&load["servers"])
-        .map(|server| {
-            format!(
-                "{} {}",
-                text(&server["address"]),
-                state(text(&server["state"]))
-            )
-        })
-        .collect();
-    row("servers", &servers.join(", "));
-    row(
-        "queue",
-        &format!(
-            "as {}; {} in progress in {} slots (at most {}), {} waiting",
-            text(&upstream["class"]),
-            load["in_flight"],
-            load["slots"],
-            load["slots_most"],
-            load["waiting"]
-        ),
-    );
+    load(&upstream["load"], text(&upstream["class"]));
     row("line", text(&upstream["line"]));
-    for field in items(&upstream["fields"]) {
-        row(
-            "field",
-            &format!("{}: {}", text(&field[0]), text(&field[1])),
-        );
-    }
+    fields("field", &upstream["fields"]);
     if let Some(script) = upstream["script"].as_str() {
         row("script", script);
     }
+}
+
+fn load(load: &Value, class: &str) {
+    let servers = items(&load["servers"]).map(|server| {
+        let [address, word] = ["address", "state"].map(|key| text(&server[key]));
+        format!("{address} {}", state(word))
+    });
+    row("servers", &servers.collect::<Vec<_>>().join(", "));
+    row(
+        "queue",
+        &format!(
+            "as {class}; {} in progress in {} slots (at most {}), {} waiting",
+            load["in_flight"], load["slots"], load["slots_most"], load["waiting"]
+        ),
+    );
 }
 
 /// What a server's state means for this request.

@@ -9,42 +9,43 @@ pub(super) fn finding(machine: &ProcFs) -> DoctorFinding {
 fn judge(machine: &ProcFs, now: i64) -> DoctorFinding {
     const CHECK: &str = "clock";
     if now < BUILT_AFTER {
+        let time = jiff::Timestamp::from_second(now).unwrap_or_default();
         return DoctorFinding::bad(
             Severity::Wrong,
             CHECK,
-            format!(
-                "it is {}",
-                jiff::Timestamp::from_second(now).unwrap_or_default()
-            ),
+            format!("it is {time}"),
             "the clock is earlier than the build of this program: stored pages appear to come from the future, and certificates are not valid yet",
-            "apt install systemd-timesyncd && timedatectl set-ntp true",
+            INSTALL,
         );
     }
-    let keeper = machine
-        .processes(|name| KEEPERS.contains(&name))
-        .into_iter()
-        .next();
-    if let Some(keeper) = keeper {
-        return DoctorFinding::fine(CHECK, format!("kept by {}", keeper.name));
-    }
-    if machine.has("run/systemd/timesync/synchronized") {
-        return DoctorFinding::fine(CHECK, "kept by systemd-timesyncd");
-    }
-    // In a container it is the host's.
-    if machine.has(".dockerenv")
-        || machine.has("run/.containerenv")
-        || machine.has("run/systemd/container")
-    {
-        return DoctorFinding::fine(CHECK, "kept by the container's host");
+    if let Some(keeper) = keeper(machine) {
+        return DoctorFinding::fine(CHECK, format!("kept by {keeper}"));
     }
     DoctorFinding::bad(
         Severity::Notice,
         CHECK,
         "no time synchronization is running",
         "clocks of virtual machines drift by seconds a day, and with them scheduled posts, lifetimes and certificates",
-        "apt install systemd-timesyncd && timedatectl set-ntp true",
+        INSTALL,
     )
 }
+
+/// What keeps the clock; in a container it is the host's.
+fn keeper(machine: &ProcFs) -> Option<String> {
+    let keepers = machine.processes(|name| KEEPERS.contains(&name));
+    let in_container = [".dockerenv", "run/.containerenv", "run/systemd/container"];
+    if let Some(keeper) = keepers.into_iter().next() {
+        Some(keeper.name)
+    } else if machine.has("run/systemd/timesync/synchronized") {
+        Some("systemd-timesyncd".to_owned())
+    } else if in_container.iter().any(|file| machine.has(file)) {
+        Some("the container's host".to_owned())
+    } else {
+        None
+    }
+}
+
+const INSTALL: &str = "apt install systemd-timesyncd && timedatectl set-ntp true";
 
 /// `comm` has 15 bytes.
 const KEEPERS: &[&str] = &[

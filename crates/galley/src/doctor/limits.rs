@@ -25,16 +25,12 @@ fn of_machine(machine: &ProcFs) -> DoctorFinding {
     if percent(open, limit) < 80 {
         return DoctorFinding::fine(CHECK, seen);
     }
-    DoctorFinding::bad(
-        Severity::Wrong,
-        CHECK,
-        seen,
-        "when no file can be opened, programs fail in unpredictable ways",
-        format!(
-            "sysctl -w fs.file-max={}   # and find the processes that hold them: lsof -n | awk '{{print $1}}' | sort | uniq -c | sort -n | tail",
-            limit.saturating_mul(4)
-        ),
-    )
+    let why = "when no file can be opened, programs fail in unpredictable ways";
+    let larger = limit.saturating_mul(4);
+    let mend = format!(
+        "sysctl -w fs.file-max={larger}   # and find the processes that hold them: lsof -n | awk '{{print $1}}' | sort | uniq -c | sort -n | tail"
+    );
+    DoctorFinding::bad(Severity::Wrong, CHECK, seen, why, mend)
 }
 
 /// `None` where no server runs.
@@ -75,16 +71,13 @@ fn judge_server(machine: &ProcFs, open: u64, limit: u64) -> DoctorFinding {
     } else {
         String::new()
     };
-    DoctorFinding::bad(
-        level,
-        CHECK,
-        seen,
-        "each connection uses one descriptor, or two while it waits for PHP; beyond the limit, new connections are not accepted",
-        format!(
-            "raise it for the service: {raise}LimitNOFILE={larger} below [Service] (systemctl edit galley), then systemctl restart galley"
-        ),
-    )
+    let mend = format!(
+        "raise it for the service: {raise}LimitNOFILE={larger} below [Service] (systemctl edit galley), then systemctl restart galley"
+    );
+    DoctorFinding::bad(level, CHECK, seen, WHY_DESCRIPTORS, mend)
 }
+
+const WHY_DESCRIPTORS: &str = "each connection uses one descriptor, or two while it waits for PHP; beyond the limit, new connections are not accepted";
 
 /// Above, it is no limit.
 const UNLIMITED: u64 = 1 << 40;

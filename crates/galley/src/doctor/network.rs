@@ -35,14 +35,8 @@ fn conntrack(machine: &ProcFs) -> DoctorFinding {
 /// A connection that we end keeps its port for a minute; those to the upstream and to the database take local ports.
 fn ports(machine: &ProcFs) -> DoctorFinding {
     const CHECK: &str = "ports";
-    let range = machine.text("proc/sys/net/ipv4/ip_local_port_range");
-    let range = range.and_then(|text| {
-        let mut ends = text.split_whitespace().map(str::parse::<u64>);
-        let (first, last) = (ends.next()?.ok()?, ends.next()?.ok()?);
-        last.checked_sub(first)?.checked_add(1)
-    });
     let waiting = machine.word("proc/net/sockstat", "TCP:", "tw");
-    let (Some(range), Some(waiting)) = (range, waiting) else {
+    let (Some(range), Some(waiting)) = (local_ports(machine), waiting) else {
         return DoctorFinding::unknown(CHECK, "the kernel does not report it");
     };
     let seen = format!("{waiting} connections in TIME_WAIT, {range} local ports");
@@ -52,6 +46,24 @@ fn ports(machine: &ProcFs) -> DoctorFinding {
         _ if range < FEW_PORTS => Severity::Notice,
         _ => return DoctorFinding::fine(CHECK, seen),
     };
+    DoctorFinding::bad(
+        level,
+        CHECK,
+        seen,
+        "each TCP connection to an upstream or database uses a port until a minute after its end; without a free port, connecting fails",
+        more_ports(machine, range),
+    )
+}
+
+/// How many there are for connections to others.
+fn local_ports(machine: &ProcFs) -> Option<u64> {
+    let range = machine.text("proc/sys/net/ipv4/ip_local_port_range")?;
+    let mut ends = range.split_whitespace().map(str::parse::<u64>);
+    let (first, last) = (ends.next()?.ok()?, ends.next()?.ok()?);
+    last.checked_sub(first)?.checked_add(1)
+}
+
+fn more_ports(machine: &ProcFs, range: u64) -> String {
     let sockets = "connect to PHP and the database over unix sockets, which use no ports";
     let mut settings = Vec::new();
     if range < MANY_PORTS {
@@ -60,17 +72,10 @@ fn ports(machine: &ProcFs) -> DoctorFinding {
     if machine.number("proc/sys/net/ipv4/tcp_tw_reuse") != Some(1) {
         settings.push("net.ipv4.tcp_tw_reuse=1");
     }
-    let remedy = match settings.as_slice() {
+    match settings.as_slice() {
         [] => sockets.to_owned(),
         settings => format!("sysctl -w {}   # better: {sockets}", settings.join(" ")),
-    };
-    DoctorFinding::bad(
-        level,
-        CHECK,
-        seen,
-        "each TCP connection to an upstream or database uses a port until a minute after its end; without a free port, connecting fails",
-        remedy,
-    )
+    }
 }
 
 /// Connections that waited for a program longer than the queue of its listener.

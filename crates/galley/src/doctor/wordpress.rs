@@ -45,14 +45,12 @@ fn autoload(wordpress: &Value) -> DoctorFinding {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    DoctorFinding::bad(
-        level,
-        CHECK,
-        format!("{seen}; the largest: {}", largest.join(", ")),
-        "WordPress reads and unpacks all of them for each page, including those that no plugin uses any longer",
-        "find the plugin that they belong to, then: wp option set-autoload NAME no",
-    )
+    let seen = format!("{seen}; the largest: {}", largest.join(", "));
+    let mend = "find the plugin that they belong to, then: wp option set-autoload NAME no";
+    DoctorFinding::bad(level, CHECK, seen, WHY_AUTOLOAD, mend)
 }
+
+const WHY_AUTOLOAD: &str = "WordPress reads and unpacks all of them for each page, including those that no plugin uses any longer";
 
 fn cron(wordpress: &Value) -> DoctorFinding {
     const CHECK: &str = "cron";

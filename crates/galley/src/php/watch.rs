@@ -112,7 +112,10 @@ impl PoolWatch {
             .retain(|pid| workers.iter().any(|worker| worker.pid == *pid));
         self.estimate.observe(&workers, self.looked.elapsed());
         self.looked = Instant::now();
-        self.set_slots();
+        match self.post.size {
+            PoolSizing::Measured => self.set_slots(),
+            PoolSizing::Named(workers) => self.check_named(workers),
+        }
         let all = workers.iter().map(|worker| worker.now).sum();
         let numbers = &self.numbers;
         numbers.workers.store(workers.len(), Ordering::Relaxed);
@@ -127,36 +130,35 @@ impl PoolWatch {
     fn set_slots(&mut self) {
         let Estimate { usual, largest, .. } = self.estimate;
         let fitting = self.post.budget.slots(usual, largest);
-        match self.post.size {
-            PoolSizing::Measured => {
-                let available = self.meter.available();
-                let places = self.post.budget.slots_when_short(fitting, available);
-                let before = self.numbers.set_slots(places);
-                if places != before {
-                    tracing::info!(
-                        site = self.post.site,
-                        places,
-                        before,
-                        worker_mib = usual >> 20,
-                        largest_mib = largest >> 20,
-                        share_mib = self.post.budget.share >> 20,
-                        machine_is_short = places < fitting,
-                        "adjusted the number of concurrent requests to the memory of PHP's workers"
-                    );
-                }
-            }
-            PoolSizing::Named(workers) => {
-                let wanted = usual.saturating_mul(workers as u64);
-                if wanted > self.post.budget.share && !self.has_warned {
-                    self.has_warned = true;
-                    tracing::warn!(
-                        site = self.post.site,
-                        "`php_workers = {workers}` with {} MiB each need more than the {} MiB available to them; remove the option, and Galley adjusts the number to the memory",
-                        usual >> 20,
-                        self.post.budget.share >> 20
-                    );
-                }
-            }
+        let available = self.meter.available();
+        let places = self.post.budget.slots_when_short(fitting, available);
+        let before = self.numbers.set_slots(places);
+        if places != before {
+            tracing::info!(
+                site = self.post.site,
+                places,
+                before,
+                worker_mib = usual >> 20,
+                largest_mib = largest >> 20,
+                share_mib = self.post.budget.share >> 20,
+                machine_is_short = places < fitting,
+                "adjusted the number of concurrent requests to the memory of PHP's workers"
+            );
+        }
+    }
+
+    /// Warns once of workers that do not fit into the memory for them.
+    fn check_named(&mut self, workers: usize) {
+        let usual = self.estimate.usual;
+        let wanted = usual.saturating_mul(workers as u64);
+        if wanted > self.post.budget.share && !self.has_warned {
+            self.has_warned = true;
+            tracing::warn!(
+                site = self.post.site,
+                "`php_workers = {workers}` with {} MiB each need more than the {} MiB available to them; remove the option, and Galley adjusts the number to the memory",
+                usual >> 20,
+                self.post.budget.share >> 20
+            );
         }
     }
 

@@ -87,12 +87,8 @@ fn limited(wait: Duration, note: String) -> Fault {
 
 async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(), Fault> {
     let refuse = |note: &'static str| Err(Fault::new(RefusedWhy::Password, note));
-    let known = exchange
-        .site
-        .access
-        .passwords
-        .iter()
-        .find(|(one, _)| *one == by);
+    let mut all = exchange.site.access.passwords.iter();
+    let known = all.find(|(one, _)| *one == by);
     let fields = || exchange.head.fields();
     let mut lines = fields().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     let (Some((_, passwords)), Some((_, line))) = (known, lines.next()) else {
@@ -104,15 +100,12 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
     };
     let (client, now) = (exchange.client.ip(), services.clock.tick());
     let site = limited_site(&exchange.site);
+    let clients = &services.clients;
     let may_compare = || match RateLimit::new(TRIES.0, 60, TRIES.1) {
-        Some(limit) => services
-            .clients
-            .take(site, Bucket::Password, &limit, client, now),
+        Some(limit) => clients.take(site, Bucket::Password, &limit, client, now),
         None => Ok(()),
     };
-    let proof = services
-        .clients
-        .prove(passwords, client, credentials, now, may_compare);
+    let proof = clients.prove(passwords, client, credentials, now, may_compare);
     match proof.await {
         PasswordCheck::Right => Ok(()),
         PasswordCheck::Wrong => refuse("a wrong name or password"),

@@ -162,20 +162,13 @@ fn redirect(exchange: &Exchange<'_>, path: &[u8]) -> Result<Response, Fault> {
         location.push(b'?');
         location.extend_from_slice(query);
     }
-    let location = HeaderValue::from_bytes(&location).map_err(|_| {
-        Fault::new(
-            RefusedWhy::BadRequest,
-            "the path cannot be used in a redirect",
-        )
-    })?;
+    let note = "the path cannot be used in a redirect";
+    let location =
+        HeaderValue::from_bytes(&location).map_err(|_| Fault::new(RefusedWhy::BadRequest, note))?;
     let mut fields = HeaderMap::new();
     fields.insert(header::LOCATION, location);
-    Ok(Response::new(
-        301,
-        fields,
-        ResponseBody::Bytes(Bytes::new()),
-        Outcome::Redirect,
-    ))
+    let body = ResponseBody::Bytes(Bytes::new());
+    Ok(Response::new(301, fields, body, Outcome::Redirect))
 }
 
 /// Characters of a path that are escaped in `Location`.

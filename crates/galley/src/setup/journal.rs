@@ -73,24 +73,16 @@ impl SetupJournal {
         let mut name = configuration.file_name().unwrap_or_default().to_owned();
         name.push(".undo");
         let path = configuration.with_file_name(name);
-        let text = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-            Ok(found) => {
-                let own = rustix::process::geteuid().as_raw();
-                if !found.is_file() || found.uid() != own || found.mode() & 0o022 != 0 {
-                    let why = format!(
-                        "`{}` must be a file that only you may write",
-                        path.display()
-                    );
-                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-                }
-                Some(fs::read_to_string(&path)?)
+        let mut steps: Vec<UndoStep> = Vec::new();
+        if let Some(found) = existing(fs::symlink_metadata(&path))? {
+            let own = rustix::process::geteuid().as_raw();
+            if !found.is_file() || found.uid() != own || found.mode() & 0o022 != 0 {
+                let path = path.display();
+                let why = format!("`{path}` must be a file that only you may write");
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
             }
-        };
-        let steps: Option<Vec<UndoStep>> =
-            text.map(|text| serde_json::from_str(&text)).transpose()?;
-        let steps = steps.unwrap_or_default();
+            steps = serde_json::from_str(&fs::read_to_string(&path)?)?;
+        }
         Ok(Self {
             path,
             earlier: steps.len(),
@@ -174,43 +166,46 @@ impl UndoStep {
                 mode,
                 written,
             } => {
-                let found = match fs::read(path) {
-                    Ok(found) => Some(found),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                    Err(error) => return Err(error),
-                };
+                let found = existing(fs::read(path))?;
                 // Written anew by a crash between the note and the file: that is as before, too.
                 let is_before = found.as_deref() == before.as_ref().map(String::as_bytes);
-                if is_before {
-                    return Ok(Undone::Restored);
-                }
-                if found.is_some_and(|found| sha256(&found) != *written) {
+                if !is_before && found.is_some_and(|found| sha256(&found) != *written) {
                     return Ok(Undone::Kept);
                 }
                 match before {
+                    _ if is_before => {}
                     Some(text) => replace(path, text.as_bytes(), *mode)?,
                     None => remove(path)?,
                 }
                 Ok(Undone::Restored)
             }
-            Self::Made { path } => {
-                let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
-                if !is_folder {
-                    remove(path)?;
-                } else if fs::remove_dir(path).is_err() {
-                    return Ok(Undone::Kept);
-                }
-                Ok(Undone::Restored)
-            }
+            Self::Made { path } => undo_made(path),
             Self::Unit { .. } | Self::Plugin { .. } => Ok(Undone::Kept),
         }
     }
 }
 
+/// Removes what was made, but no folder that others use by now.
+fn undo_made(path: &Path) -> io::Result<Undone> {
+    let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    if !is_folder {
+        remove(path)?;
+    } else if fs::remove_dir(path).is_err() {
+        return Ok(Undone::Kept);
+    }
+    Ok(Undone::Restored)
+}
+
 fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    existing(fs::remove_file(path)).map(drop)
+}
+
+/// `None` where there is no such file.
+fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -38,27 +38,11 @@ pub(super) fn owners(
     processes: &[MachineProcess],
     ports: &[u16],
 ) -> Vec<PortOwner> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let mut listening: Vec<Listening> = tables
-        .iter()
-        .filter_map(|table| machine.head(Path::new(table)))
-        .flat_map(|table| parse(&table))
-        .filter(|socket| ports.contains(&socket.address.port()))
-        .collect();
-    listening.sort_by_key(|socket| socket.address);
+    let listening = listening(machine, ports);
     if listening.is_empty() {
         return Vec::new();
     }
-    let mut holders: HashMap<u64, &MachineProcess> = HashMap::new();
-    for process in processes {
-        for inode in process.sockets(machine) {
-            let holder = holders.entry(inode).or_insert(process);
-            // A socket of systemd belongs to the service that it was passed to, if that runs.
-            if holder.id == 1 {
-                *holder = process;
-            }
-        }
-    }
+    let holders = holders(machine, processes);
     let mut owners: Vec<PortOwner> = listening
         .iter()
         .map(|socket| {
@@ -72,6 +56,36 @@ pub(super) fn owners(
         .collect();
     owners.dedup();
     owners
+}
+
+fn listening(machine: &Machine, ports: &[u16]) -> Vec<Listening> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let mut listening: Vec<Listening> = tables
+        .iter()
+        .filter_map(|table| machine.head(Path::new(table)))
+        .flat_map(|table| parse(&table))
+        .filter(|socket| ports.contains(&socket.address.port()))
+        .collect();
+    listening.sort_by_key(|socket| socket.address);
+    listening
+}
+
+/// Which process has a socket, by its inode.
+fn holders<'p>(
+    machine: &Machine,
+    processes: &'p [MachineProcess],
+) -> HashMap<u64, &'p MachineProcess> {
+    let mut holders: HashMap<u64, &MachineProcess> = HashMap::new();
+    for process in processes {
+        for inode in process.sockets(machine) {
+            let holder = holders.entry(inode).or_insert(process);
+            // A socket of systemd belongs to the service that it was passed to, if that runs.
+            if holder.id == 1 {
+                *holder = process;
+            }
+        }
+    }
+    holders
 }
 
 /// The listening sockets in a table of the kernel.

@@ -123,40 +123,42 @@ fn host(
     inherited: &Inherited,
     upstreams: &HashMap<&str, &str>,
 ) -> VirtualHost {
-    let named = |name: &'static str| block.iter().filter(move |one| one.name() == name);
     let path = |name: &'static str| {
-        named(name)
+        named(block, name)
             .filter_map(Directive::argument)
             .find_map(absolute)
     };
-    let is_tls = named("ssl").any(|one| one.argument() == Some("on"));
-    let mut listen: Vec<VirtualHostListen> = named("listen")
-        .filter_map(|one| address(&one.words, is_tls))
-        .collect();
-    if named("listen").next().is_none() {
-        listen.push(VirtualHostListen {
-            ip: None,
-            port: 80,
-            is_tls,
-        });
-    }
     let certificate = path("ssl_certificate").zip(path("ssl_certificate_key"));
+    let names = named(block, "server_name").flat_map(|one| one.words.iter().skip(1));
+    let root = inherited.root.as_deref().and_then(absolute);
     VirtualHost {
         server: WebServer::Nginx,
-        listen,
-        names: named("server_name")
-            .flat_map(|one| one.words.iter().skip(1))
-            .flat_map(|name| host_names(name))
-            .collect(),
-        root: inherited
-            .root
-            .as_deref()
-            .and_then(absolute)
-            .or_else(|| location_root(block)),
+        listen: listeners(block),
+        names: names.flat_map(|name| host_names(name)).collect(),
+        root: root.or_else(|| location_root(block)),
         certificate: certificate.map(|(cert, key)| CertificateFiles { cert, key }),
         php: fastcgi(block, upstreams),
         request_body: inherited.request_body,
     }
+}
+
+fn named<'b>(block: &'b [Directive], name: &'static str) -> impl Iterator<Item = &'b Directive> {
+    block.iter().filter(move |one| one.name() == name)
+}
+
+/// Where a host listens: on port 80 if it does not say.
+fn listeners(block: &[Directive]) -> Vec<VirtualHostListen> {
+    let is_tls = named(block, "ssl").any(|one| one.argument() == Some("on"));
+    if named(block, "listen").next().is_none() {
+        return vec![VirtualHostListen {
+            ip: None,
+            port: 80,
+            is_tls,
+        }];
+    }
+    named(block, "listen")
+        .filter_map(|one| address(&one.words, is_tls))
+        .collect()
 }
 
 /// The root of `location /`, for configurations that name it only there.
@@ -206,17 +208,11 @@ fn address(words: &[String], is_tls: bool) -> Option<VirtualHostListen> {
     if let Ok(ip) = bare.parse() {
         return whole(Some(ip), 80);
     }
-    let port = text
-        .strip_prefix("localhost")
-        .map(|rest| rest.strip_prefix(':'));
-    match port {
-        Some(Some(port)) => whole(
-            Some(std::net::Ipv4Addr::LOCALHOST.into()),
-            port.parse().ok()?,
-        ),
-        Some(None) => whole(Some(std::net::Ipv4Addr::LOCALHOST.into()), 80),
-        None => None,
-    }
+    let port = match text.strip_prefix("localhost")?.strip_prefix(':') {
+        Some(port) => port.parse().ok()?,
+        None => 80,
+    };
+    whole(Some(std::net::Ipv4Addr::LOCALHOST.into()), port)
 }
 
 /// An absolute path without variables.
@@ -388,11 +384,7 @@ fn word(rest: &mut &str) -> Token {
             '{' if before == '$' => is_variable = true,
             '}' if is_variable => is_variable = false,
             _ if before == '\\' => {}
-            ';' | '{' | '}' => {
-                end = at;
-                break;
-            }
-            c if c.is_whitespace() => {
+            c if c.is_whitespace() || [';', '{', '}'].contains(&c) => {
                 end = at;
                 break;
             }

@@ -131,8 +131,7 @@ impl SiteDraft {
             let note: String = note.chars().filter(|c| !c.is_control()).collect();
             let _ = writeln!(text, "# {note}.");
         }
-        let hosts: Vec<String> = self.hosts.iter().map(|host| quoted(host)).collect();
-        let _ = writeln!(text, "hosts = [{}]", hosts.join(", "));
+        let _ = writeln!(text, "hosts = [{}]", list(&self.hosts));
         let _ = writeln!(text, "root = {}", path(&self.root));
         match &self.php {
             PhpChoice::Fpm(address) => {
@@ -366,12 +365,6 @@ impl SetupPlan {
             );
         }
         text.push_str("\n[server]\n");
-        let list = |all: &[String]| {
-            all.iter()
-                .map(|one| quoted(one))
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
         let _ = writeln!(text, "# {}", self.listen_note);
         let _ = writeln!(text, "listen = [{}]", list(&self.listen));
         if self.has_tls() {
@@ -405,6 +398,11 @@ impl SetupPlan {
 }
 
 /// A string of TOML. What JSON escapes, TOML escapes alike; it forbids one more character.
+fn list(all: &[String]) -> String {
+    let all: Vec<String> = all.iter().map(|one| quoted(one)).collect();
+    all.join(", ")
+}
+
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text)
         .to_string()

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::compare::PageComparison;
-use super::fetch::{ServerEndpoint, fetch_page};
+use super::fetch::{PageSummary, ServerEndpoint, fetch_page};
 use super::plan::{SetupPlan, SiteDraft};
 
 /// A Galley that runs for a test. It ends when this is dropped.
@@ -99,10 +99,7 @@ async fn ready(child: &mut Child) -> Result<SocketAddr, TrialError> {
     let mut address = None;
     let mut log: Vec<String> = Vec::new();
     while let Some(line) = lines.next_line().await? {
-        if let Some(found) = line
-            .split_once("listening on http://")
-            .map(|(_, text)| text)
-        {
+        if let Some((_, found)) = line.split_once("listening on http://") {
             address = found.trim_end_matches('/').parse().ok();
         }
         match address {
@@ -119,6 +116,16 @@ async fn ready(child: &mut Child) -> Result<SocketAddr, TrialError> {
     Err(TrialError::Ended(log.join("\n")))
 }
 
+async fn fetched(
+    server: ServerEndpoint,
+    host: &str,
+    path: &str,
+) -> Result<PageSummary, TrialError> {
+    fetch_page(server, host, path)
+        .await
+        .map_err(TrialError::Fetch)
+}
+
 /// Compares the pages of a site: the front page, pages that it links to, the login, a file, and a page that does not exist.
 pub async fn compare_pages(
     site: &SiteDraft,
@@ -132,21 +139,15 @@ pub async fn compare_pages(
     while let Some(path) = paths.get(next).cloned() {
         next += 1;
         let now = match current {
-            Some(current) => Some(
-                fetch_page(current, host, &path)
-                    .await
-                    .map_err(TrialError::Fetch)?,
-            ),
+            Some(current) => Some(fetched(current, host, &path).await?),
             None => None,
         };
-        let then = fetch_page(galley, host, &path)
-            .await
-            .map_err(TrialError::Fetch)?;
+        let then = fetched(galley, host, &path).await?;
         if path == "/" {
             paths.extend(now.as_ref().unwrap_or(&then).links.iter().cloned());
-            paths.extend(FURTHER.iter().map(|path| (*path).to_owned()));
             let has_file = |path: &&&str| site.root.join(path.trim_start_matches('/')).is_file();
-            paths.extend(FILES.iter().find(has_file).map(|path| (*path).to_owned()));
+            let known = FURTHER.iter().chain(FILES.iter().find(has_file));
+            paths.extend(known.map(|path| (*path).to_owned()));
         }
         compared.push(PageComparison {
             host: host.to_owned(),

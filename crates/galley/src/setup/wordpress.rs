@@ -47,16 +47,7 @@ impl DetectedWordPress {
         if !machine.is_file(&root.join("wp-load.php")) {
             return None;
         }
-        let above = root.parent().map(|folder| folder.join("wp-config.php"));
-        let is_other = root
-            .parent()
-            .is_some_and(|folder| machine.is_file(&folder.join("wp-settings.php")));
-        let own = root.join("wp-config.php");
-        let config = if machine.is_file(&own) {
-            Some(own)
-        } else {
-            above.filter(|file| !is_other && machine.is_file(file))
-        };
+        let config = config_file(machine, root);
         let text = config.as_ref().and_then(|file| machine.text(file));
         let values = WpConfig::parse(&text.unwrap_or_default());
         let address = values.get("WP_HOME").or_else(|| values.get("WP_SITEURL"));
@@ -68,14 +59,13 @@ impl DetectedWordPress {
             }
         });
         let host = values.get("DB_HOST").unwrap_or("localhost");
+        let database = values.get("DB_NAME");
         Some(Self {
             root: root.to_owned(),
             config,
             version: version(machine, root),
             address: address.map(str::to_owned),
-            database: values
-                .get("DB_NAME")
-                .map(|name| format!("{name} on {host}")),
+            database: database.map(|name| format!("{name} on {host}")),
             network,
             owner: owner(machine, root),
         })
@@ -93,6 +83,18 @@ fn owner(machine: &Machine, root: &Path) -> Option<String> {
 }
 
 /// `$wp_version = '6.6';`
+/// In the folder, or above it if no other WordPress is there.
+fn config_file(machine: &Machine, root: &Path) -> Option<PathBuf> {
+    let own = root.join("wp-config.php");
+    if machine.is_file(&own) {
+        return Some(own);
+    }
+    let folder = root.parent()?;
+    let is_other = machine.is_file(&folder.join("wp-settings.php"));
+    let above = folder.join("wp-config.php");
+    (!is_other && machine.is_file(&above)).then_some(above)
+}
+
 fn version(machine: &Machine, root: &Path) -> Option<String> {
     let text = machine.text(&root.join("wp-includes/version.php"))?;
     let (_, rest) = text.split_once("$wp_version")?;

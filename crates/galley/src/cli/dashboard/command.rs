@@ -17,17 +17,16 @@ use super::opener;
 use super::router::router;
 use super::sampler::sample;
 use super::state::Dashboard;
-use crate::cli::ask::{self, AdminAddress, AdminError};
+use crate::cli::ask::{self, AdminAddress};
 use crate::cli::options::DashboardOptions;
-use crate::cli::outcome::{complain, fail, runtime, talk};
+use crate::cli::outcome::{fail, runtime, talk};
 use crate::cli::show;
 
 /// Runs `galley dashboard`.
 pub(in crate::cli) fn dashboard(options: &DashboardOptions) -> ExitCode {
     let admin = match ask::admin(&options.admin) {
         Ok(admin) => admin,
-        Err(AdminError::Config(complaints)) => return complain(&complaints),
-        Err(trouble) => return fail(&trouble.to_string()),
+        Err(trouble) => return trouble.report(),
     };
     // Says what is wrong here and not in the browser.
     if let Err(trouble) = admin.get("/status") {

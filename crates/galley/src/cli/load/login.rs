@@ -47,18 +47,14 @@ fn log_in(user: &str, password: &str, fetcher: &SiteFetcher<'_>) -> Result<Strin
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .header(header::COOKIE, "wordpress_test_cookie=WP%20Cookie%20check");
     let page = fetcher.fetch(request, Bytes::from(form))?;
-    let cookies: Vec<&str> = page
-        .fields
-        .get_all(header::SET_COOKIE)
-        .iter()
+    let set = page.fields.get_all(header::SET_COOKIE).iter();
+    let cookies: Vec<&str> = set
         .filter_map(|value| value.to_str().ok()?.split(';').next())
         .map(str::trim)
         .filter(|pair| pair.starts_with("wordpress"))
         .collect();
-    if !cookies
-        .iter()
-        .any(|pair| pair.starts_with("wordpress_logged_in_"))
-    {
+    let is_login = |pair: &&str| pair.starts_with("wordpress_logged_in_");
+    if !cookies.iter().any(is_login) {
         return Err(format!(
             "WordPress did not log `{user}` in (status {}): check the user and the password file",
             page.status

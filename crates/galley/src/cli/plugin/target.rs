@@ -95,6 +95,22 @@ pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<PluginTarge
     })
 }
 
+fn named_site<'c>(
+    config: &'c Config,
+    name: &str,
+    path: &Path,
+) -> Result<&'c SiteConfig, PluginError> {
+    let found = config.sites.iter().find(|site| site.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<_> = config.sites.iter().map(|s| s.name.as_str()).collect();
+        PluginError::Usage(format!(
+            "no site `{name}` in `{}`; the sites are `{}`",
+            path.display(),
+            names.join("`, `")
+        ))
+    })
+}
+
 /// The site with this name, or the only one with this root.
 fn find_site<'c>(
     config: &'c Config,
@@ -103,15 +119,7 @@ fn find_site<'c>(
     path: &Path,
 ) -> Result<&'c SiteConfig, PluginError> {
     if let Some(name) = name {
-        let found = config.sites.iter().find(|site| site.name == name);
-        return found.ok_or_else(|| {
-            let names: Vec<_> = config.sites.iter().map(|s| s.name.as_str()).collect();
-            PluginError::Usage(format!(
-                "no site `{name}` in `{}`; the sites are `{}`",
-                path.display(),
-                names.join("`, `")
-            ))
-        });
+        return named_site(config, name, path);
     }
     let has_root = |site: &&SiteConfig| {
         let own = site.root.as_ref().and_then(|root| root.canonicalize().ok());
@@ -122,14 +130,14 @@ fn find_site<'c>(
         ([one], _) => Ok(one),
         ([], [only]) if only.root.is_none() => Ok(only),
         (several, _) => {
-            let why = match several {
-                [] => "no site",
-                _ => "more than one site",
+            let number = if several.is_empty() {
+                "no"
+            } else {
+                "more than one"
             };
+            let (path, root) = (path.display(), root.display());
             Err(PluginError::Usage(format!(
-                "{why} in `{}` has the root `{}`: say which one with --site HOST",
-                path.display(),
-                root.display()
+                "{number} site in `{path}` has the root `{root}`: say which one with --site HOST"
             )))
         }
     }

@@ -148,74 +148,62 @@ impl Change<'_> {
         for site in &self.plan.sites {
             let root = site.root.display();
             if !self.consent.to(&format!("install the plugin into {root}?")) {
-                report
-                    .to_do
-                    .push(format!("install the plugin: galley plugin install {root}"));
+                let to_do = format!("install the plugin: galley plugin install {root}");
+                report.to_do.push(to_do);
                 continue;
             }
             match self.plugin(journal, site) {
                 Ok(is_new) => {
                     is_token_new |= is_new;
-                    report
-                        .actions
-                        .push(format!("installed the plugin into {root}"));
+                    let action = format!("installed the plugin into {root}");
+                    report.actions.push(action);
                 }
-                Err(why) => report
-                    .to_do
-                    .push(format!("install the plugin into {root}: {why}")),
+                Err(why) => {
+                    let to_do = format!("install the plugin into {root}: {why}");
+                    report.to_do.push(to_do);
+                }
             }
         }
-        if is_served {
-            let output = &self.options.output;
-            let reloaded = if is_token_new {
-                tools::galley(&["reload"], output)
-            } else {
-                Ok(().into())
-            };
-            // Pages from before the plugin do not tell what they contain.
-            let purged = reloaded.and_then(|_| tools::galley(&["purge", "--all"], output));
-            report.to_do.extend(
-                purged
-                    .err()
-                    .map(|why| format!("galley reload && galley purge --all: {why}")),
-            );
+        if is_served && let Err(why) = self.begin_anew(is_token_new) {
+            let to_do = format!("galley reload && galley purge --all: {why}");
+            report.to_do.push(to_do);
         }
+    }
+
+    /// Purges everything: pages from before the plugin do not tell what they contain.
+    fn begin_anew(&self, is_token_new: bool) -> Result<(), String> {
+        let output = &self.options.output;
+        if is_token_new {
+            tools::galley(&["reload"], output)?;
+        }
+        tools::galley(&["purge", "--all"], output).map(drop)
     }
 
     /// Whether a token was made.
     fn plugin(&self, journal: &mut SetupJournal, site: &SiteDraft) -> Result<bool, String> {
+        let mut record = |step| journal.record(step).map_err(|error| error.to_string());
         let root = site.root.to_string_lossy();
         if !site.root.join("wp-content/plugins/galley").exists() {
-            let step = UndoStep::Plugin {
-                root: site.root.clone(),
-            };
-            journal.record(step).map_err(|error| error.to_string())?;
+            let root = site.root.clone();
+            record(UndoStep::Plugin { root })?;
         }
         // The folder of tokens beside the configuration.
         let tokens = self.options.output.with_file_name("tokens");
         if !tokens.exists() {
-            let step = UndoStep::Made { path: tokens };
-            journal.record(step).map_err(|error| error.to_string())?;
+            record(UndoStep::Made { path: tokens })?;
         }
-        let host = site.host();
-        let done = tools::galley(
-            &["plugin", "install", &root, "--site", host],
-            &self.options.output,
-        )?;
+        let install = ["plugin", "install", &root, "--site", site.host()];
+        let done = tools::galley(&install, &self.options.output)?;
         let is_new = done["token_is_new"] == true;
         if let (true, Some(file)) = (is_new, done["token_file"].as_str()) {
-            let step = UndoStep::Made {
-                path: PathBuf::from(file),
-            };
-            journal.record(step).map_err(|error| error.to_string())?;
+            let path = PathBuf::from(file);
+            record(UndoStep::Made { path })?;
         }
-        match done["active"].as_bool() {
-            Some(true) => Ok(is_new),
-            _ => Err(done["active_why"]
-                .as_str()
-                .unwrap_or("it is not active")
-                .to_owned()),
+        if done["active"] == true {
+            return Ok(is_new);
         }
+        let why = done["active_why"].as_str();
+        Err(why.unwrap_or("it is not active").to_owned())
     }
 
     /// Requests the front page until it comes from the cache.

@@ -84,30 +84,31 @@ pub(super) fn name(owner: &PortOwner) -> String {
     format!("{unit} on port {}", owner.address.port())
 }
 
+/// A name without a kind is that of a service.
+fn unit_name(name: &str) -> String {
+    if name.contains('.') {
+        name.to_owned()
+    } else {
+        format!("{name}.service")
+    }
+}
+
 /// The units to stop, of those that the user names. Error: one has neither port, or a port would still be taken.
 pub(super) fn taken_over(
     named: &[String],
     foreign: &[&PortOwner],
 ) -> Result<Vec<String>, SetupError> {
-    let full = |name: &String| {
-        if name.contains('.') {
-            name.clone()
-        } else {
-            format!("{name}.service")
-        }
-    };
-    let units: Vec<String> = named.iter().map(full).collect();
-    let has_port = |unit: &&String| {
+    let units: Vec<String> = named.iter().map(|name| unit_name(name)).collect();
+    let has_port = |unit: &String| {
         foreign
             .iter()
-            .any(|owner| owner.unit.as_ref() == Some(*unit))
+            .any(|owner| owner.unit.as_ref() == Some(unit))
     };
     if let Some(wrong) = units.iter().find(|unit| !has_port(unit)) {
         let there: Vec<String> = foreign.iter().map(|owner| name(owner)).collect();
-        let there = if there.is_empty() {
-            "no other server".to_owned()
-        } else {
-            there.join(", ")
+        let there = match there.as_slice() {
+            [] => "no other server".to_owned(),
+            there => there.join(", "),
         };
         return Err(SetupError::Usage(format!(
             "--take-over: `{wrong}` has neither port 80 nor port 443; there is {there}"

@@ -98,21 +98,10 @@ impl PrivilegedKeeper {
 
     async fn execute(&mut self, packet: &[u8]) -> io::Result<()> {
         match self.ledger.judge(packet) {
-            Ok(PrivilegedOrder::Start { pool, place }) => match self.start(pool, place) {
-                Ok((process, said)) => {
-                    let started = Report::Started {
-                        pool,
-                        place,
-                        process,
-                    };
-                    self.report(started, Some(said)).await
-                }
-                Err(error) => {
-                    let errno = error.raw_os_error().map_or(0, i32::unsigned_abs);
-                    let failed = Report::Failed { pool, place, errno };
-                    self.report(failed, None).await
-                }
-            },
+            Ok(PrivilegedOrder::Start { pool, place }) => {
+                let (report, said) = self.started(pool, place);
+                self.report(report, said).await
+            }
             Ok(PrivilegedOrder::Signal { process, how, .. }) => {
                 tell(process, how);
                 Ok(())
@@ -132,6 +121,24 @@ impl PrivilegedKeeper {
                 let errno = Errno::BUSY.raw_os_error().unsigned_abs();
                 let failed = Report::Failed { pool, place, errno };
                 self.report(failed, None).await
+            }
+        }
+    }
+
+    /// Starts the process of a place, and what is reported of that.
+    fn started(&mut self, pool: u32, place: u32) -> (Report, Option<OwnedFd>) {
+        match self.start(pool, place) {
+            Ok((process, said)) => {
+                let started = Report::Started {
+                    pool,
+                    place,
+                    process,
+                };
+                (started, Some(said))
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().map_or(0, i32::unsigned_abs);
+                (Report::Failed { pool, place, errno }, None)
             }
         }
     }
