@@ -29,22 +29,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
     let mut hosts = Vec::new();
     collect(&all, ledger, &mut global, &mut hosts);
     if hosts.is_empty() && !global.is_empty() {
-        let mut context = HostContext::new(ledger);
-        let mut site = ImportedSite::default();
-        for directive in &global {
-            site::convert(directive, &mut site, &mut context);
-        }
-        if main.file_name().is_some_and(|name| name == ".htaccess") {
-            let root = main
-                .parent()
-                .unwrap_or(Path::new("/"))
-                .display()
-                .to_string();
-            site.section.set("root", Value::Text(root), None);
-        } else {
-            htaccess(source, &mut site, ledger);
-        }
-        add(site, &mut draft);
+        add(only_site(source, main, &global, ledger), &mut draft);
         return finish(draft);
     }
     for directive in &global {
@@ -54,6 +39,27 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
         virtual_host(source, host, &mut draft, ledger);
     }
     finish(draft)
+}
+
+/// The site of a file without virtual hosts.
+fn only_site(
+    source: &dyn Source,
+    main: &Path,
+    directives: &[&ParsedDirective],
+    ledger: &mut Ledger,
+) -> ImportedSite {
+    let mut context = HostContext::new(ledger);
+    let mut site = ImportedSite::default();
+    for directive in directives {
+        site::convert(directive, &mut site, &mut context);
+    }
+    if main.file_name().is_some_and(|name| name == ".htaccess") {
+        let root = main.parent().unwrap_or(Path::new("/"));
+        site.section.set("root", root.display().to_string(), None);
+    } else {
+        htaccess(source, &mut site, ledger);
+    }
+    site
 }
 
 /// Sorts directives into those of every host, and virtual hosts; conditions on modules are transparent.
@@ -73,10 +79,8 @@ fn collect<'a>(
                 }
             }
             "<ifmodule" | "<ifdefine" | "<ifversion" => {
-                ledger.not_needed(
-                    directive.id,
-                    "the directives in the section are converted one by one",
-                );
+                let why = "the directives in the section are converted one by one";
+                ledger.not_needed(directive.id, why);
                 collect(directive.inner(), ledger, global, hosts);
             }
             _ => global.push(directive),
@@ -91,40 +95,25 @@ fn is_for_workers(directive: &ParsedDirective) -> bool {
 
 /// A directive beside the virtual hosts.
 fn judge(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
-    if directive.name() == "<directory" {
-        ledger.not_needed(
-            directive.id,
-            "Galley sends only files below the root of a site",
-        );
-        for inner in directive.inner() {
-            ledger.not_needed(inner.id, "Galley sends only files below the root of a site");
+    let last = directive.arguments().last().map_or("", String::as_str);
+    match directive.name() {
+        "<directory" => {
+            directive.not_needed("Galley sends only files below the root of a site", ledger);
         }
-        return;
-    }
-    if directive.name() == "errorlog" {
-        let path = directive
-            .argument(0)
-            .replace("${APACHE_LOG_DIR}", "/var/log/apache2");
-        draft
-            .log
-            .set("error", Value::Text(path), Some(&directive.origin));
-        ledger.carried(directive.id, "log.error");
-        return;
-    }
-    let is_for_files = matches!(directive.name(), "<files" | "<filesmatch");
-    if is_for_files
-        && known::is_private_name(directive.arguments().last().map_or("", String::as_str))
-    {
-        for inner in std::iter::once(directive).chain(directive.inner()) {
-            ledger.not_needed(inner.id, "Galley never sends such files");
+        "errorlog" => {
+            let path = last.replace("${APACHE_LOG_DIR}", "/var/log/apache2");
+            draft.log.set("error", path, &directive.origin);
+            ledger.carried(directive.id, "log.error");
         }
-        return;
+        "<files" | "<filesmatch" if known::is_private_name(last) => {
+            directive.not_needed("Galley never sends such files", ledger);
+        }
+        "timeout" | "keepalivetimeout" if draft.server.is_empty() => {
+            let why = "Galley's time-outs protect against slow clients (`server.head_timeout`, `idle_timeout`)";
+            ledger.not_needed(directive.id, why);
+        }
+        _ => settle(directive, ledger),
     }
-    if matches!(directive.name(), "timeout" | "keepalivetimeout") && draft.server.is_empty() {
-        ledger.not_needed(directive.id, "Galley's time-outs protect against slow clients (`server.head_timeout`, `idle_timeout`)");
-        return;
-    }
-    settle(directive, ledger);
 }
 
 fn virtual_host(
@@ -141,17 +130,22 @@ fn virtual_host(
     }
     let is_tls = context.has_tls;
     let redirects_all = context.redirects_all.take();
-    for address in host.arguments() {
-        let port = if is_tls { 443 } else { 80 };
-        if let Some(listener) = crate::units::listener(address, port) {
-            let option = if is_tls { "listen_tls" } else { "listen" };
-            draft.server.add(option, [listener], Some(&host.origin));
-        }
-    }
+    listeners(host, is_tls, draft);
     htaccess(source, &mut site, ledger);
     match redirects_all {
         Some(target) => redirect_host(&site, &target, &host.origin, draft),
         None => add(site, draft),
+    }
+}
+
+/// Adds the addresses of a virtual host.
+fn listeners(host: &ParsedDirective, is_tls: bool, draft: &mut Draft) {
+    let port = if is_tls { 443 } else { 80 };
+    let option = if is_tls { "listen_tls" } else { "listen" };
+    for address in host.arguments() {
+        if let Some(listener) = crate::units::listener(address, port) {
+            draft.server.add(option, [listener], &host.origin);
+        }
     }
 }
 
@@ -202,12 +196,11 @@ fn redirect_host(
         &mut new
     };
     if target.starts_with("https://") {
-        site.section
-            .set("https_redirect", Value::Flag(true), Some(origin));
+        site.section.set("https_redirect", true, Some(origin));
     }
     if !host.is_empty() && !others.is_empty() {
         site.section
-            .set("canonical_host", Value::Text(host.clone()), Some(origin));
+            .set("canonical_host", host.clone(), Some(origin));
         site.section.add("hosts", [host], None);
         site.section.add("hosts", others, None);
     }
@@ -237,8 +230,7 @@ fn finish(mut draft: Draft) -> Draft {
                 .iter()
                 .find(|setting| setting.name == "root");
             let origin = origins.and_then(|setting| setting.origins.first()).cloned();
-            site.section
-                .set("php", Value::Text("managed".to_owned()), origin.as_ref());
+            site.section.set("php", "managed", origin.as_ref());
         }
         site.sort_rules();
     }

@@ -5,7 +5,7 @@ mod site;
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::draft::{Draft, ImportedSite, Value};
+use crate::draft::{Draft, ImportedSite};
 use crate::ledger::Ledger;
 use crate::source::Source;
 use crate::tree::{self, Grammar, ParsedDirective};
@@ -15,17 +15,11 @@ use site::Converter;
 pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
     let all = tree::read(source, main, Grammar::Caddy, ledger);
     let mut draft = Draft::default();
-    let snippets: HashMap<&str, &ParsedDirective> = all
-        .iter()
-        .filter(|one| one.name().starts_with('(') && one.block.is_some())
-        .map(|one| (one.name().trim_matches(['(', ')']), one))
-        .collect();
+    let snippets = snippets(&all);
     for (index, directive) in all.iter().enumerate() {
         if directive.name().starts_with('(') {
-            ledger.not_needed(
-                directive.id,
-                "the snippet is converted where it is imported",
-            );
+            let why = "the snippet is converted where it is imported";
+            ledger.not_needed(directive.id, why);
         } else if directive.name() == "{" {
             global(directive, &mut draft, ledger);
         } else if directive.block.is_some() {
@@ -38,25 +32,27 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
     }
     // Caddy redirects every site to TLS and obtains its certificate.
     if draft.sites.iter().any(|site| site.section.has("tls")) {
-        draft.server.add("listen", ["0.0.0.0:80".to_owned()], None);
-        draft
-            .server
-            .add("listen_tls", ["0.0.0.0:443".to_owned()], None);
+        for (name, address) in [("listen", "0.0.0.0:80"), ("listen_tls", "0.0.0.0:443")] {
+            draft.server.add(name, [address.to_owned()], None);
+        }
     }
     draft
 }
 
+/// By their names.
+fn snippets(all: &[ParsedDirective]) -> HashMap<&str, &ParsedDirective> {
+    all.iter()
+        .filter(|one| one.name().starts_with('(') && one.block.is_some())
+        .map(|one| (one.name().trim_matches(['(', ')']), one))
+        .collect()
+}
+
 /// The options before the sites.
 fn global(directive: &ParsedDirective, draft: &mut Draft, ledger: &mut Ledger) {
-    ledger.not_needed(
-        directive.id,
-        "the options of the block are converted one by one",
-    );
+    let why = "the options of the block are converted one by one";
+    ledger.not_needed(directive.id, why);
     for inner in directive.inner() {
-        let (origin, value) = (
-            Some(&inner.origin),
-            Value::Text(inner.argument(0).to_owned()),
-        );
+        let (origin, value) = (&inner.origin, inner.argument(0));
         match inner.name() {
             "email" => {
                 draft.acme.set("email", value, origin);
@@ -94,20 +90,19 @@ fn add(
             || host == "localhost";
         let host = if host.is_empty() { "*" } else { host };
         site.section
-            .add("hosts", [host.to_ascii_lowercase()], Some(&head.origin));
+            .add("hosts", [host.to_ascii_lowercase()], &head.origin);
         if let Some(port) = without_scheme
             .rsplit_once(':')
             .and_then(|(_, port)| port.parse::<u16>().ok())
         {
             draft
                 .server
-                .add("listen", [format!("0.0.0.0:{port}")], Some(&head.origin));
+                .add("listen", [format!("0.0.0.0:{port}")], &head.origin);
         }
     }
     ledger.carried(head.id, "hosts");
     if !plain {
-        site.section
-            .set("tls", Value::Text("auto".to_owned()), Some(&head.origin));
+        site.section.set("tls", "auto", &head.origin);
     }
     let mut converter = Converter {
         snippets,

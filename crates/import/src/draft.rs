@@ -12,6 +12,24 @@ pub(crate) enum Value {
     Verbatim(String),
 }
 
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
 /// An option with its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
@@ -29,8 +47,14 @@ pub(crate) struct Section {
 
 impl Section {
     /// Sets an option, or replaces its value.
-    pub fn set(&mut self, name: &str, value: Value, origin: Option<&StatementOrigin>) {
-        let origins: Vec<StatementOrigin> = origin.into_iter().cloned().collect();
+    pub fn set<'o>(
+        &mut self,
+        name: &str,
+        value: impl Into<Value>,
+        origin: impl Into<Option<&'o StatementOrigin>>,
+    ) {
+        let value = value.into();
+        let origins: Vec<StatementOrigin> = origin.into().into_iter().cloned().collect();
         match self.find_mut(name) {
             Some(setting) => {
                 setting.value = value;
@@ -45,29 +69,40 @@ impl Section {
     }
 
     /// Adds values to a list, each once.
-    pub fn add<I>(&mut self, name: &str, values: I, origin: Option<&StatementOrigin>)
-    where
-        I: IntoIterator<Item = String>,
-    {
+    pub fn add<'o>(
+        &mut self,
+        name: &str,
+        values: impl IntoIterator<Item = String>,
+        origin: impl Into<Option<&'o StatementOrigin>>,
+    ) {
         if self.find_mut(name).is_none() {
             self.set(name, Value::List(Vec::new()), None);
         }
         let Some(setting) = self.find_mut(name) else {
             return;
         };
-        let Value::List(list) = &mut setting.value else {
-            return;
-        };
-        for value in values {
-            if !list.contains(&value) {
-                list.push(value);
+        if let Value::List(list) = &mut setting.value {
+            for value in values {
+                push_new(list, value);
+            }
+            if let Some(origin) = origin.into() {
+                push_new(&mut setting.origins, origin.clone());
             }
         }
-        if let Some(origin) = origin
-            && !setting.origins.contains(origin)
-        {
-            setting.origins.push(origin.clone());
+    }
+
+    /// The status of a redirect, unless it is Galley's own.
+    pub fn set_status(&mut self, status: &str, origin: &StatementOrigin) {
+        if status != "301" {
+            let value = Value::Verbatim(status.to_owned());
+            self.set("redirect_status", value, origin);
         }
+    }
+
+    /// Refuses all clients.
+    pub fn deny_all(&mut self, origin: &StatementOrigin) {
+        let everywhere = ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
+        self.add("deny", everywhere, origin);
     }
 
     pub fn get(&self, name: &str) -> Option<&Value> {
@@ -75,6 +110,13 @@ impl Section {
             .iter()
             .find(|setting| setting.name == name)
             .map(|setting| &setting.value)
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -114,6 +156,12 @@ impl Section {
     }
 }
 
+fn push_new<T: PartialEq>(list: &mut Vec<T>, one: T) {
+    if !list.contains(&one) {
+        list.push(one);
+    }
+}
+
 /// In which order rules are compared with a request; within one, in the order of the file unless `length` differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RulePriority {
@@ -130,6 +178,26 @@ pub(crate) struct RuleDraft {
     pub priority: RulePriority,
     /// Of the prefix, in bytes: the longest comes first. 0 for others.
     pub length: usize,
+}
+
+impl RuleDraft {
+    /// A rule for a prefix of so many bytes.
+    pub fn of_prefix(section: Section, length: usize) -> Self {
+        Self {
+            section,
+            priority: RulePriority::Prefix,
+            length,
+        }
+    }
+
+    /// A rule without a prefix.
+    pub fn new(section: Section, priority: RulePriority) -> Self {
+        Self {
+            section,
+            priority,
+            length: 0,
+        }
+    }
 }
 
 /// A `[[site]]`.

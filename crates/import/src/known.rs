@@ -68,20 +68,9 @@ fn is_known_path(pattern: &str) -> bool {
 
 /// The alternatives of a regular expression at its top level, without a group around the whole.
 pub(crate) fn alternatives(pattern: &str) -> Vec<String> {
-    let mut text = pattern.trim();
-    for (start, end) in [("^.*(", ").*$"), (".*(", ").*"), ("^(", ")$"), ("(", ")")] {
-        if let Some(inner) = text
-            .strip_prefix(start)
-            .and_then(|text| text.strip_suffix(end))
-            && is_balanced(inner)
-        {
-            text = inner;
-            break;
-        }
-    }
     let mut all = Vec::new();
     let (mut depth, mut is_escaped, mut one) = (0_usize, false, String::new());
-    for c in text.chars() {
+    for c in ungrouped(pattern.trim()).chars() {
         match c {
             '|' if depth == 0 && !is_escaped => all.push(std::mem::take(&mut one)),
             _ => one.push(c),
@@ -98,6 +87,16 @@ pub(crate) fn alternatives(pattern: &str) -> Vec<String> {
     all.push(one);
     all.retain(|one| !one.is_empty());
     all
+}
+
+/// A pattern without the group around all of it.
+fn ungrouped(pattern: &str) -> &str {
+    let groups = [("^.*(", ").*$"), (".*(", ").*"), ("^(", ")$"), ("(", ")")];
+    let inner = groups.iter().find_map(|(start, end)| {
+        let inner = pattern.strip_prefix(start)?.strip_suffix(end)?;
+        is_balanced(inner).then_some(inner)
+    });
+    inner.unwrap_or(pattern)
 }
 
 fn is_balanced(text: &str) -> bool {
@@ -139,10 +138,7 @@ fn literal_start(pattern: &str) -> (String, bool) {
 
 /// A regular expression of PCRE as one of Galley's, which has no look-around and no back references. `None`: it has.
 pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
-    let is_foreign = [
-        "(?=", "(?!", "(?<", "(?>", "(?#", "*+", "++", "?+", "\\K", "\\G",
-    ];
-    if is_foreign.iter().any(|part| text.contains(part)) {
+    if OF_PCRE.iter().any(|part| text.contains(part)) {
         return None;
     }
     let has_back_reference = text
@@ -153,10 +149,8 @@ pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
         return None;
     }
     // `.(jpg|png)$`: the dot was meant to be one.
-    let text = match text
-        .strip_prefix(".(")
-        .or_else(|| text.strip_prefix(".*.("))
-    {
+    let bare = text.strip_prefix(".(");
+    let text = match bare.or_else(|| text.strip_prefix(".*.(")) {
         Some(rest) => format!("\\.({rest}"),
         None => text.to_owned(),
     };
@@ -167,34 +161,58 @@ pub(crate) fn pattern(text: &str, ignores_case: bool) -> Option<String> {
     })
 }
 
+/// A path with `*` as a pattern.
+pub(crate) fn glob(path: &str) -> String {
+    let mut pattern = String::new();
+    for c in path.chars() {
+        match c {
+            '*' => pattern.push_str(".*"),
+            c if c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_') => pattern.push(c),
+            c => pattern.extend(['\\', c]),
+        }
+    }
+    pattern
+}
+
+/// Whether a text is the status of an error.
+pub(crate) fn is_error_status(text: &str) -> bool {
+    text.parse::<u16>()
+        .is_ok_and(|status| (400..600).contains(&status))
+}
+
 /// Names that Galley never sends, however they are spelt in a pattern.
 pub(crate) fn is_private_name(text: &str) -> bool {
     let plain = text.replace('\\', "");
     let has_dot_name = plain.contains("/.") || plain.starts_with(".ht");
-    let parts = [
-        "wp-config",
-        ".git",
-        ".svn",
-        ".env",
-        ".sql",
-        ".bak",
-        ".log",
-        ".old",
-        ".ini",
-        "readme",
-        "license",
-        "debug.log",
-        ".user.ini",
-        "composer",
-        "install.php",
-        "wp-includes",
-        "changelog",
-    ];
-    has_dot_name
-        || parts
-            .iter()
-            .any(|part| plain.to_ascii_lowercase().contains(part))
+    let lower = plain.to_ascii_lowercase();
+    has_dot_name || PRIVATE_NAMES.iter().any(|part| lower.contains(part))
 }
+
+/// Why a lifetime in browsers is not needed.
+pub(crate) const ASKS_AGAIN: &str =
+    "Galley lets browsers ask again, and answers 304 from the cache";
+
+const OF_PCRE: &[&str] = &[
+    "(?=", "(?!", "(?<", "(?>", "(?#", "*+", "++", "?+", "\\K", "\\G",
+];
+
+const PRIVATE_NAMES: &[&str] = &[
+    "wp-config",
+    ".git",
+    ".svn",
+    ".env",
+    ".sql",
+    ".bak",
+    ".log",
+    ".old",
+    ".ini",
+    "readme",
+    "license",
+    "composer",
+    "install.php",
+    "wp-includes",
+    "changelog",
+];
 
 /// A pattern of the paths that usually have a media type.
 pub(crate) fn paths_of_type(media_type: &str) -> Option<&'static str> {

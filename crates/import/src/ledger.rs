@@ -1,5 +1,7 @@
 //! What became of each statement. Nothing is dropped silently: a statement that no part of the import judges is reported as not carried.
 
+use std::rc::Rc;
+
 use crate::source::{MOST_STATEMENTS, StatementOrigin};
 
 /// What became of a statement.
@@ -58,6 +60,14 @@ impl Ledger {
         Some(StatementId(self.entries.len() - 1))
     }
 
+    /// Enters a file that cannot be read.
+    pub fn unreadable(&mut self, file: Rc<str>) {
+        if let Some(id) = self.enter("(the file)", StatementOrigin { file, line: 1 }) {
+            let remedy = "the file cannot be read: run the import where it exists";
+            self.not_carried(id, remedy);
+        }
+    }
+
     /// `option` of Galley does what the statement did.
     pub fn carried(&mut self, id: StatementId, option: impl Into<String>) {
         self.judge(id, StatementFate::Carried(option.into()));
@@ -74,7 +84,7 @@ impl Ledger {
     }
 
     /// A statement may be judged once for each site that inherits it. What is carried for one is carried; else the worse counts.
-    fn judge(&mut self, id: StatementId, fate: StatementFate) {
+    pub fn judge(&mut self, id: StatementId, fate: StatementFate) {
         let Some(entry) = self.entries.get_mut(id.0) else {
             return;
         };

@@ -18,7 +18,7 @@ use crate::ledger::{Ledger, StatementFate};
 use crate::source::Source;
 use crate::tree::{self, Grammar, ParsedDirective};
 use context::{Context, ExpiryOfType};
-use server::Server;
+use server::{Server, ServerRedirect};
 
 /// Converts the configuration whose main file is `main`. A file with statements of a server alone is taken for one server.
 pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {
@@ -49,14 +49,14 @@ fn collect<'a>(
     for directive in all {
         match directive.name() {
             "http" => {
-                context.ledger.not_needed(
-                    directive.id,
+                context.not_needed(
+                    directive,
                     "the statements in the block are converted one by one",
                 );
                 collect(directive.inner(), context, inherited, servers);
             }
             "server" if directive.block.is_some() => {
-                context.ledger.carried(directive.id, "a site");
+                context.carried(directive, "a site");
                 servers.push(directive.inner().iter().collect());
             }
             name if is_outside(name) => outside(directive, context),
@@ -73,19 +73,15 @@ fn is_outside(name: &str) -> bool {
 
 fn outside(directive: &ParsedDirective, context: &mut Context<'_>) {
     match table::fate_of(directive.name()) {
-        Some(StatementFate::NotCarried(remedy)) => context.ledger.not_carried(directive.id, remedy),
-        Some(StatementFate::NotNeeded(why)) => context.ledger.not_needed(directive.id, why),
+        Some(StatementFate::NotCarried(remedy)) => context.not_carried(directive, remedy),
+        Some(StatementFate::NotNeeded(why)) => context.not_needed(directive, why),
         Some(StatementFate::Carried(_)) | None => {}
     }
     for inner in directive.inner() {
         if directive.name() == "types" {
-            context
-                .ledger
-                .not_needed(inner.id, "Galley knows media types");
+            context.not_needed(inner, "Galley knows media types");
         } else if is_outside(directive.name()) && directive.name() != "events" {
-            context
-                .ledger
-                .not_carried(inner.id, "Galley serves HTTP only: keep nginx for this");
+            context.not_carried(inner, "Galley serves HTTP only: keep nginx for this");
         } else {
             outside(inner, context);
         }
@@ -97,26 +93,7 @@ fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
     let mut draft = Draft::default();
     let mut redirects = Vec::new();
     for server in servers {
-        if !server.listen.is_empty() {
-            draft.server.add("listen", server.listen.clone(), None);
-        }
-        if !server.listen_tls.is_empty() {
-            draft
-                .server
-                .add("listen_tls", server.listen_tls.clone(), None);
-        }
-        for setting in &server.options.settings {
-            match &setting.value {
-                Value::List(list) => {
-                    draft
-                        .server
-                        .add(&setting.name, list.clone(), setting.origins.first());
-                }
-                value => draft
-                    .server
-                    .set(&setting.name, value.clone(), setting.origins.first()),
-            }
-        }
+        add_options(&server, &mut draft.server);
         match server.redirect {
             None if server.is_refusal => {}
             Some(_) => redirects.push(server),
@@ -130,25 +107,37 @@ fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
     draft
 }
 
+/// Adds the listeners of a server, and what it says of all.
+fn add_options(server: &Server, of_all: &mut Section) {
+    let (plain, tls) = (&server.listen, &server.listen_tls);
+    for (name, all) in [("listen", plain), ("listen_tls", tls)] {
+        if !all.is_empty() {
+            of_all.add(name, all.clone(), None);
+        }
+    }
+    for setting in &server.options.settings {
+        let (name, origin) = (&setting.name, setting.origins.first());
+        match &setting.value {
+            Value::List(list) => of_all.add(name, list.clone(), origin),
+            value => of_all.set(name, value.clone(), origin),
+        }
+    }
+}
+
 /// Adds a site, or joins it to one with the same hosts: nginx has one server for each port.
 fn add_site(site: ImportedSite, draft: &mut Draft) {
-    let same = draft
-        .sites
-        .iter_mut()
-        .find(|other| !site.hosts().is_empty() && other.hosts() == site.hosts());
-    let Some(other) = same else {
-        draft.sites.push(site);
-        return;
+    let is_same = |other: &&mut ImportedSite| other.hosts() == site.hosts();
+    let mut known = draft.sites.iter_mut();
+    let Some(other) = known.find(is_same).filter(|_| !site.hosts().is_empty()) else {
+        return draft.sites.push(site);
     };
-    for setting in site.section.settings {
-        other
-            .section
-            .set(&setting.name, setting.value, setting.origins.first());
-    }
-    for setting in site.ttl.settings {
-        other
-            .ttl
-            .set(&setting.name, setting.value, setting.origins.first());
+    for (known, new) in [
+        (&mut other.section, site.section),
+        (&mut other.ttl, site.ttl),
+    ] {
+        for one in new.settings {
+            known.set(&one.name, one.value, one.origins.first());
+        }
     }
     for rule in site.rules {
         let is_there = other.rules.iter().any(|known| {
@@ -166,54 +155,43 @@ fn add_redirect(server: Server, draft: &mut Draft) {
         return;
     };
     let hosts = server.site.hosts().to_vec();
-    let others: Vec<String> = hosts
-        .iter()
-        .filter(|host| **host != redirect.host)
-        .cloned()
-        .collect();
+    let others = hosts.iter().filter(|host| **host != redirect.host);
+    let others: Vec<String> = others.cloned().collect();
     // To the host of the request, or to the only one that there is.
     let is_own = redirect.host.contains('$') || others.is_empty();
-    let origin = Some(&redirect.origin);
-    let mut targets = draft.sites.iter_mut();
-    let target = targets.find(|site| {
-        let wanted = if is_own {
-            &hosts
-        } else {
-            std::slice::from_ref(&redirect.host)
-        };
-        site.hosts()
-            .iter()
-            .any(|host| wanted.contains(host) || host == "*")
-            || hosts == ["*"]
-    });
-    if let Some(site) = target {
-        if redirect.is_https && !server.listen.is_empty() && server.listen_tls.is_empty() {
-            site.section
-                .set("https_redirect", Value::Flag(true), origin);
-        }
-        if !is_own {
-            site.section
-                .set("canonical_host", Value::Text(redirect.host.clone()), origin);
-            site.section.add("hosts", others, None);
-        }
+    let wanted = if is_own {
+        hosts.as_slice()
     } else {
-        // A redirect to another server altogether.
-        let mut site = server.site;
-        let mut section = Section::default();
-        section.set("path", Value::Text("/*".to_owned()), origin);
-        let scheme = if redirect.is_https { "https" } else { "http" };
-        section.set(
-            "redirect",
-            Value::Text(format!("{scheme}://{}/$1", redirect.host)),
-            origin,
-        );
-        site.add_rule(RuleDraft {
-            section,
-            priority: RulePriority::Prefix,
-            length: 1,
-        });
-        draft.sites.push(site);
+        std::slice::from_ref(&redirect.host)
+    };
+    let is_target = |site: &&mut ImportedSite| {
+        let mut known = site.hosts().iter();
+        known.any(|host| wanted.contains(host) || host == "*") || hosts == ["*"]
+    };
+    let Some(site) = draft.sites.iter_mut().find(is_target) else {
+        draft.sites.push(elsewhere(redirect, server.site));
+        return;
+    };
+    let origin = &redirect.origin;
+    if redirect.is_https && !server.listen.is_empty() && server.listen_tls.is_empty() {
+        site.section.set("https_redirect", true, origin);
     }
+    if !is_own {
+        let host = redirect.host.clone();
+        site.section.set("canonical_host", host, origin);
+        site.section.add("hosts", others, None);
+    }
+}
+
+/// A site that redirects everything to another server.
+fn elsewhere(redirect: &ServerRedirect, mut site: ImportedSite) -> ImportedSite {
+    let scheme = if redirect.is_https { "https" } else { "http" };
+    let target = format!("{scheme}://{}/$1", redirect.host);
+    let mut section = Section::default();
+    section.set("path", "/*", &redirect.origin);
+    section.set("redirect", target, &redirect.origin);
+    site.add_rule(RuleDraft::of_prefix(section, 1));
+    site
 }
 
 /// Options that follow from several servers, and those that Galley requires.
@@ -223,54 +201,47 @@ fn finish(draft: &mut Draft, context: &Context<'_>) {
         draft.server.add("listen", ["0.0.0.0:80".to_owned()], None);
     }
     if let Some(cache) = &context.cache {
-        let origin = Some(&cache.origin);
-        draft
-            .cache
-            .set("disk", Value::Text("/var/cache/galley".to_owned()), origin);
+        let origin = &cache.origin;
+        draft.cache.set("disk", "/var/cache/galley", origin);
         if let Some(size) = &cache.size {
-            draft
-                .cache
-                .set("disk_size", Value::Text(size.clone()), origin);
+            draft.cache.set("disk_size", size.clone(), origin);
         }
         if let Some(inactive) = &cache.inactive {
-            draft
-                .cache
-                .set("inactive", Value::Text(inactive.clone()), origin);
+            draft.cache.set("inactive", inactive.clone(), origin);
         }
     }
     for site in &mut draft.sites {
-        if site.hosts().is_empty() {
-            site.section.add("hosts", ["*".to_owned()], None);
-        }
-        for part in ["cert", "key"] {
-            site.section.remove(part);
-        }
-        for (cookie, origin) in &context.bypass_cookies {
-            site.section
-                .add("bypass_cookies", [cookie.clone()], Some(origin));
-        }
-        if site.section.has("root") {
-            for of_type in &context.expires {
-                site.add_rule(expiry_rule(of_type));
-            }
-        }
-        if site.section.has("php") && site.section.has("upstream") {
-            // PHP is the site's; what else is passed on belongs to `/`.
-            site.section.remove("upstream");
-        }
-        site.sort_rules();
+        finish_site(site, context);
     }
 }
 
+fn finish_site(site: &mut ImportedSite, context: &Context<'_>) {
+    if site.hosts().is_empty() {
+        site.section.add("hosts", ["*".to_owned()], None);
+    }
+    for part in ["cert", "key"] {
+        site.section.remove(part);
+    }
+    for (cookie, origin) in &context.bypass_cookies {
+        site.section.add("bypass_cookies", [cookie.clone()], origin);
+    }
+    if site.section.has("root") {
+        for of_type in &context.expires {
+            site.add_rule(expiry_rule(of_type));
+        }
+    }
+    if site.section.has("php") && site.section.has("upstream") {
+        // PHP is the site's; what else is passed on belongs to `/`.
+        site.section.remove("upstream");
+    }
+    site.sort_rules();
+}
+
 fn expiry_rule(of_type: &ExpiryOfType) -> RuleDraft {
-    let origin = Some(&of_type.origin);
+    let origin = &of_type.origin;
     let mut section = Section::default();
-    section.set("pattern", Value::Text(of_type.pattern.to_owned()), origin);
+    section.set("pattern", of_type.pattern.to_owned(), origin);
     let field = format!("Cache-Control: max-age={}", of_type.seconds);
     section.add("set_headers", [field], origin);
-    RuleDraft {
-        section,
-        priority: RulePriority::Pattern,
-        length: 0,
-    }
+    RuleDraft::new(section, RulePriority::Pattern)
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::CharIndices;
 
+use crate::draft::{ImportedSite, RuleDraft, Section, Value};
 use crate::ledger::{Ledger, StatementId};
 use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Source, StatementOrigin};
 
@@ -43,6 +44,40 @@ impl ParsedDirective {
         for inner in self.inner() {
             inner.not_needed(why, ledger);
         }
+    }
+
+    /// Sets an option to what this statement says.
+    pub fn sets(
+        &self,
+        option: &str,
+        value: impl Into<Value>,
+        section: &mut Section,
+        ledger: &mut Ledger,
+    ) {
+        section.set(option, value, &self.origin);
+        ledger.carried(self.id, option);
+    }
+
+    /// Adds what this statement says to a list.
+    pub fn adds(
+        &self,
+        option: &str,
+        values: impl IntoIterator<Item = String>,
+        section: &mut Section,
+        ledger: &mut Ledger,
+    ) {
+        section.add(option, values, &self.origin);
+        ledger.carried(self.id, option);
+    }
+
+    /// Adds the rule that this statement and its block became, unless it says no more than the site.
+    pub fn becomes(&self, rule: RuleDraft, site: &mut ImportedSite, ledger: &mut Ledger) {
+        if rule.section.settings.len() > 1 {
+            ledger.carried(self.id, "a rule");
+        } else {
+            ledger.not_needed(self.id, "nothing in it differs from the site");
+        }
+        site.add_rule(rule);
     }
 
     /// `option` does what this statement and those in its block did.
@@ -109,16 +144,7 @@ impl Files<'_> {
         self.left = self.left.saturating_sub(1);
         let name: Rc<str> = path.display().to_string().into();
         let Some(text) = self.source.text(path) else {
-            let origin = StatementOrigin {
-                file: name,
-                line: 1,
-            };
-            if let Some(id) = self.ledger.enter("(the file)", origin) {
-                self.ledger.not_carried(
-                    id,
-                    "the file cannot be read: run the import where it exists",
-                );
-            }
+            self.ledger.unreadable(name);
             return Vec::new();
         };
         let mut parser = StatementParser::new(&text, name, self.grammar, self.ledger);
@@ -157,18 +183,14 @@ impl Files<'_> {
             return Vec::new();
         }
         if level >= MOST_LEVELS || self.left < files.len() {
-            self.ledger.not_carried(
-                directive.id,
-                "too many files, or files that include each other",
-            );
+            let remedy = "too many files, or files that include each other";
+            self.ledger.not_carried(directive.id, remedy);
             return Vec::new();
         }
         self.ledger
             .not_needed(directive.id, "the statements of the file are read here");
-        files
-            .iter()
-            .flat_map(|file| self.file(file, level + 1))
-            .collect()
+        let files = files.iter();
+        files.flat_map(|file| self.file(file, level + 1)).collect()
     }
 }
 

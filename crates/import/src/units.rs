@@ -12,17 +12,7 @@ pub(crate) fn duration(text: &str) -> Option<String> {
         let number: u64 = rest.get(..digits)?.parse().ok()?;
         let unit = rest.get(digits..)?;
         let letters = unit.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let factor: u64 = match unit.get(..letters)? {
-            "ms" => 1,
-            "" | "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            "w" => 7 * 86_400_000,
-            "M" => 30 * 86_400_000,
-            "y" => 365 * 86_400_000,
-            _ => return None,
-        };
+        let factor = unit_ms(unit.get(..letters)?)?;
         milliseconds = milliseconds.checked_add(number.checked_mul(factor)?)?;
         rest = unit.get(letters..)?.trim_start();
     }
@@ -75,6 +65,32 @@ pub(crate) fn size(text: &str) -> Option<String> {
     Some(format!("{number}{unit}"))
 }
 
+/// `[::]:443`.
+fn bracketed(text: &str, default_port: u16) -> Option<String> {
+    let (address, after) = text.split_once(']')?;
+    let port = match after.strip_prefix(':') {
+        Some(port) => port.parse::<u16>().ok()?,
+        None if after.is_empty() => default_port,
+        None => return None,
+    };
+    Some(format!("{address}]:{port}"))
+}
+
+/// A unit of nginx in milliseconds.
+fn unit_ms(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "w" => 7 * 86_400_000,
+        "M" => 30 * 86_400_000,
+        "y" => 365 * 86_400_000,
+        _ => return None,
+    })
+}
+
 /// `80`, `*:80`, `1.2.3.4`, `[::]:443`, `localhost:80`, `unix:/path` as a listener of Galley. `None`: not an address.
 pub(crate) fn listener(text: &str, default_port: u16) -> Option<String> {
     if let Some(path) = text.strip_prefix("unix:") {
@@ -84,13 +100,7 @@ pub(crate) fn listener(text: &str, default_port: u16) -> Option<String> {
         return Some(format!("0.0.0.0:{port}"));
     }
     if text.starts_with('[') {
-        let (address, after) = text.split_once(']')?;
-        let port = match after.strip_prefix(':') {
-            Some(port) => port.parse::<u16>().ok()?,
-            None if after.is_empty() => default_port,
-            None => return None,
-        };
-        return Some(format!("{address}]:{port}"));
+        return bracketed(text, default_port);
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, port.parse::<u16>().ok()?),

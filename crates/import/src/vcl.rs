@@ -40,38 +40,32 @@ fn backend(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Le
     let value = |name: &str| {
         let mut all = directive.inner().iter();
         all.find(|inner| inner.name() == name)
-            .map(|inner| inner.argument(1).to_owned())
+            .map(|inner| inner.argument(1))
     };
-    let host = value(".host").unwrap_or_else(|| "127.0.0.1".to_owned());
-    let port = value(".port").unwrap_or_else(|| "80".to_owned());
-    site.section.add(
+    let host = value(".host").unwrap_or("127.0.0.1");
+    let port = value(".port").unwrap_or("80");
+    let section = &mut site.section;
+    directive.adds(
         "upstream",
         [format!("http://{host}:{port}")],
-        Some(&directive.origin),
+        section,
+        ledger,
     );
-    ledger.carried(directive.id, "upstream");
     for inner in directive.inner() {
-        let option = match inner.name() {
-            ".host" | ".port" => Some("upstream"),
-            ".connect_timeout" => Some("connect_timeout"),
-            ".first_byte_timeout" => Some("first_byte_timeout"),
-            ".between_bytes_timeout" => Some("read_timeout"),
-            _ => None,
-        };
-        match (option, units::duration(inner.argument(1))) {
-            (Some("upstream"), _) => ledger.carried(inner.id, "upstream"),
-            (Some(option), Some(time)) => {
-                site.section
-                    .set(option, Value::Text(time), Some(&inner.origin));
-                ledger.carried(inner.id, option);
+        let value = inner.argument(1);
+        match (inner.name(), units::duration(value)) {
+            (".host" | ".port", _) => ledger.carried(inner.id, "upstream"),
+            (".connect_timeout", Some(time)) => {
+                inner.sets("connect_timeout", time, section, ledger);
             }
-            _ if inner.name() == ".max_connections" => {
-                site.section.set(
-                    "in_flight",
-                    Value::Verbatim(number(inner.argument(1))),
-                    Some(&inner.origin),
-                );
-                ledger.carried(inner.id, "in_flight");
+            (".first_byte_timeout", Some(time)) => {
+                inner.sets("first_byte_timeout", time, section, ledger);
+            }
+            (".between_bytes_timeout", Some(time)) => {
+                inner.sets("read_timeout", time, section, ledger);
+            }
+            (".max_connections", _) => {
+                inner.sets("in_flight", Value::Verbatim(number(value)), section, ledger);
             }
             _ => inner.not_needed("Galley notices a failing server by its responses", ledger),
         }
@@ -95,14 +89,10 @@ fn acl(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger
         };
         let address = network.split('/').next().unwrap_or_default();
         if is_for_purges && address.parse::<std::net::IpAddr>().is_ok() {
-            site.section
-                .add("purge_allow", [network], Some(&inner.origin));
-            ledger.carried(inner.id, "purge_allow");
+            inner.adds("purge_allow", [network], &mut site.section, ledger);
         } else {
-            ledger.not_carried(
-                inner.id,
-                "name addresses and networks in `purge_allow`, `allow` or `admin_allow`",
-            );
+            let remedy = "name addresses and networks in `purge_allow`, `allow` or `admin_allow`";
+            ledger.not_carried(inner.id, remedy);
         }
     }
     if is_for_purges {
@@ -114,41 +104,31 @@ fn acl(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger
 
 fn subroutine(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     match directive.argument(0) {
-        "vcl_recv" => {
-            ledger.not_needed(directive.id, CONVERTED);
-            for inner in directive.inner() {
-                receive(inner, site, ledger);
-            }
-        }
-        "vcl_backend_response" | "vcl_fetch" => {
-            ledger.not_needed(directive.id, CONVERTED);
-            for inner in directive.inner() {
-                response(inner, site, ledger);
-            }
-        }
-        "vcl_deliver" => {
-            ledger.not_needed(directive.id, CONVERTED);
-            for inner in directive.inner() {
-                deliver(inner, site, ledger);
-            }
-        }
+        "vcl_recv" => statements(directive, receive, site, ledger),
+        "vcl_backend_response" | "vcl_fetch" => statements(directive, response, site, ledger),
+        "vcl_deliver" => statements(directive, deliver, site, ledger),
         "vcl_hash" if directive.inner().iter().any(is_about_phones) => {
-            site.section.set(
-                "device_variants",
-                Value::Flag(true),
-                Some(&directive.origin),
-            );
-            directive.carried("device_variants", ledger);
+            switch_on("device_variants", directive, site, ledger);
         }
         "vcl_hash" | "vcl_hit" | "vcl_miss" | "vcl_pass" | "vcl_pipe" | "vcl_purge"
         | "vcl_init" | "vcl_fini" | "vcl_backend_fetch" | "vcl_synth" | "vcl_backend_error"
         | "vcl_error" => {
-            directive.not_needed(
-                "Galley's key, purges, WebSockets and error pages need no program",
-                ledger,
-            );
+            let why = "Galley's key, purges, WebSockets and error pages need no program";
+            directive.not_needed(why, ledger);
         }
         _ => directive.not_carried(COMPUTES, ledger),
+    }
+}
+
+fn statements(
+    directive: &ParsedDirective,
+    convert: fn(&ParsedDirective, &mut ImportedSite, &mut Ledger),
+    site: &mut ImportedSite,
+    ledger: &mut Ledger,
+) {
+    ledger.not_needed(directive.id, CONVERTED);
+    for inner in directive.inner() {
+        convert(inner, site, ledger);
     }
 }
 
@@ -161,13 +141,11 @@ fn receive(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Le
     let inner = directive.inner();
     let returns = |what: &str| contains(inner, &|one| one.words.join("").contains(what));
     if !matches!(directive.name(), "if" | "else" | "elseif" | "elsif") {
-        statement(directive, &lower, ledger);
-        return;
+        return statement(directive, &lower, ledger);
     }
     let is_method = |method: &str| {
-        ["req.method", "req.request"]
-            .iter()
-            .any(|name| lower.contains(&format!("{name} == {method}")))
+        let mut names = ["req.method", "req.request"].into_iter();
+        names.any(|name| lower.contains(&format!("{name} == {method}")))
     };
     if is_method("purge") || is_method("ban") || returns("return(purge)") {
         let why = "Galley accepts PURGE and BAN of the addresses in `purge_allow`";
@@ -177,21 +155,25 @@ fn receive(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Le
     } else if returns("return(pass)") && lower.contains("req.http.cookie ~") {
         cookies(directive, &text, site, ledger);
     } else if lower.contains("user-agent") && is_about_phones(directive) {
-        site.section.set(
-            "device_variants",
-            Value::Flag(true),
-            Some(&directive.origin),
-        );
-        directive.carried("device_variants", ledger);
+        switch_on("device_variants", directive, site, ledger);
     } else if lower.contains("https") || lower.contains("x-forwarded-proto") {
-        site.section
-            .set("https_redirect", Value::Flag(true), Some(&directive.origin));
-        directive.carried("https_redirect", ledger);
+        switch_on("https_redirect", directive, site, ledger);
     } else if let Some((_, why)) = CONDITIONS.iter().find(|(word, _)| lower.contains(word)) {
         directive.not_needed(why, ledger);
     } else {
         directive.not_carried(COMPUTES, ledger);
     }
+}
+
+/// An option for what a condition, with its block, does.
+fn switch_on(
+    option: &str,
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    ledger: &mut Ledger,
+) {
+    site.section.set(option, true, &directive.origin);
+    directive.carried(option, ledger);
 }
 
 /// Parts of conditions, and why Galley needs none of what they do.
@@ -243,30 +225,28 @@ const CONDITIONS: &[(&str, &str)] = &[
     ),
 ];
 
+/// Parts of statements about what Galley normalizes.
+const NORMALIZED: &[&str] = &[
+    "req.http.cookie",
+    "req.url",
+    "req.http.host",
+    "x-forwarded-for",
+    "accept-encoding",
+    "return",
+    "req.backend",
+    "req.grace",
+    "purge",
+    "surrogate-capability",
+    "std.log",
+    "req.http.proxy",
+    "unset req.http",
+];
+
 /// A statement without a condition.
 fn statement(directive: &ParsedDirective, lower: &str, ledger: &mut Ledger) {
-    let is_known = [
-        "req.http.cookie",
-        "req.url",
-        "req.http.host",
-        "x-forwarded-for",
-        "accept-encoding",
-        "return",
-        "req.backend",
-        "req.grace",
-        "purge",
-        "surrogate-capability",
-        "std.log",
-        "req.http.proxy",
-        "unset req.http",
-    ]
-    .iter()
-    .any(|word| lower.contains(word));
-    if is_known {
-        ledger.not_needed(
-            directive.id,
-            "Galley normalizes address, host and cookies itself",
-        );
+    if NORMALIZED.iter().any(|word| lower.contains(word)) {
+        let why = "Galley normalizes address, host and cookies itself";
+        ledger.not_needed(directive.id, why);
     } else {
         directive.not_carried(COMPUTES, ledger);
     }
@@ -278,11 +258,10 @@ fn cookies(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, led
         .flat_map(|pattern| known::cookies(pattern).unknown)
         .collect();
     if unknown.is_empty() {
-        directive.not_needed("the preset knows these cookies", ledger);
-        return;
+        return directive.not_needed("the preset knows these cookies", ledger);
     }
     site.section
-        .add("bypass_cookies", unknown, Some(&directive.origin));
+        .add("bypass_cookies", unknown, &directive.origin);
     directive.carried("bypass_cookies", ledger);
 }
 
@@ -300,17 +279,12 @@ fn paths(directive: &ParsedDirective, text: &str, site: &mut ImportedSite, ledge
         return;
     }
     let Some(pattern) = known::pattern(&unknown.join("|"), false) else {
-        directive.not_carried(COMPUTES, ledger);
-        return;
+        return directive.not_carried(COMPUTES, ledger);
     };
     let mut section = Section::default();
-    section.set("pattern", Value::Text(pattern), Some(&directive.origin));
-    section.set("cache", Value::Flag(false), Some(&directive.origin));
-    site.add_rule(RuleDraft {
-        section,
-        priority: RulePriority::Pattern,
-        length: 0,
-    });
+    section.set("pattern", pattern, &directive.origin);
+    section.set("cache", false, &directive.origin);
+    site.add_rule(RuleDraft::new(section, RulePriority::Pattern));
     directive.carried("a rule with cache = false", ledger);
 }
 
@@ -340,76 +314,62 @@ fn patterns(text: &str) -> Vec<String> {
 /// A statement of `vcl_backend_response`.
 fn response(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
     let text = directive.words.join(" ");
-    let origin = Some(&directive.origin);
-    if let Some(time) = text
-        .strip_prefix("set beresp.ttl = ")
-        .and_then(units::duration)
-    {
-        site.ttl.set("default", Value::Text(time), origin);
+    let origin = &directive.origin;
+    let time = |name: &str| {
+        let rest = text.strip_prefix(&format!("set beresp.{name} = "))?;
+        units::duration(rest)
+    };
+    if let Some(time) = time("ttl") {
+        site.ttl.set("default", time, origin);
         ledger.carried(directive.id, "site.ttl.default");
-    } else if let Some(time) = text
-        .strip_prefix("set beresp.grace = ")
-        .and_then(units::duration)
-    {
-        site.ttl
-            .set("stale_while_revalidate", Value::Text(time.clone()), origin);
-        site.ttl.set("stale_if_error", Value::Text(time), origin);
+    } else if let Some(time) = time("grace") {
+        site.ttl.set("stale_while_revalidate", time.clone(), origin);
+        site.ttl.set("stale_if_error", time, origin);
         ledger.carried(directive.id, "site.ttl.stale_while_revalidate");
-    } else if let Some(time) = text
-        .strip_prefix("set beresp.keep = ")
-        .and_then(units::duration)
-    {
-        site.ttl.set("stale_if_error", Value::Text(time), origin);
+    } else if let Some(time) = time("keep") {
+        site.ttl.set("stale_if_error", time, origin);
         ledger.carried(directive.id, "site.ttl.stale_if_error");
     } else {
-        directive.not_needed(
-"Galley decides from the response what it may store: status, Set-Cookie, Cache-Control, Vary",
-            ledger,
-        );
+        let why = "Galley decides from the response what it may store: status, Set-Cookie, Cache-Control, Vary";
+        directive.not_needed(why, ledger);
     }
 }
 
 /// A statement of `vcl_deliver`.
 fn deliver(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
-    let name = directive.argument(0);
-    let field = name.strip_prefix("resp.http.").unwrap_or_default();
+    let field = directive.argument(0).strip_prefix("resp.http.");
+    let field = field.unwrap_or_default();
     let lower = field.to_ascii_lowercase();
+    let value = directive.argument(2);
+    let is_fixed = directive.arguments().len() == 3 && !value.contains('.');
     match directive.name() {
-        "unset" | "remove"
-            if matches!(
-                lower.as_str(),
-                "x-powered-by" | "server" | "via" | "x-varnish" | "age" | "x-pingback"
-            ) =>
-        {
-            ledger.not_needed(
-                directive.id,
-                "Galley does not send this field, or needs it (Age)",
-            );
+        "unset" | "remove" if OWN_FIELDS.contains(&lower.as_str()) => {
+            let why = "Galley does not send this field, or needs it (Age)";
+            ledger.not_needed(directive.id, why);
         }
         "unset" | "remove" if !field.is_empty() => {
-            site.section.add(
-                "remove_headers",
-                [field.to_owned()],
-                Some(&directive.origin),
-            );
-            ledger.carried(directive.id, "remove_headers");
+            let names = [field.to_owned()];
+            directive.adds("remove_headers", names, &mut site.section, ledger);
         }
-        "set"
-            if !lower.contains("cache")
-                && directive.arguments().len() == 3
-                && !directive.argument(2).contains('.') =>
-        {
-            let value = format!("{field}: {}", directive.argument(2));
-            site.section
-                .add("set_headers", [value], Some(&directive.origin));
-            ledger.carried(directive.id, "set_headers");
+        "set" if !lower.contains("cache") && is_fixed => {
+            let fields = [format!("{field}: {value}")];
+            directive.adds("set_headers", fields, &mut site.section, ledger);
         }
-        _ => directive.not_needed(
-            "Galley sends Cache-Status (RFC 9211) with every response",
-            ledger,
-        ),
+        _ => {
+            let why = "Galley sends Cache-Status (RFC 9211) with every response";
+            directive.not_needed(why, ledger);
+        }
     }
 }
+
+const OWN_FIELDS: &[&str] = &[
+    "x-powered-by",
+    "server",
+    "via",
+    "x-varnish",
+    "age",
+    "x-pingback",
+];
 
 fn is_about_phones(directive: &ParsedDirective) -> bool {
     let text = directive.words.join(" ").to_ascii_lowercase();

@@ -89,6 +89,12 @@ fn value(value: &Value) -> String {
 }
 
 /// A string of TOML.
+/// A value of `tls`.
+pub(crate) fn certificate_pair(cert: &str, key: &str) -> Value {
+    let text = format!("{{ cert = {}, key = {} }}", quoted(cert), quoted(key));
+    Value::Verbatim(text)
+}
+
 pub(crate) fn quoted(text: &str) -> String {
     let is_plain = !text.contains(['\'', '\n', '\r']) && !text.chars().any(char::is_control);
     if text.contains(['\\', '"']) && is_plain {

@@ -3,7 +3,7 @@
 use super::context::{HostContext, settle};
 use super::headers::{Reach, header};
 use super::passing::handler;
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
 use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
@@ -25,26 +25,23 @@ pub(super) fn container<'d>(
     }
     let Some(mut rule) = container_rule(name, is_pattern, path, directive, site) else {
         let why = "the section is the site's root: its directives are those of the site";
-        context.ledger.not_needed(directive.id, why);
+        context.not_needed(directive, why);
         return directive.inner();
     };
-    access(directive.inner(), &mut rule.section, context.ledger);
-    for inner in directive.inner() {
+    contents(directive.inner(), &mut rule.section, context.ledger);
+    directive.becomes(rule, site, context.ledger);
+    &[]
+}
+
+fn contents(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledger) {
+    access(block, section, ledger);
+    for inner in block {
         match inner.name() {
             "require" | "allow" | "deny" | "authtype" | "authuserfile" => {}
-            "header" => header(inner, &mut rule.section, Reach::Paths, context.ledger),
-            _ => settle(inner, context.ledger),
+            "header" => header(inner, section, Reach::Paths, ledger),
+            _ => settle(inner, ledger),
         }
     }
-    if rule.section.settings.len() > 1 {
-        context.ledger.carried(directive.id, "a rule");
-    } else {
-        context
-            .ledger
-            .not_needed(directive.id, "nothing in it differs from the site");
-    }
-    site.add_rule(rule);
-    &[]
 }
 
 /// Converts a section that is no rule: names that Galley never sends, XML-RPC, handlers. False: it is none of these.
@@ -55,52 +52,42 @@ fn settled(
     context: &mut HostContext<'_>,
 ) -> bool {
     let refuses = directive.inner().iter().any(is_refusal);
+    let mut inner = directive.inner().iter();
+    let handler = inner.find(|inner| inner.name() == "sethandler");
     if refuses && known::is_private_name(path) {
-        for inner in std::iter::once(directive).chain(directive.inner()) {
-            context
-                .ledger
-                .not_needed(inner.id, "Galley never sends such files");
-        }
+        directive.not_needed("Galley never sends such files", context.ledger);
         return true;
     }
-    if path.contains("xmlrpc") && refuses {
-        site.section.set(
-            "xmlrpc",
-            Value::Text("off".to_owned()),
-            Some(&directive.origin),
-        );
-        for inner in std::iter::once(directive).chain(directive.inner()) {
-            context.ledger.carried(inner.id, "xmlrpc");
-        }
+    if refuses && path.contains("xmlrpc") {
+        site.section.set("xmlrpc", "off", &directive.origin);
+        directive.carried("xmlrpc", context.ledger);
         return true;
     }
-    let mut handlers = directive
-        .inner()
-        .iter()
-        .filter(|inner| inner.name() == "sethandler");
-    match handlers.next() {
-        Some(of_php) if of_php.argument(0).starts_with("proxy:") => {
-            context.ledger.carried(directive.id, "php");
-            for inner in directive
-                .inner()
-                .iter()
-                .filter(|inner| inner.id != of_php.id)
-            {
-                settle(inner, context.ledger);
-            }
-            handler(of_php, site, context);
-            return true;
-        }
-        Some(other) if other.argument(0).starts_with("server-") => {
-            for inner in std::iter::once(directive).chain(directive.inner()) {
-                let why = "`galley status` and `GET /metrics` of the admin interface replace it";
-                context.ledger.not_needed(inner.id, why);
-            }
-            return true;
-        }
-        _ => {}
+    handler.is_some_and(|handler| handled(directive, handler, site, context))
+}
+
+/// Converts a section for the requests of a handler. False: it is another handler.
+fn handled(
+    directive: &ParsedDirective,
+    by: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) -> bool {
+    let target = by.argument(0);
+    if target.starts_with("server-") {
+        let why = "`galley status` and `GET /metrics` of the admin interface replace it";
+        directive.not_needed(why, context.ledger);
+        return true;
     }
-    false
+    if !target.starts_with("proxy:") {
+        return false;
+    }
+    context.carried(directive, "php");
+    for inner in directive.inner().iter().filter(|inner| inner.id != by.id) {
+        settle(inner, context.ledger);
+    }
+    handler(by, site, context);
+    true
 }
 
 /// An empty rule for the paths of a section. `None`: they are all of the site's.
@@ -111,46 +98,26 @@ fn container_rule(
     directive: &ParsedDirective,
     site: &ImportedSite,
 ) -> Option<RuleDraft> {
-    let origin = Some(&directive.origin);
-    let root = match site.section.get("root") {
-        Some(Value::Text(root)) => root.as_str(),
-        _ => "",
-    };
-    let path = match name {
-        "<directory" | "<directorymatch" => path
-            .trim_end_matches('/')
-            .strip_prefix(root)
-            .unwrap_or(path),
+    let origin = &directive.origin;
+    let root = site.section.text("root").unwrap_or_default();
+    let below = path.trim_end_matches('/').strip_prefix(root);
+    let path = match below {
+        Some(below) if name.starts_with("<directory") => below,
         _ => path,
     };
     if path.is_empty() || path == "/" {
         return None;
     }
     let mut section = Section::default();
-    let is_file = name.starts_with("<files");
-    let (priority, length) = if is_pattern {
-        section.set("pattern", Value::Text(known::pattern(path, false)?), origin);
-        (RulePriority::Pattern, 0)
-    } else if is_file {
-        let escaped: String = path
-            .chars()
-            .flat_map(|c| match c {
-                '*' => ['.', '*'].to_vec(),
-                c if c.is_ascii_alphanumeric() || c == '-' || c == '_' => vec![c],
-                c => vec!['\\', c],
-            })
-            .collect();
-        section.set("pattern", Value::Text(format!("/{escaped}$")), origin);
-        (RulePriority::Pattern, 0)
+    if is_pattern {
+        section.set("pattern", known::pattern(path, false)?, origin);
+    } else if name.starts_with("<files") {
+        section.set("pattern", format!("/{}$", known::glob(path)), origin);
     } else {
-        section.set("path", Value::Text(format!("{path}*")), origin);
-        (RulePriority::Prefix, path.len())
-    };
-    Some(RuleDraft {
-        section,
-        priority,
-        length,
-    })
+        section.set("path", format!("{path}*"), origin);
+        return Some(RuleDraft::of_prefix(section, path.len()));
+    }
+    Some(RuleDraft::new(section, RulePriority::Pattern))
 }
 
 fn is_refusal(directive: &ParsedDirective) -> bool {
@@ -163,72 +130,44 @@ fn is_refusal(directive: &ParsedDirective) -> bool {
 
 /// Who may enter: `Require`, the older `Allow` and `Deny`, and passwords.
 pub(super) fn access(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledger) {
-    let everyone = || ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
     let allows_some = block.iter().any(|inner| {
-        matches!(inner.name(), "allow" | "require")
-            && inner.arguments().iter().any(|word| is_network(word))
+        matches!(inner.name(), "allow" | "require") && networks(inner).next().is_some()
     });
     for inner in block {
-        let origin = Some(&inner.origin);
-        let networks = inner
-            .arguments()
-            .iter()
-            .filter(|word| is_network(word))
-            .cloned();
-        match inner.name() {
-            "require"
-                if inner.arguments().first().is_some_and(|word| word == "ip")
-                    || inner.name() == "allow" =>
-            {
-                section.add("allow", networks, origin);
-                ledger.carried(inner.id, "allow");
-            }
-            "require"
-                if inner
-                    .arguments()
-                    .first()
-                    .is_some_and(|word| matches!(word.as_str(), "valid-user" | "user")) =>
-            {
-                ledger.carried(inner.id, "basic_auth");
-            }
-            "require" if inner.arguments() == ["all", "granted"] => {
+        let mut networks = networks(inner).cloned().peekable();
+        match (inner.name(), inner.argument(0)) {
+            ("require", "ip") => inner.adds("allow", networks, section, ledger),
+            ("require", "valid-user" | "user") => ledger.carried(inner.id, "basic_auth"),
+            ("require", _) if inner.arguments() == ["all", "granted"] => {
                 ledger.not_needed(inner.id, "every client may");
             }
-            "allow" if inner.arguments() == ["from", "all"] => {
+            ("allow", _) if inner.arguments() == ["from", "all"] => {
                 ledger.not_needed(inner.id, "every client may");
             }
-            "allow" if networks.clone().next().is_some() => {
-                section.add("allow", networks, origin);
-                ledger.carried(inner.id, "allow");
-            }
-            "deny" if inner.arguments() == ["from", "all"] && allows_some => {
+            ("deny", _) if inner.arguments() == ["from", "all"] && allows_some => {
                 ledger.carried(inner.id, "allow");
             }
             _ if is_refusal(inner) => {
-                section.add("deny", everyone(), origin);
+                section.deny_all(&inner.origin);
                 ledger.carried(inner.id, "deny");
             }
-            "deny" if networks.clone().next().is_some() => {
-                section.add("deny", networks, origin);
-                ledger.carried(inner.id, "deny");
+            (option @ ("allow" | "deny"), _) if networks.peek().is_some() => {
+                inner.adds(option, networks, section, ledger);
             }
-            "authtype" if inner.argument(0).eq_ignore_ascii_case("basic") => {
+            ("authtype", kind) if kind.eq_ignore_ascii_case("basic") => {
                 ledger.carried(inner.id, "basic_auth");
             }
-            "authuserfile" => {
-                section.set(
-                    "basic_auth",
-                    Value::Text(inner.argument(0).to_owned()),
-                    origin,
-                );
-                ledger.carried(inner.id, "basic_auth");
-            }
-            "require" | "allow" | "deny" | "authtype" => {
+            ("authuserfile", file) => inner.sets("basic_auth", file, section, ledger),
+            ("require" | "allow" | "deny" | "authtype", _) => {
                 ledger.not_carried(inner.id, "set `allow`, `deny` or `basic_auth`");
             }
             _ => {}
         }
     }
+}
+
+fn networks(directive: &ParsedDirective) -> impl Iterator<Item = &String> {
+    directive.arguments().iter().filter(|word| is_network(word))
 }
 
 fn is_network(text: &str) -> bool {

@@ -28,6 +28,21 @@ impl<'l> HostContext<'l> {
             key: None,
         }
     }
+
+    /// See [`Ledger::carried`].
+    pub fn carried(&mut self, directive: &ParsedDirective, option: impl Into<String>) {
+        self.ledger.carried(directive.id, option);
+    }
+
+    /// See [`Ledger::not_needed`].
+    pub fn not_needed(&mut self, directive: &ParsedDirective, why: impl Into<String>) {
+        self.ledger.not_needed(directive.id, why);
+    }
+
+    /// See [`Ledger::not_carried`].
+    pub fn not_carried(&mut self, directive: &ParsedDirective, remedy: impl Into<String>) {
+        self.ledger.not_carried(directive.id, remedy);
+    }
 }
 
 /// `RewriteCond %{HTTPS} off`.

@@ -1,6 +1,6 @@
 //! `Header` and `ExpiresByType`.
 
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
 use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
@@ -20,65 +20,48 @@ pub(super) fn header(
     reach: Reach,
     ledger: &mut Ledger,
 ) {
-    let mut words = directive.arguments().to_vec();
-    if words
-        .first()
-        .is_some_and(|word| matches!(word.as_str(), "always" | "onsuccess"))
-    {
-        words.remove(0);
-    }
-    let mut words = words.into_iter();
-    let action = words.next().unwrap_or_default().to_ascii_lowercase();
-    let (name, value) = (
-        words.next().unwrap_or_default(),
-        words.next().unwrap_or_default(),
-    );
+    let words = directive.arguments().iter().map(String::as_str);
+    let mut words = words.skip_while(|word| matches!(*word, "always" | "onsuccess"));
+    let mut next = || words.next().unwrap_or_default();
+    let (action, name, value) = (next().to_ascii_lowercase(), next(), next());
     let lower = name.to_ascii_lowercase();
-    let origin = Some(&directive.origin);
     match action.as_str() {
         "set" | "add" | "setifempty" | "append" | "merge" if lower == "vary" => {
             ledger.not_needed(directive.id, "Galley sends Vary where it applies");
         }
         "set" if lower == "strict-transport-security" && reach == Reach::Site => {
-            let age = value.to_ascii_lowercase();
-            let age = age.split(';').find_map(|part| {
-                part.trim()
-                    .strip_prefix("max-age=")
-                    .and_then(units::duration)
-            });
-            match age {
-                Some(age) => {
-                    section.set("hsts", Value::Text(age), origin);
-                    ledger.carried(directive.id, "hsts");
-                }
+            match max_age(value) {
+                Some(age) => directive.sets("hsts", age, section, ledger),
                 None => ledger.not_carried(directive.id, "set `hsts`"),
             }
         }
         "set" | "add" | "setifempty" if !value.contains("%{") && !value.is_empty() => {
-            section.add("set_headers", [format!("{name}: {value}")], origin);
-            ledger.carried(directive.id, "set_headers");
+            directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
         }
-        "unset"
-            if matches!(
-                lower.as_str(),
-                "etag"
-                    | "vary"
-                    | "cache-control"
-                    | "expires"
-                    | "pragma"
-                    | "set-cookie"
-                    | "last-modified"
-            ) =>
-        {
+        "unset" if OWN_FIELDS.contains(&lower.as_str()) => {
             ledger.not_needed(directive.id, "Galley decides about these fields itself");
         }
-        "unset" => {
-            section.add("remove_headers", [name], origin);
-            ledger.carried(directive.id, "remove_headers");
-        }
+        "unset" => directive.adds("remove_headers", [name.to_owned()], section, ledger),
         _ => ledger.not_carried(directive.id, "set `set_headers` or `remove_headers`"),
     }
 }
+
+/// The duration in a value of `Strict-Transport-Security`.
+fn max_age(value: &str) -> Option<String> {
+    let lower = value.to_ascii_lowercase();
+    let mut parts = lower.split(';').map(str::trim);
+    parts.find_map(|part| units::duration(part.strip_prefix("max-age=")?))
+}
+
+const OWN_FIELDS: &[&str] = &[
+    "etag",
+    "vary",
+    "cache-control",
+    "expires",
+    "pragma",
+    "set-cookie",
+    "last-modified",
+];
 
 /// `ExpiresByType text/css "access plus 1 year"`.
 pub(super) fn expires_by_type(
@@ -89,34 +72,20 @@ pub(super) fn expires_by_type(
     let media_type = directive.argument(0);
     let text = directive.arguments().get(1..).unwrap_or_default().join(" ");
     let Some(seconds) = expiry_seconds(&text) else {
-        ledger.not_carried(
-            directive.id,
-            "write a rule with `pattern` and `set_headers`",
-        );
-        return;
+        let remedy = "write a rule with `pattern` and `set_headers`";
+        return ledger.not_carried(directive.id, remedy);
     };
     let Some(pattern) = known::paths_of_type(media_type).filter(|_| seconds > 0) else {
-        ledger.not_needed(
-            directive.id,
-            "Galley lets browsers ask again, and answers 304 from the cache",
-        );
-        return;
+        return ledger.not_needed(directive.id, known::ASKS_AGAIN);
     };
-    let origin = Some(&directive.origin);
+    let origin = &directive.origin;
     let field = format!("Cache-Control: max-age={seconds}");
-    let same = site
-        .rules
-        .iter_mut()
-        .find(|rule| rule.section.get("pattern") == Some(&Value::Text(pattern.to_owned())));
-    if same.is_none() {
+    let mut known = site.rules.iter();
+    if !known.any(|rule| rule.section.text("pattern") == Some(pattern)) {
         let mut section = Section::default();
-        section.set("pattern", Value::Text(pattern.to_owned()), origin);
+        section.set("pattern", pattern, origin);
         section.add("set_headers", [field], origin);
-        site.add_rule(RuleDraft {
-            section,
-            priority: RulePriority::Pattern,
-            length: 0,
-        });
+        site.add_rule(RuleDraft::new(section, RulePriority::Pattern));
     }
     ledger.carried(directive.id, "a rule with set_headers");
 }
@@ -135,18 +104,21 @@ fn expiry_seconds(text: &str) -> Option<u64> {
         .filter(|word| !matches!(*word, "access" | "now" | "modification" | "plus"));
     while let Some(number) = words.next() {
         let number: u64 = number.parse().ok()?;
-        let unit = words.next()?.trim_end_matches('s');
-        let factor = match unit {
-            "year" => 365 * 86_400,
-            "month" => 30 * 86_400,
-            "week" => 7 * 86_400,
-            "day" => 86_400,
-            "hour" => 3_600,
-            "minute" => 60,
-            "second" => 1,
-            _ => return None,
-        };
-        all = all.checked_add(number.checked_mul(factor)?)?;
+        let unit = unit_seconds(words.next()?.trim_end_matches('s'))?;
+        all = all.checked_add(number.checked_mul(unit)?)?;
     }
     Some(all)
+}
+
+fn unit_seconds(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "year" => 365 * 86_400,
+        "month" => 30 * 86_400,
+        "week" => 7 * 86_400,
+        "day" => 86_400,
+        "hour" => 3_600,
+        "minute" => 60,
+        "second" => 1,
+        _ => return None,
+    })
 }

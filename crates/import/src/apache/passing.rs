@@ -1,7 +1,7 @@
 //! `ProxyPass`, handlers of PHP-FPM, and `Redirect`.
 
 use super::context::HostContext;
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
 use crate::tree::ParsedDirective;
 use crate::units;
@@ -14,42 +14,25 @@ pub(super) fn proxy(
 ) {
     let (path, target) = (directive.argument(0), directive.argument(1));
     if target == "!" || target.is_empty() {
-        context
-            .ledger
-            .not_needed(directive.id, "Galley sends a file that exists itself");
-        return;
+        return context.not_needed(directive, "Galley sends a file that exists itself");
     }
     if path.contains("php") && target.contains("fcgi://") {
-        fastcgi(directive, target, site, context);
-        return;
+        return fastcgi(directive, target, site, context);
     }
     let Some(server) = http_server(target) else {
-        context.ledger.not_carried(
-            directive.id,
-            "set `upstream`: Galley connects to http:// and https:// servers",
-        );
-        return;
+        return context.not_carried(directive, ONLY_HTTP);
     };
     if path == "/" || path == "^/(.*)$" {
-        site.section
-            .add("upstream", [server], Some(&directive.origin));
-        context.ledger.carried(directive.id, "upstream");
-        return;
+        return directive.adds("upstream", [server], &mut site.section, context.ledger);
     }
     let mut section = Section::default();
-    section.set(
-        "path",
-        Value::Text(format!("{path}*")),
-        Some(&directive.origin),
-    );
-    section.add("upstream", [server], Some(&directive.origin));
-    site.add_rule(RuleDraft {
-        section,
-        priority: RulePriority::Prefix,
-        length: path.len(),
-    });
-    context.ledger.carried(directive.id, "a rule with upstream");
+    section.set("path", format!("{path}*"), &directive.origin);
+    section.add("upstream", [server], &directive.origin);
+    site.add_rule(RuleDraft::of_prefix(section, path.len()));
+    context.carried(directive, "a rule with upstream");
 }
+
+const ONLY_HTTP: &str = "set `upstream`: Galley connects to http:// and https:// servers";
 
 fn http_server(target: &str) -> Option<String> {
     let (scheme, rest) = target.split_once("://")?;
@@ -86,13 +69,9 @@ fn fastcgi(
     };
     match server {
         Some(server) => {
-            site.section
-                .set("php", Value::Text(server), Some(&directive.origin));
-            context.ledger.carried(directive.id, "php");
+            directive.sets("php", server, &mut site.section, context.ledger);
         }
-        None => context
-            .ledger
-            .not_carried(directive.id, "set `php` to the socket of PHP-FPM"),
+        None => context.not_carried(directive, "set `php` to the socket of PHP-FPM"),
     }
 }
 
@@ -111,56 +90,43 @@ pub(super) fn redirect(
     site: &mut ImportedSite,
     context: &mut HostContext<'_>,
 ) {
-    let mut words = directive.arguments().to_vec();
+    let mut words = directive.arguments();
     let status = match (directive.name(), words.first().map(String::as_str)) {
         ("redirectpermanent", _) | (_, Some("permanent" | "301" | "308")) => "301",
         (_, Some("gone" | "410" | "403" | "404")) => "",
         _ => "302",
     };
     if words.len() > 2 || status.is_empty() {
-        words.remove(0);
+        words = words.get(1..).unwrap_or_default();
     }
-    let origin = Some(&directive.origin);
-    let (from, to) = (
-        words.first().cloned().unwrap_or_default(),
-        words.get(1).cloned().unwrap_or_default(),
-    );
+    let word = |place: usize| words.get(place).map_or("", String::as_str);
+    let (from, to) = (word(0), word(1));
     if from == "/" && to.contains("://") {
-        context.redirects_all = Some(to);
-        context
-            .ledger
-            .carried(directive.id, "https_redirect or canonical_host");
-        return;
+        context.redirects_all = Some(to.to_owned());
+        return context.carried(directive, "https_redirect or canonical_host");
     }
+    let Some(mut section) = redirected_paths(directive, from) else {
+        let why = "Galley's patterns have no look-around and no back references";
+        return context.not_carried(directive, why);
+    };
+    let origin = &directive.origin;
+    if status.is_empty() {
+        section.deny_all(origin);
+    } else {
+        section.set("redirect", to, origin);
+        section.set_status(status, origin);
+    }
+    site.add_rule(RuleDraft::new(section, RulePriority::Exact));
+    context.carried(directive, "a rule");
+}
+
+/// A rule's section with the paths of a redirect. `None`: its pattern is none of Galley's.
+fn redirected_paths(directive: &ParsedDirective, from: &str) -> Option<Section> {
     let mut section = Section::default();
     if directive.name() == "redirectmatch" {
-        let Some(pattern) = known::pattern(&from, false) else {
-            context.ledger.not_carried(
-                directive.id,
-                "Galley's patterns have no look-around and no back references",
-            );
-            return;
-        };
-        section.set("pattern", Value::Text(pattern), origin);
+        section.set("pattern", known::pattern(from, false)?, &directive.origin);
     } else {
-        section.set("path", Value::Text(from), origin);
+        section.set("path", from, &directive.origin);
     }
-    if status.is_empty() {
-        section.add("deny", ["0.0.0.0/0".to_owned(), "::/0".to_owned()], origin);
-    } else {
-        section.set("redirect", Value::Text(to), origin);
-        if status != "301" {
-            section.set(
-                "redirect_status",
-                Value::Verbatim(status.to_owned()),
-                origin,
-            );
-        }
-    }
-    site.add_rule(RuleDraft {
-        section,
-        priority: RulePriority::Exact,
-        length: 0,
-    });
-    context.ledger.carried(directive.id, "a rule");
+    Some(section)
 }

@@ -36,15 +36,7 @@ impl ApacheReader<'_> {
         self.left = self.left.saturating_sub(1);
         let file: Rc<str> = path.display().to_string().into();
         let Some(text) = self.source.text(path) else {
-            if let Some(id) = self
-                .ledger
-                .enter("(the file)", StatementOrigin { file, line: 1 })
-            {
-                self.ledger.not_carried(
-                    id,
-                    "the file cannot be read: run the import where it exists",
-                );
-            }
+            self.ledger.unreadable(file);
             return Vec::new();
         };
         let mut open = vec![OpenApacheSection {
@@ -114,10 +106,8 @@ impl ApacheReader<'_> {
     ) -> Vec<ParsedDirective> {
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
-            self.ledger.not_carried(
-                id,
-                "the file does not exist here: run the import where it does",
-            );
+            let remedy = "the file does not exist here: run the import where it does";
+            self.ledger.not_carried(id, remedy);
             return Vec::new();
         }
         if level >= MOST_LEVELS || self.left < files.len() {

@@ -3,7 +3,7 @@
 use super::context::{HostContext, RewriteCondition};
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::known;
-use crate::ledger::StatementId;
+use crate::ledger::StatementFate;
 use crate::tree::ParsedDirective;
 
 pub(super) fn condition(directive: &ParsedDirective, context: &mut HostContext<'_>) {
@@ -24,77 +24,99 @@ pub(super) fn rule(
     context: &mut HostContext<'_>,
 ) {
     let conditions = std::mem::take(&mut context.conditions);
+    let fate = fate(directive, &conditions, site, context);
+    let ids = conditions.iter().map(|one| one.id).chain([directive.id]);
+    for id in ids {
+        context.ledger.judge(id, fate.clone());
+    }
+}
+
+fn fate(
+    directive: &ParsedDirective,
+    conditions: &[RewriteCondition],
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) -> StatementFate {
     let (pattern, target) = (directive.argument(0), directive.argument(1));
-    let flags = directive
-        .argument(2)
-        .trim_matches(['[', ']'])
-        .to_ascii_lowercase();
-    let has = |flag: &str| {
-        flags
-            .split(',')
-            .any(|one| one.trim() == flag || one.trim().starts_with(&format!("{flag}=")))
-    };
-    let tests = |name: &str| conditions.iter().any(|one| one.variable.contains(name));
-    let all = |fate: &mut dyn FnMut(StatementId)| {
-        conditions
-            .iter()
-            .map(|one| one.id)
-            .chain([directive.id])
-            .for_each(fate);
-    };
-    let redirects = has("r") || target.contains("://");
+    let flags = RewriteFlags::of(directive);
     if target.contains("index.php")
-        || (target == "-" && !has("f") && !has("g"))
-        || flags.contains("e=http_authorization")
+        || (target == "-" && !flags.refuses())
+        || flags.0.contains("e=http_authorization")
     {
-        let why = "Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on";
-        all(&mut |id| context.ledger.not_needed(id, why));
-        return;
+        return StatementFate::NotNeeded("Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on".to_owned());
     }
-    let is_whole = [
-        "^", "^(.*)$", "(.*)", "^(.*)", ".*", "^/?(.*)", "^/?(.*)$", "^/(.*)$",
-    ]
-    .contains(&pattern);
-    if redirects
-        && is_whole
-        && (tests("HTTPS") || tests("SERVER_PORT") || tests("X-FORWARDED-PROTO"))
-    {
-        site.section
-            .set("https_redirect", Value::Flag(true), Some(&directive.origin));
-        all(&mut |id| context.ledger.carried(id, "https_redirect"));
-        return;
-    }
-    if redirects && is_whole && tests("HTTP_HOST") {
-        let option = canonical_host(directive, site);
-        all(&mut |id| match option {
-            Some(option) => context.ledger.carried(id, option),
-            None => context.ledger.not_carried(id, "set `canonical_host`"),
-        });
-        return;
-    }
-    if redirects && is_whole && conditions.is_empty() && target.contains("://") {
-        context.redirects_all = Some(target.to_owned());
-        all(&mut |id| {
-            context
-                .ledger
-                .carried(id, "https_redirect or canonical_host");
-        });
-        return;
+    let redirects = flags.has("r") || target.contains("://");
+    if redirects && WHOLE_SITE.contains(&pattern) {
+        let whole = whole_site(directive, conditions, site, context);
+        if let Some(fate) = whole {
+            return fate;
+        }
     }
     let by_path = conditions
         .iter()
         .all(|one| matches!(one.variable.as_str(), "REQUEST_FILENAME" | "REQUEST_URI"));
-    let own = path_rule(directive, &flags, redirects, has("f") || has("g"));
-    match own {
-        Some(rule) if by_path => {
+    match path_rule(directive, &flags, redirects).filter(|_| by_path) {
+        Some(rule) => {
             site.add_rule(rule);
-            all(&mut |id| context.ledger.carried(id, "a rule"));
+            StatementFate::Carried("a rule".to_owned())
         }
-        _ => {
-            let remedy =
-                "write a rule with `path` or `pattern`; Galley rewrites no paths for itself";
-            all(&mut |id| context.ledger.not_carried(id, remedy));
-        }
+        None => StatementFate::NotCarried(
+            "write a rule with `path` or `pattern`; Galley rewrites no paths for itself".to_owned(),
+        ),
+    }
+}
+
+/// A redirect of every path: to TLS, to one host, or to both. `None`: it depends on something else.
+fn whole_site(
+    directive: &ParsedDirective,
+    conditions: &[RewriteCondition],
+    site: &mut ImportedSite,
+    context: &mut HostContext<'_>,
+) -> Option<StatementFate> {
+    let tests = |name: &&str| conditions.iter().any(|one| one.variable.contains(name));
+    let carried = |option: &str| Some(StatementFate::Carried(option.to_owned()));
+    if OF_TLS.iter().any(tests) {
+        site.section.set("https_redirect", true, &directive.origin);
+        return carried("https_redirect");
+    }
+    if tests(&"HTTP_HOST") {
+        return match canonical_host(directive, site) {
+            Some(option) => carried(option),
+            None => Some(StatementFate::NotCarried("set `canonical_host`".to_owned())),
+        };
+    }
+    let target = directive.argument(1);
+    if conditions.is_empty() && target.contains("://") {
+        context.redirects_all = Some(target.to_owned());
+        return carried("https_redirect or canonical_host");
+    }
+    None
+}
+
+/// Variables that tell whether a client speaks TLS.
+const OF_TLS: &[&str] = &["HTTPS", "SERVER_PORT", "X-FORWARDED-PROTO"];
+
+/// Patterns of every path.
+const WHOLE_SITE: &[&str] = &[
+    "^", "^(.*)$", "(.*)", "^(.*)", ".*", "^/?(.*)", "^/?(.*)$", "^/(.*)$",
+];
+
+/// `[R=301,L]`, in lower case.
+struct RewriteFlags(String);
+
+impl RewriteFlags {
+    fn of(directive: &ParsedDirective) -> Self {
+        let flags = directive.argument(2).trim_matches(['[', ']']);
+        Self(flags.to_ascii_lowercase())
+    }
+
+    fn has(&self, flag: &str) -> bool {
+        let mut all = self.0.split(',').map(str::trim);
+        all.any(|one| one.split('=').next() == Some(flag))
+    }
+
+    fn refuses(&self) -> bool {
+        self.has("f") || self.has("g")
     }
 }
 
@@ -104,8 +126,7 @@ fn canonical_host(directive: &ParsedDirective, site: &mut ImportedSite) -> Optio
     let host = host_of(directive.argument(1))
         .or_else(|| site.hosts().iter().find(without_www).cloned())?;
     let value = Value::Text(host.clone());
-    site.section
-        .set("canonical_host", value, Some(&directive.origin));
+    site.section.set("canonical_host", value, &directive.origin);
     site.section.add("hosts", [host], None);
     Some("canonical_host")
 }
@@ -113,51 +134,32 @@ fn canonical_host(directive: &ParsedDirective, site: &mut ImportedSite) -> Optio
 /// A redirect or refusal of paths. `None`: it is neither, or its pattern is none of Galley's.
 fn path_rule(
     directive: &ParsedDirective,
-    flags: &str,
+    flags: &RewriteFlags,
     redirects: bool,
-    refuses: bool,
 ) -> Option<RuleDraft> {
-    let origin = Some(&directive.origin);
+    let origin = &directive.origin;
+    let target = directive.argument(1);
     // In a `.htaccess` paths have no slash at the beginning.
     let text = match directive.argument(0).strip_prefix('^') {
         Some(rest) if !rest.starts_with('/') => format!("^/{rest}"),
         _ => directive.argument(0).to_owned(),
     };
-    let ignores_case = flags
-        .split(',')
-        .any(|flag| matches!(flag.trim(), "nc" | "nocase"));
+    let ignores_case = flags.has("nc") || flags.has("nocase");
     let mut section = Section::default();
-    section.set(
-        "pattern",
-        Value::Text(known::pattern(&text, ignores_case)?),
-        origin,
-    );
-    if refuses {
-        section.add("deny", ["0.0.0.0/0".to_owned(), "::/0".to_owned()], origin);
-    } else if redirects && !directive.argument(1).contains("%{") {
-        let target = directive.argument(1);
+    section.set("pattern", known::pattern(&text, ignores_case)?, origin);
+    if flags.refuses() {
+        section.deny_all(origin);
+    } else if redirects && !target.contains("%{") {
         let is_relative = !target.starts_with('/') && !target.contains("://");
-        let target = if is_relative {
-            format!("/{target}")
-        } else {
-            target.to_owned()
-        };
-        section.set(
-            "redirect",
-            Value::Text(target.trim_end_matches('?').to_owned()),
-            origin,
-        );
-        if !flags.contains("r=301") && !flags.contains("r=permanent") {
-            section.set("redirect_status", Value::Verbatim("302".to_owned()), origin);
-        }
+        let slash = if is_relative { "/" } else { "" };
+        let target = target.trim_end_matches('?');
+        section.set("redirect", format!("{slash}{target}"), origin);
+        let is_permanent = flags.0.contains("r=301") || flags.0.contains("r=permanent");
+        section.set_status(if is_permanent { "301" } else { "302" }, origin);
     } else {
         return None;
     }
-    Some(RuleDraft {
-        section,
-        priority: RulePriority::Pattern,
-        length: 0,
-    })
+    Some(RuleDraft::new(section, RulePriority::Pattern))
 }
 
 fn host_of(target: &str) -> Option<String> {

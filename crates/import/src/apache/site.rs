@@ -5,10 +5,11 @@ use super::context::{HostContext, settle};
 use super::headers::{Reach, expires_by_type, header};
 use super::passing::{handler, proxy, redirect};
 use super::rewrite;
-use crate::draft::{ImportedSite, Value};
+use crate::draft::ImportedSite;
+use crate::known;
 use crate::tree::ParsedDirective;
 use crate::units;
-use crate::write::quoted;
+use crate::write::certificate_pair;
 
 /// Converts one directive.
 pub(super) fn convert(
@@ -16,21 +17,20 @@ pub(super) fn convert(
     site: &mut ImportedSite,
     context: &mut HostContext<'_>,
 ) {
-    let origin = Some(&directive.origin);
     let argument = directive.argument(0);
     match directive.name() {
         "servername" | "serveralias" => names(directive, site, context),
         "documentroot" => {
-            site.section.set(
+            directive.sets(
                 "root",
-                Value::Text(argument.trim_end_matches('/').to_owned()),
-                origin,
+                argument.trim_end_matches('/').to_owned(),
+                &mut site.section,
+                context.ledger,
             );
-            context.ledger.carried(directive.id, "root");
         }
         "sslengine" => {
             context.has_tls = argument.eq_ignore_ascii_case("on");
-            context.ledger.carried(directive.id, "server.listen_tls");
+            context.carried(directive, "server.listen_tls");
         }
         "sslcertificatefile" | "sslcertificatekeyfile" => certificate(directive, site, context),
         "errorlog" | "customlog" | "transferlog" => log(directive, site, context),
@@ -45,12 +45,7 @@ pub(super) fn convert(
         "rewriterule" => rewrite::rule(directive, site, context),
         "header" => header(directive, &mut site.section, Reach::Site, context.ledger),
         "expiresbytype" => expires_by_type(directive, site, context.ledger),
-        "expiresdefault" => {
-            context.ledger.not_needed(
-                directive.id,
-                "Galley lets browsers ask again, and answers 304 from the cache",
-            );
-        }
+        "expiresdefault" => context.not_needed(directive, known::ASKS_AGAIN),
         "errordocument" => error_document(directive, site, context),
         "require" | "allow" | "deny" | "authtype" | "authuserfile" => {
             access(
@@ -68,7 +63,7 @@ pub(super) fn convert(
         "<ifmodule" | "<ifdefine" | "<ifversion" | "<if" | "<else" | "<requireall"
         | "<requireany" => {
             let why = "the directives in the section are converted one by one";
-            context.ledger.not_needed(directive.id, why);
+            context.not_needed(directive, why);
             for inner in directive.inner() {
                 convert(inner, site, context);
             }
@@ -84,13 +79,9 @@ fn request_body(
     site: &mut ImportedSite,
     context: &mut HostContext<'_>,
 ) {
-    let is_limit_of_php = matches!(
-        directive.argument(0),
-        "post_max_size" | "upload_max_filesize"
-    );
-    let (text, carried) = match directive.name() {
-        "limitrequestbody" => (directive.argument(0), "request_body"),
-        _ if is_limit_of_php => (
+    let (text, carried) = match (directive.name(), directive.argument(0)) {
+        ("limitrequestbody", text) => (text, "request_body"),
+        (_, "post_max_size" | "upload_max_filesize") => (
             directive.argument(1),
             "request_body; set the value in `.user.ini`, too",
         ),
@@ -98,14 +89,12 @@ fn request_body(
     };
     match units::size(text) {
         Some(size) if size != "0B" => {
-            let value = Value::Text(size);
-            site.section
-                .set("request_body", value, Some(&directive.origin));
-            context.ledger.carried(directive.id, carried);
+            site.section.set("request_body", size, &directive.origin);
+            context.carried(directive, carried);
         }
         _ => {
             let why = "Galley limits requests to `request_body`";
-            context.ledger.not_needed(directive.id, why);
+            context.not_needed(directive, why);
         }
     }
 }
@@ -115,8 +104,7 @@ fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Hos
         let name = name.rsplit("://").next().unwrap_or(name);
         name.split(':').next().unwrap_or(name).to_ascii_lowercase()
     });
-    site.section.add("hosts", hosts, Some(&directive.origin));
-    context.ledger.carried(directive.id, "hosts");
+    directive.adds("hosts", hosts, &mut site.section, context.ledger);
 }
 
 fn certificate(
@@ -130,11 +118,10 @@ fn certificate(
     } else {
         context.key = Some(path);
     }
-    context.ledger.carried(directive.id, "tls");
+    context.carried(directive, "tls");
     if let (Some(cert), Some(key)) = (&context.cert, &context.key) {
-        let value = format!("{{ cert = {}, key = {} }}", quoted(cert), quoted(key));
-        site.section
-            .set("tls", Value::Verbatim(value), Some(&directive.origin));
+        let pair = certificate_pair(cert, key);
+        site.section.set("tls", pair, &directive.origin);
     }
 }
 
@@ -148,20 +135,15 @@ fn log(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut HostC
         .argument(0)
         .replace("${APACHE_LOG_DIR}", "/var/log/apache2");
     if path.starts_with('/') && path != "/dev/null" {
-        site.log
-            .set(name, Value::Text(path), Some(&directive.origin));
-        context
-            .ledger
-            .carried(directive.id, format!("site.log.{name}"));
+        site.log.set(name, path, &directive.origin);
+        context.carried(directive, format!("site.log.{name}"));
     } else if path == "/dev/null" {
-        context.ledger.not_needed(
-            directive.id,
+        context.not_needed(
+            directive,
             "Galley writes no such log unless `[site.log]` names it",
         );
     } else {
-        context
-            .ledger
-            .not_carried(directive.id, format!("set `{name}` in `[site.log]`"));
+        context.not_carried(directive, format!("set `{name}` in `[site.log]`"));
     }
 }
 
@@ -171,29 +153,14 @@ fn error_document(
     context: &mut HostContext<'_>,
 ) {
     let (status, target) = (directive.argument(0), directive.argument(1));
-    let root = match site.section.get("root") {
-        Some(Value::Text(root)) => root.clone(),
-        _ => String::new(),
-    };
-    let is_page = target.starts_with('/')
-        && !target.contains("index.php")
-        && status != "404"
-        && !root.is_empty();
-    if is_page
-        && status
-            .parse::<u16>()
-            .is_ok_and(|status| (400..600).contains(&status))
-    {
+    let root = site.section.text("root").unwrap_or_default();
+    let is_page = target.starts_with('/') && !target.contains("index.php") && !root.is_empty();
+    if is_page && status != "404" && known::is_error_status(status) {
         let path = format!("{root}{target}");
-        site.error_pages.set(
-            &format!("\"{status}\""),
-            Value::Text(path),
-            Some(&directive.origin),
-        );
-        context.ledger.carried(directive.id, "site.error_pages");
+        site.error_pages
+            .set(&format!("\"{status}\""), path, &directive.origin);
+        context.carried(directive, "site.error_pages");
     } else {
-        context
-            .ledger
-            .not_needed(directive.id, "WordPress makes its own error pages");
+        context.not_needed(directive, "WordPress makes its own error pages");
     }
 }

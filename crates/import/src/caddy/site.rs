@@ -7,7 +7,7 @@ use crate::known;
 use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
 use crate::units;
-use crate::write::quoted;
+use crate::write::certificate_pair;
 
 /// Converts the directives of a site.
 pub(super) struct Converter<'a> {
@@ -32,17 +32,14 @@ impl Converter<'_> {
     }
 
     fn directive(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let origin = Some(&directive.origin);
         let last = directive.arguments().last().map_or("", String::as_str);
         match directive.name() {
             "root" => {
-                site.section.set("root", Value::Text(last.to_owned()), origin);
-                self.ledger.carried(directive.id, "root");
+                directive.sets("root", last, &mut site.section, self.ledger);
             }
             "php_fastcgi" => match units::fastcgi(&last.replacen("unix//", "unix:/", 1)) {
                 Some(server) => {
-                    site.section.set("php", Value::Text(server), origin);
-                    self.ledger.carried(directive.id, "php");
+                    directive.sets("php", server, &mut site.section, self.ledger);
                     self.settle(directive.inner(), "Galley does this by itself, or has a safe default");
                 }
                 None => directive.not_carried("set `php` to the socket or address of PHP-FPM", self.ledger),
@@ -73,49 +70,28 @@ impl Converter<'_> {
 
     /// `@name path /a/* /b` and `@name { path ... }`.
     fn matcher(&mut self, directive: &ParsedDirective) {
-        let mut words: Vec<&ParsedDirective> = directive.inner().iter().collect();
-        words.insert(0, directive);
+        let inner = directive.inner().iter().map(|one| one.words.as_slice());
         let mut patterns = Vec::new();
         let mut is_known = false;
-        for one in words {
-            let (kind, values) = if one.name().starts_with('@') {
-                (
-                    one.argument(0),
-                    one.arguments().get(1..).unwrap_or_default(),
-                )
-            } else {
-                (one.name(), one.arguments())
-            };
-            match kind {
-                "path" => {
-                    patterns.extend(values.iter().map(|path| path_pattern(path)));
-                    is_known = true;
-                }
+        let all = std::iter::once(directive.arguments()).chain(inner);
+        for (kind, values) in all.filter_map(<[String]>::split_first) {
+            is_known = true;
+            match kind.as_str() {
+                "path" => patterns.extend(values.iter().map(|path| path_pattern(path))),
                 "path_regexp" => {
                     patterns.extend(values.last().and_then(|text| known::pattern(text, false)));
-                    is_known = true;
                 }
-                "" => {}
                 _ => is_known = false,
             }
         }
         if is_known && !patterns.is_empty() {
             let mut section = Section::default();
-            section.set(
-                "pattern",
-                Value::Text(patterns.join("|")),
-                Some(&directive.origin),
-            );
+            section.set("pattern", patterns.join("|"), &directive.origin);
             self.matchers.insert(directive.name().to_owned(), section);
-            self.ledger.carried(directive.id, "the pattern of a rule");
-            for inner in directive.inner() {
-                self.ledger.carried(inner.id, "the pattern of a rule");
-            }
+            directive.carried("the pattern of a rule", self.ledger);
         } else {
-            directive.not_carried(
-                "Galley's rules match paths: write them with `path` or `pattern`",
-                self.ledger,
-            );
+            let remedy = "Galley's rules match paths: write them with `path` or `pattern`";
+            directive.not_carried(remedy, self.ledger);
         }
     }
 
@@ -126,11 +102,7 @@ impl Converter<'_> {
             Some(section) => (section.clone(), RulePriority::Pattern, 0),
             None if first.starts_with('/') && first != "/*" && directive.arguments().len() > 1 => {
                 let mut section = Section::default();
-                section.set(
-                    "path",
-                    Value::Text(first.to_owned()),
-                    Some(&directive.origin),
-                );
+                section.set("path", first, &directive.origin);
                 (section, RulePriority::Prefix, first.len())
             }
             None => return None,
@@ -150,32 +122,25 @@ impl Converter<'_> {
             .filter_map(|word| server(word))
             .collect();
         if servers.is_empty() {
-            directive.not_carried("set `upstream`", self.ledger);
-            return;
+            return directive.not_carried("set `upstream`", self.ledger);
         }
-        self.settle(
-            directive.inner(),
-            "Galley forwards client address, scheme and host itself",
-        );
+        let why = "Galley forwards client address, scheme and host itself";
+        self.settle(directive.inner(), why);
+        let servers = Value::List(servers);
         if let Some(mut rule) = self.rule(directive) {
-            rule.section
-                .set("upstream", Value::List(servers), Some(&directive.origin));
+            rule.section.set("upstream", servers, &directive.origin);
             site.add_rule(rule);
             self.ledger.carried(directive.id, "a rule with upstream");
         } else {
-            site.section
-                .set("upstream", Value::List(servers), Some(&directive.origin));
-            self.ledger.carried(directive.id, "upstream");
+            directive.sets("upstream", servers, &mut site.section, self.ledger);
         }
     }
 
     fn tls(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         match directive.arguments() {
             [cert, key] => {
-                let value = format!("{{ cert = {}, key = {} }}", quoted(cert), quoted(key));
-                site.section
-                    .set("tls", Value::Verbatim(value), Some(&directive.origin));
-                self.ledger.carried(directive.id, "tls");
+                let pair = certificate_pair(cert, key);
+                directive.sets("tls", pair, &mut site.section, self.ledger);
             }
             [word] if word == "internal" => directive.not_carried(
                 "Galley has no authority of its own: set `tls` to files",
@@ -189,64 +154,36 @@ impl Converter<'_> {
     }
 
     fn log(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let output = directive
-            .inner()
-            .iter()
-            .find(|inner| inner.name() == "output" && inner.argument(0) == "file");
-        match output {
-            Some(output) => {
-                site.log.set(
-                    "access",
-                    Value::Text(output.argument(1).to_owned()),
-                    Some(&output.origin),
-                );
-                self.ledger.carried(directive.id, "site.log.access");
-                self.ledger.carried(output.id, "site.log.access");
-                self.settle(output.inner(), "logrotate rotates logs");
+        let ledger = &mut *self.ledger;
+        ledger.not_needed(directive.id, "Galley logs to stdout by default");
+        for inner in directive.inner() {
+            match (inner.name(), inner.argument(0)) {
+                ("output", "file") => {
+                    site.log.set("access", inner.argument(1), &inner.origin);
+                    ledger.carried(directive.id, "site.log.access");
+                    inner.not_needed("logrotate rotates logs", ledger);
+                    ledger.carried(inner.id, "site.log.access");
+                }
+                ("output", _) => {}
+                _ => ledger.not_needed(inner.id, LOGS_OF_ALL),
             }
-            None => self
-                .ledger
-                .not_needed(directive.id, "Galley logs to stdout by default"),
-        }
-        let rest = directive
-            .inner()
-            .iter()
-            .filter(|inner| inner.name() != "output");
-        for inner in rest {
-            self.ledger.not_needed(
-                inner.id,
-                "`format` and `level` in `[log]` apply to all sites",
-            );
         }
     }
 
     /// `header [MATCHER] Name Value`, or a block of them.
     fn header(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
-        let rule = self.rule(directive);
+        let mut rule = self.rule(directive);
         let skipped = usize::from(rule.is_some() || directive.argument(0) == "*");
-        let mut rule = rule;
-        let lines: Vec<(&ParsedDirective, Vec<String>)> = if directive.inner().is_empty() {
-            vec![(
-                directive,
-                directive
-                    .arguments()
-                    .get(skipped..)
-                    .unwrap_or_default()
-                    .to_vec(),
-            )]
+        let of_rule = rule.as_mut().map(|rule| &mut rule.section);
+        let section = of_rule.unwrap_or(&mut site.section);
+        if directive.inner().is_empty() {
+            let words = directive.arguments().get(skipped..).unwrap_or_default();
+            field(directive, words, section, self.ledger);
         } else {
             self.ledger.carried(directive.id, "set_headers");
-            directive
-                .inner()
-                .iter()
-                .map(|inner| (inner, inner.words.clone()))
-                .collect()
-        };
-        for (line, words) in lines {
-            let section = rule
-                .as_mut()
-                .map_or(&mut site.section, |rule| &mut rule.section);
-            field(line, &words, section, self.ledger);
+        }
+        for line in directive.inner() {
+            field(line, &line.words, section, self.ledger);
         }
         if let Some(rule) = rule {
             site.add_rule(rule);
@@ -255,65 +192,42 @@ impl Converter<'_> {
 
     fn redirect(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let words = directive.arguments();
-        let status = words.last().map(String::as_str).filter(|word| {
-            matches!(
-                *word,
-                "301" | "302" | "303" | "307" | "308" | "permanent" | "temporary"
-            )
-        });
-        let words: Vec<&String> = words
-            .iter()
-            .filter(|word| Some(word.as_str()) != status)
-            .collect();
+        let last = words.last().map(String::as_str);
+        let status = last.filter(|word| STATUSES.contains(word));
+        let words = words.iter().map(String::as_str);
+        let words: Vec<&str> = words.filter(|word| Some(*word) != status).collect();
         match words.as_slice() {
             [target] if target.contains("://") && target.contains("{uri}") => {
-                let host = target
-                    .split_once("://")
-                    .map_or("", |(_, rest)| rest)
-                    .split(['/', '{'])
-                    .next()
-                    .unwrap_or_default()
-                    .to_owned();
-                if host.is_empty() {
-                    directive.not_carried("set `canonical_host`", self.ledger);
-                    return;
-                }
-                site.section.set(
-                    "canonical_host",
-                    Value::Text(host.clone()),
-                    Some(&directive.origin),
-                );
-                site.section.add("hosts", [host], None);
-                self.ledger.carried(directive.id, "canonical_host");
+                self.canonical_host(directive, target, site);
             }
             [from, to] if from.starts_with('/') && !to.contains('{') => {
+                let origin = &directive.origin;
                 let mut section = Section::default();
-                section.set(
-                    "path",
-                    Value::Text((*from).clone()),
-                    Some(&directive.origin),
-                );
-                section.set(
-                    "redirect",
-                    Value::Text((*to).clone()),
-                    Some(&directive.origin),
-                );
-                if !matches!(status, Some("301" | "permanent")) {
-                    section.set(
-                        "redirect_status",
-                        Value::Verbatim("302".to_owned()),
-                        Some(&directive.origin),
-                    );
-                }
-                site.add_rule(RuleDraft {
-                    section,
-                    priority: RulePriority::Exact,
-                    length: 0,
-                });
+                section.set("path", *from, origin);
+                section.set("redirect", *to, origin);
+                let is_permanent = matches!(status, Some("301" | "permanent"));
+                section.set_status(if is_permanent { "301" } else { "302" }, origin);
+                site.add_rule(RuleDraft::new(section, RulePriority::Exact));
                 self.ledger.carried(directive.id, "redirect");
             }
             _ => directive.not_carried("write a rule with `redirect`", self.ledger),
         }
+    }
+
+    /// `redir https://example.com{uri}`.
+    fn canonical_host(
+        &mut self,
+        directive: &ParsedDirective,
+        target: &str,
+        site: &mut ImportedSite,
+    ) {
+        let rest = target.split_once("://").map_or("", |(_, rest)| rest);
+        let host = rest.split(['/', '{']).next().unwrap_or_default();
+        if host.is_empty() {
+            return directive.not_carried("set `canonical_host`", self.ledger);
+        }
+        directive.sets("canonical_host", host, &mut site.section, self.ledger);
+        site.section.add("hosts", [host.to_owned()], None);
     }
 
     /// `respond @forbidden 403`.
@@ -330,11 +244,7 @@ impl Converter<'_> {
             );
             return;
         };
-        rule.section.add(
-            "deny",
-            ["0.0.0.0/0".to_owned(), "::/0".to_owned()],
-            Some(&directive.origin),
-        );
+        rule.section.deny_all(&directive.origin);
         site.add_rule(rule);
         self.ledger.carried(directive.id, "a rule with deny");
     }
@@ -346,8 +256,7 @@ impl Converter<'_> {
             .find(|inner| inner.name() == "max_size");
         match size.and_then(|inner| units::size(inner.argument(0)).map(|size| (inner, size))) {
             Some((inner, size)) => {
-                site.section
-                    .set("request_body", Value::Text(size), Some(&inner.origin));
+                site.section.set("request_body", size, &inner.origin);
                 self.ledger.carried(directive.id, "request_body");
                 self.ledger.carried(inner.id, "request_body");
             }
@@ -376,6 +285,10 @@ impl Converter<'_> {
     }
 }
 
+const LOGS_OF_ALL: &str = "`format` and `level` in `[log]` apply to all sites";
+
+const STATUSES: &[&str] = &["301", "302", "303", "307", "308", "permanent", "temporary"];
+
 /// Snippets in snippets.
 const MOST_SNIPPETS: usize = 8;
 
@@ -389,20 +302,15 @@ fn field(
     section: &mut Section,
     ledger: &mut Ledger,
 ) {
-    let origin = Some(&directive.origin);
-    let (name, value) = match words {
-        [name] => (name.as_str(), ""),
-        [name, value, ..] => (name.as_str(), value.as_str()),
-        [] => ("", ""),
-    };
+    let word = |place: usize| words.get(place).map_or("", String::as_str);
+    let (name, value) = (word(0), word(1));
     let lower = name
         .trim_start_matches(['-', '+', '?', '>'])
         .to_ascii_lowercase();
     if matches!(lower.as_str(), "server" | "x-powered-by" | "etag" | "vary") {
         ledger.not_needed(directive.id, "Galley decides about this field itself");
     } else if let Some(removed) = name.strip_prefix('-') {
-        section.add("remove_headers", [removed.to_owned()], origin);
-        ledger.carried(directive.id, "remove_headers");
+        directive.adds("remove_headers", [removed.to_owned()], section, ledger);
     } else if value.is_empty() || value.contains('{') {
         ledger.not_carried(
             directive.id,
@@ -410,23 +318,14 @@ fn field(
         );
     } else {
         let name = name.trim_start_matches(['+', '?', '>']);
-        section.add("set_headers", [format!("{name}: {value}")], origin);
-        ledger.carried(directive.id, "set_headers");
+        directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
     }
 }
 
 /// A path of a matcher as a pattern.
 fn path_pattern(path: &str) -> String {
-    let mut pattern = String::from(if path.starts_with('*') { "" } else { "^" });
-    for c in path.chars() {
-        match c {
-            '*' => pattern.push_str(".*"),
-            c if c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_') => pattern.push(c),
-            c => pattern.extend(['\\', c]),
-        }
-    }
-    pattern.push('$');
-    pattern
+    let start = if path.starts_with('*') { "" } else { "^" };
+    format!("{start}{}$", known::glob(path))
 }
 
 /// `localhost:8080`, `http://a:80` as a server of `upstream`.

@@ -22,19 +22,12 @@ pub(super) fn convert(
     section: &mut Section,
     context: &mut Context<'_>,
 ) {
-    let origin = Some(&directive.origin);
     let argument = directive.argument(0);
     let ledger = &mut *context.ledger;
     match directive.name() {
         "client_max_body_size" => match units::size(argument) {
-            Some(size) if size == "0B" => {
-                section.set("request_body", Value::Text("64GiB".to_owned()), origin);
-                ledger.carried(directive.id, "request_body");
-            }
-            Some(size) => {
-                section.set("request_body", Value::Text(size), origin);
-                ledger.carried(directive.id, "request_body");
-            }
+            Some(size) if size == "0B" => directive.sets("request_body", "64GiB", section, ledger),
+            Some(size) => directive.sets("request_body", size, section, ledger),
             None => ledger.not_carried(directive.id, "set `request_body`"),
         },
         "add_header" | "more_set_headers" => add_header(directive, scope, section, ledger),
@@ -44,40 +37,22 @@ pub(super) fn convert(
         "expires" => expires(directive, section, ledger),
         "allow" | "deny" => {} // Together, in `access`.
         "auth_basic" if argument == "off" => {
-            section.set("basic_auth", Value::Text("off".to_owned()), origin);
-            ledger.carried(directive.id, "basic_auth");
+            directive.sets("basic_auth", "off", section, ledger);
         }
         "auth_basic" => ledger.carried(directive.id, "basic_auth"),
         "auth_basic_user_file" => {
-            section.set("basic_auth", Value::Text(argument.to_owned()), origin);
-            ledger.carried(directive.id, "basic_auth");
+            directive.sets("basic_auth", argument, section, ledger);
         }
         "limit_req" => limit(directive, section, context),
-        "limit_req_status" | "limit_req_log_level" | "limit_req_dry_run" => {
-            ledger.not_needed(
-                directive.id,
-                "Galley answers 429, and logs limited requests",
-            );
-        }
         "fastcgi_read_timeout" | "proxy_read_timeout" => {
-            timeout(
-                directive,
-                &["first_byte_timeout", "read_timeout"],
-                section,
-                ledger,
-            );
+            let options = ["first_byte_timeout", "read_timeout"];
+            timeout(directive, &options, section, ledger);
         }
         "fastcgi_connect_timeout" | "proxy_connect_timeout" if scope == DirectiveScope::Site => {
             timeout(directive, &["connect_timeout"], section, ledger);
         }
         "fastcgi_connect_timeout" | "proxy_connect_timeout" => {
             ledger.not_needed(directive.id, "the site's `connect_timeout` applies");
-        }
-        "fastcgi_send_timeout" | "proxy_send_timeout" => {
-            ledger.not_needed(
-                directive.id,
-                "Galley sends a body that it has received completely",
-            );
         }
         "fastcgi_ignore_headers" | "proxy_ignore_headers" => {
             ignore_headers(directive, scope, section, ledger);
@@ -103,52 +78,54 @@ fn add_header(
     section: &mut Section,
     ledger: &mut Ledger,
 ) {
+    let (first, second) = (directive.argument(0), directive.argument(1));
     let (name, value) = match directive.name() {
-        "more_set_headers" => directive
-            .argument(0)
-            .split_once(':')
-            .map_or((directive.argument(0), ""), |(name, value)| {
-                (name.trim(), value.trim())
-            }),
-        _ => (directive.argument(0), directive.argument(1)),
+        "more_set_headers" => first.split_once(':').unwrap_or((first, "")),
+        _ => (first, second),
     };
+    let (name, value) = (name.trim(), value.trim());
     let lower = name.to_ascii_lowercase();
-    if value.contains("cache_status")
-        || lower.starts_with("x-cache")
-        || lower.contains("-cache-") && value.contains('$')
-    {
-        ledger.not_needed(directive.id, "Galley sends Cache-Status (RFC 9211)");
+    if let Some(fate) = header_fate(&lower, value) {
+        ledger.judge(directive.id, fate);
     } else if lower == "strict-transport-security" && scope == DirectiveScope::Site {
         hsts(directive, value, section, ledger);
-    } else if lower == "alt-svc" {
-        ledger.not_carried(directive.id, "Galley does not offer HTTP/3 yet");
-    } else if lower == "vary" && value.to_ascii_lowercase().starts_with("accept-encoding") {
-        ledger.not_needed(
-            directive.id,
-            "Galley sends Vary: Accept-Encoding where it applies",
-        );
-    } else if lower == "vary" {
-        let remedy = "have PHP send Vary; Galley forwards it, and stores such pages only if the field is in its key";
-        ledger.not_carried(directive.id, remedy);
-    } else if lower == "x-powered-by" || lower == "server" {
-        ledger.not_needed(directive.id, "Galley removes this field by default");
-    } else if value.contains('$') {
-        let remedy = "a value with a variable of nginx: have PHP send the field";
-        ledger.not_carried(directive.id, remedy);
-    } else if value.is_empty() {
-        ledger.not_needed(directive.id, "nginx adds no field with an empty value");
     } else if lower == "cache-control" {
         cache_control(directive, value, section);
         ledger.carried(directive.id, "set_headers");
     } else {
-        section.add(
-            "set_headers",
-            [format!("{name}: {value}")],
-            Some(&directive.origin),
-        );
-        ledger.carried(directive.id, "set_headers");
+        directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
     }
 }
+
+/// What becomes of a field that no option sets; `lower` is its name. `None`: one does.
+fn header_fate(lower: &str, value: &str) -> Option<StatementFate> {
+    let not_needed = |why: &str| Some(StatementFate::NotNeeded(why.to_owned()));
+    let not_carried = |remedy: &str| Some(StatementFate::NotCarried(remedy.to_owned()));
+    let has_variable = value.contains('$');
+    match lower {
+        _ if value.contains("cache_status")
+            || lower.starts_with("x-cache")
+            || lower.contains("-cache-") && has_variable =>
+        {
+            not_needed("Galley sends Cache-Status (RFC 9211)")
+        }
+        "alt-svc" => not_carried("Galley does not offer HTTP/3 yet"),
+        "vary" if value.to_ascii_lowercase().starts_with("accept-encoding") => {
+            not_needed("Galley sends Vary: Accept-Encoding where it applies")
+        }
+        "vary" => not_carried(VARY),
+        "x-powered-by" | "server" => not_needed("Galley removes this field by default"),
+        "strict-transport-security" if !value.is_empty() && !has_variable => None,
+        _ if has_variable => {
+            not_carried("a value with a variable of nginx: have PHP send the field")
+        }
+        _ if value.is_empty() => not_needed("nginx adds no field with an empty value"),
+        _ => None,
+    }
+}
+
+const VARY: &str =
+    "have PHP send Vary; Galley forwards it, and stores such pages only if the field is in its key";
 
 /// Adds directives of `Cache-Control` to the one field that a response has.
 fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Section) {
@@ -167,7 +144,7 @@ fn cache_control(directive: &ParsedDirective, directives: &str, section: &mut Se
     section.add(
         "set_headers",
         [format!("{CACHE_CONTROL}{value}")],
-        Some(&directive.origin),
+        &directive.origin,
     );
 }
 
@@ -179,17 +156,16 @@ fn hsts(directive: &ParsedDirective, value: &str, section: &mut Section, ledger:
         .split(';')
         .find_map(|part| part.trim().strip_prefix("max-age="));
     let Some(age) = age.and_then(|age| units::duration(age.trim_matches('"'))) else {
-        ledger.not_carried(directive.id, "set `hsts`");
-        return;
+        return ledger.not_carried(directive.id, "set `hsts`");
     };
-    let origin = Some(&directive.origin);
-    section.set("hsts", Value::Text(age), origin);
+    let origin = &directive.origin;
+    section.set("hsts", age, origin);
     for (word, option) in [
         ("includesubdomains", "hsts_subdomains"),
         ("preload", "hsts_preload"),
     ] {
         if lower.contains(word) {
-            section.set(option, Value::Flag(true), origin);
+            section.set(option, true, origin);
         }
     }
     ledger.carried(directive.id, "hsts");
@@ -208,8 +184,7 @@ fn hide_header(directive: &ParsedDirective, section: &mut Section, ledger: &mut 
                 ledger.not_carried(directive.id, remedy);
             }
             _ => {
-                section.add("remove_headers", [name.clone()], Some(&directive.origin));
-                ledger.carried(directive.id, "remove_headers");
+                directive.adds("remove_headers", [name.clone()], section, ledger);
             }
         }
     }
@@ -219,22 +194,19 @@ fn hide_header(directive: &ParsedDirective, section: &mut Section, ledger: &mut 
 fn expires(directive: &ParsedDirective, section: &mut Section, ledger: &mut Ledger) {
     let value = match directive.argument(0) {
         "off" => {
-            ledger.not_needed(directive.id, "Galley adds no Expires");
-            return;
+            return ledger.not_needed(directive.id, "Galley adds no Expires");
         }
         "epoch" | "-1" | "0" => "no-cache".to_owned(),
         "max" => "max-age=315360000".to_owned(),
         text if text.starts_with('$') => {
-            ledger.carried(directive.id, "rules for the media types of its map");
-            return;
+            return ledger.carried(directive.id, "rules for the media types of its map");
         }
         text => {
             if let Some(seconds) = units::seconds(text) {
                 format!("max-age={seconds}")
             } else {
                 let remedy = "set `Cache-Control` with `set_headers` in a rule";
-                ledger.not_carried(directive.id, remedy);
-                return;
+                return ledger.not_carried(directive.id, remedy);
             }
         }
     };
@@ -249,11 +221,10 @@ fn timeout(
     ledger: &mut Ledger,
 ) {
     let Some(time) = units::duration(directive.argument(0)) else {
-        ledger.not_carried(directive.id, format!("set `{}`", options.join("`, `")));
-        return;
+        return ledger.not_carried(directive.id, format!("set `{}`", options.join("`, `")));
     };
     for option in options {
-        section.set(option, Value::Text(time.clone()), Some(&directive.origin));
+        section.set(option, time.clone(), &directive.origin);
     }
     ledger.carried(directive.id, options.join(", "));
 }
@@ -266,8 +237,7 @@ fn ignore_headers(
 ) {
     if scope == DirectiveScope::Site {
         let why = "the preset stores pages that say nothing, and never those with Set-Cookie: see `harmless_cookies` and `[[site.rule]] ignore`";
-        ledger.not_needed(directive.id, why);
-        return;
+        return ledger.not_needed(directive.id, why);
     }
     let known = |name: &String| match name.to_ascii_lowercase().as_str() {
         "cache-control" => Some("cache-control".to_owned()),
@@ -277,8 +247,7 @@ fn ignore_headers(
         _ => None,
     };
     let fields = directive.arguments().iter().filter_map(known);
-    section.add("ignore", fields, Some(&directive.origin));
-    ledger.carried(directive.id, "ignore");
+    directive.adds("ignore", fields, section, ledger);
 }
 
 fn fastcgi_param(directive: &ParsedDirective, ledger: &mut Ledger) {
@@ -374,17 +343,13 @@ fn limit(directive: &ParsedDirective, section: &mut Section, context: &mut Conte
     };
     let zone = option("zone=").unwrap_or_default();
     let Some(rate) = context.rates.get(zone) else {
-        context
-            .ledger
-            .not_carried(directive.id, "set `limit`: its zone is not defined here");
-        return;
+        return context.not_carried(directive, "set `limit`: its zone is not defined here");
     };
     let burst: u32 = option("burst=")
         .and_then(|text| text.parse().ok())
         .unwrap_or(1);
     let value = format!("{{ rate = \"{rate}\", burst = {} }}", burst.max(1));
-    section.set("limit", Value::Verbatim(value), Some(&directive.origin));
-    context.ledger.carried(directive.id, "limit");
+    directive.sets("limit", Value::Verbatim(value), section, context.ledger);
 }
 
 /// `allow` and `deny` of one block. nginx takes the first that matches; Galley has a list of permitted networks, and one of refused ones
@@ -396,34 +361,26 @@ pub(super) fn access(
     ledger: &mut Ledger,
 ) {
     let mut allowed: Vec<&ParsedDirective> = Vec::new();
-    let rules = block
-        .iter()
-        .filter(|inner| matches!(inner.name(), "allow" | "deny"));
-    for rule in rules {
-        let (origin, network) = (Some(&rule.origin), rule.argument(0));
+    for rule in block {
+        let network = rule.argument(0);
         match (rule.name(), network) {
             ("deny", "all") if allowed.is_empty() => {
-                section.add("deny", ["0.0.0.0/0".to_owned(), "::/0".to_owned()], origin);
+                section.deny_all(&rule.origin);
                 ledger.carried(rule.id, "deny");
             }
             ("deny", "all") => {
-                for allow in std::mem::take(&mut allowed) {
-                    section.add(option, [allow.argument(0).to_owned()], Some(&allow.origin));
-                    ledger.carried(allow.id, option);
+                for allow in allowed.drain(..) {
+                    allow.adds(option, [allow.argument(0).to_owned()], section, ledger);
                 }
                 ledger.carried(rule.id, option);
             }
             ("allow", _) if is_network(network) => allowed.push(rule),
             ("deny", _) if is_network(network) && allowed.is_empty() => {
-                section.add("deny", [network.to_owned()], origin);
-                ledger.carried(rule.id, "deny");
+                rule.adds("deny", [network.to_owned()], section, ledger);
             }
             ("allow", "all") => ledger.not_needed(rule.id, EVERYBODY),
-            _ => {
-                let remedy =
-                    "Galley takes addresses and networks, and compares `deny` before `allow`";
-                ledger.not_carried(rule.id, remedy);
-            }
+            ("allow" | "deny", _) => ledger.not_carried(rule.id, NETWORKS),
+            _ => {}
         }
     }
     for allow in allowed {
@@ -435,6 +392,8 @@ fn is_network(text: &str) -> bool {
     let (address, bits) = text.split_once('/').unwrap_or((text, "0"));
     address.parse::<std::net::IpAddr>().is_ok() && bits.parse::<u8>().is_ok()
 }
+
+const NETWORKS: &str = "Galley takes addresses and networks, and compares `deny` before `allow`";
 
 const EVERYBODY: &str = "without `deny all` behind it every client may";
 

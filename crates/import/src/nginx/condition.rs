@@ -1,6 +1,6 @@
 //! `if`: idioms with which sites keep pages out of the cache, redirect, or refuse requests.
 
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
 use crate::nginx::common;
 use crate::nginx::context::Context;
@@ -20,15 +20,13 @@ pub(super) fn convert(
     context: &mut Context<'_>,
 ) {
     let comparison = comparison(directive);
+    let variable = comparison.variable.as_str();
     let sets = directive.has("set");
-    let returns = directive
-        .inner()
-        .iter()
-        .find(|inner| matches!(inner.name(), "return" | "rewrite"));
-    match (comparison.variable.as_str(), returns) {
+    let mut inner = directive.inner().iter();
+    let action = inner.find(|inner| matches!(inner.name(), "return" | "rewrite"));
+    match (variable, action) {
         ("$scheme" | "$https" | "$http_x_forwarded_proto" | "$server_port", Some(_)) => {
-            site.section
-                .set("https_redirect", Value::Flag(true), Some(&directive.origin));
+            site.section.set("https_redirect", true, &directive.origin);
             directive.carried("https_redirect", context.ledger);
         }
         ("$host" | "$http_host" | "$server_name", Some(action)) => {
@@ -39,49 +37,40 @@ pub(super) fn convert(
             paths(directive, &comparison, site, context);
         }
         ("$http_user_agent", None) if sets && is_for_phones(&comparison.pattern) => {
-            site.section.set(
-                "device_variants",
-                Value::Flag(true),
-                Some(&directive.origin),
-            );
+            site.section.set("device_variants", true, &directive.origin);
             directive.carried("device_variants", context.ledger);
         }
         ("$request_uri" | "$uri", Some(action)) => {
             refuse_path(directive, &comparison, action, site, context);
         }
-        ("$request_filename", Some(_)) | ("-e" | "-f" | "-d" | "!-e" | "!-f" | "!-d", _) => {
-            directive.not_needed(
-                "Galley sends a file that exists, and forwards everything else to index.php",
-                context.ledger,
-            );
-        }
-        ("$request_method", None) if sets => {
-            directive.not_needed(
-                "Galley serves only GET and HEAD from the cache",
-                context.ledger,
-            );
-        }
-        ("$request_method", Some(_)) => {
-            directive.not_needed(
-                "Galley refuses methods that it does not know (`methods` in a rule permits more)",
-                context.ledger,
-            );
-        }
-        ("$query_string" | "$args" | "$is_args", None) if sets => {
-            directive.not_needed(
-                "Galley keeps the query in the key, without tracking parameters",
-                context.ledger,
-            );
-        }
-        (variable, None) if sets && is_cache_variable(directive, variable) => {
-            directive.not_needed(
-                "the preset decides what the cache must not store",
-                context.ledger,
-            );
-        }
-        _ => directive.not_carried(DECIDE, context.ledger),
+        _ => match needless(directive, variable, action.is_some()) {
+            Some(why) => directive.not_needed(why, context.ledger),
+            None => directive.not_carried(DECIDE, context.ledger),
+        },
     }
 }
+
+/// Why Galley needs nothing for a condition; `None`: it does.
+fn needless(directive: &ParsedDirective, variable: &str, has_action: bool) -> Option<&'static str> {
+    let only_sets = !has_action && directive.has("set");
+    Some(match variable {
+        "$request_filename" if has_action => FILES,
+        "-e" | "-f" | "-d" | "!-e" | "!-f" | "!-d" => FILES,
+        "$request_method" if has_action => {
+            "Galley refuses methods that it does not know (`methods` in a rule permits more)"
+        }
+        "$request_method" if only_sets => "Galley serves only GET and HEAD from the cache",
+        "$query_string" | "$args" | "$is_args" if only_sets => {
+            "Galley keeps the query in the key, without tracking parameters"
+        }
+        _ if only_sets && is_cache_variable(directive, variable) => {
+            "the preset decides what the cache must not store"
+        }
+        _ => return None,
+    })
+}
+
+const FILES: &str = "Galley sends a file that exists, and forwards everything else to index.php";
 
 fn comparison(directive: &ParsedDirective) -> IfComparison {
     let mut words: Vec<String> = directive.arguments().to_vec();
@@ -129,11 +118,10 @@ fn cookies(
 ) {
     let found = known::cookies(&comparison.pattern);
     if found.unknown.is_empty() {
-        directive.not_needed("the preset knows these cookies", context.ledger);
-        return;
+        return directive.not_needed("the preset knows these cookies", context.ledger);
     }
     site.section
-        .add("bypass_cookies", found.unknown, Some(&directive.origin));
+        .add("bypass_cookies", found.unknown, &directive.origin);
     directive.carried("bypass_cookies", context.ledger);
 }
 
@@ -145,22 +133,16 @@ fn paths(
 ) {
     let found = known::paths(&comparison.pattern);
     if found.unknown.is_empty() {
-        directive.not_needed("the preset knows these paths of WordPress", context.ledger);
-        return;
+        return directive.not_needed("the preset knows these paths of WordPress", context.ledger);
     }
     let joined = found.unknown.join("|");
     let Some(pattern) = common::rule_pattern(&joined, comparison.operator.contains('*')) else {
-        directive.not_carried(DECIDE, context.ledger);
-        return;
+        return directive.not_carried(DECIDE, context.ledger);
     };
     let mut section = Section::default();
-    section.set("pattern", pattern, Some(&directive.origin));
-    section.set("cache", Value::Flag(false), Some(&directive.origin));
-    site.add_rule(RuleDraft {
-        section,
-        priority: RulePriority::Pattern,
-        length: 0,
-    });
+    section.set("pattern", pattern, &directive.origin);
+    section.set("cache", false, &directive.origin);
+    site.add_rule(RuleDraft::new(section, RulePriority::Pattern));
     directive.carried("a rule with cache = false", context.ledger);
 }
 
@@ -171,35 +153,21 @@ fn canonical(
     site: &mut ImportedSite,
     context: &mut Context<'_>,
 ) {
-    match host_of_target(action) {
-        Some(host) if !host.contains('$') => {
-            let origin = Some(&directive.origin);
-            site.section
-                .set("canonical_host", Value::Text(host.clone()), origin);
-            site.section.add("hosts", [host], None);
-            directive.carried("canonical_host", context.ledger);
+    let without_www = |host: &&String| !host.starts_with("www.") && !host.contains('*');
+    let host = match host_of_target(action) {
+        Some(host) if host.contains('$') => site.hosts().iter().find(without_www).cloned(),
+        None if action.argument(0).starts_with('4') => {
+            return directive.not_needed("Galley refuses hosts that no site has", context.ledger);
         }
-        Some(_) => {
-            let origin = Some(&directive.origin);
-            let without_www = site
-                .hosts()
-                .iter()
-                .find(|host| !host.starts_with("www.") && !host.contains('*'))
-                .cloned();
-            match without_www {
-                Some(host) => {
-                    site.section
-                        .set("canonical_host", Value::Text(host), origin);
-                    directive.carried("canonical_host", context.ledger);
-                }
-                None => directive.not_carried(DECIDE, context.ledger),
-            }
-        }
-        None if action.argument(0) == "444" || action.argument(0).starts_with('4') => {
-            directive.not_needed("Galley refuses hosts that no site has", context.ledger);
-        }
-        None => directive.not_carried(DECIDE, context.ledger),
-    }
+        host => host,
+    };
+    let Some(host) = host else {
+        return directive.not_carried(DECIDE, context.ledger);
+    };
+    site.section
+        .set("canonical_host", host.clone(), &directive.origin);
+    site.section.add("hosts", [host], None);
+    directive.carried("canonical_host", context.ledger);
 }
 
 /// The host in the target of `return` or `rewrite`.
@@ -225,16 +193,11 @@ fn refuse_path(
     let refuses = action.name() == "return" && action.argument(0).starts_with('4');
     let pattern = common::rule_pattern(&comparison.pattern, comparison.operator.contains('*'));
     let (true, Some(pattern)) = (refuses && comparison.operator.starts_with('~'), pattern) else {
-        directive.not_carried(DECIDE, context.ledger);
-        return;
+        return directive.not_carried(DECIDE, context.ledger);
     };
     let mut section = Section::default();
-    section.set("pattern", pattern, Some(&directive.origin));
-    section.add(
-        "deny",
-        ["0.0.0.0/0".to_owned(), "::/0".to_owned()],
-        Some(&directive.origin),
-    );
+    section.set("pattern", pattern, &directive.origin);
+    section.deny_all(&directive.origin);
     // nginx tests it before it chooses a location.
     site.add_rule(RuleDraft {
         section,

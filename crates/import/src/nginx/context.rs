@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::known;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, StatementFate};
 use crate::tree::ParsedDirective;
 use crate::units;
 
@@ -50,6 +50,21 @@ impl<'l> Context<'l> {
         }
     }
 
+    /// See [`Ledger::carried`].
+    pub fn carried(&mut self, directive: &ParsedDirective, option: impl Into<String>) {
+        self.ledger.carried(directive.id, option);
+    }
+
+    /// See [`Ledger::not_needed`].
+    pub fn not_needed(&mut self, directive: &ParsedDirective, why: impl Into<String>) {
+        self.ledger.not_needed(directive.id, why);
+    }
+
+    /// See [`Ledger::not_carried`].
+    pub fn not_carried(&mut self, directive: &ParsedDirective, remedy: impl Into<String>) {
+        self.ledger.not_carried(directive.id, remedy);
+    }
+
     /// Notes what a statement beside the servers defines. False: it defines nothing.
     pub fn define(&mut self, directive: &ParsedDirective) -> bool {
         match directive.name() {
@@ -75,22 +90,18 @@ impl<'l> Context<'l> {
         for inner in directive.inner() {
             match inner.name() {
                 "server" if inner.arguments().iter().any(|word| word == "down") => {
-                    self.ledger
-                        .not_needed(inner.id, "the server is marked as down");
+                    self.not_needed(inner, "the server is marked as down");
                 }
                 "server" => {
                     servers.push(inner.argument(0).to_owned());
-                    self.ledger.carried(inner.id, "upstream or php");
+                    self.carried(inner, "upstream or php");
                 }
                 "keepalive" | "keepalive_requests" | "keepalive_timeout" | "zone" => {
-                    self.ledger.not_needed(
-                        inner.id,
-                        "Galley keeps connections by itself (`idle_share`)",
-                    );
+                    self.not_needed(inner, "Galley keeps connections by itself (`idle_share`)");
                 }
                 _ => {
                     let remedy = "choose the method of load balancing in the options of `upstream`";
-                    self.ledger.not_carried(inner.id, remedy);
+                    self.not_carried(inner, remedy);
                 }
             }
         }
@@ -133,74 +144,42 @@ impl<'l> Context<'l> {
     fn map(&mut self, directive: &ParsedDirective) {
         let variable = directive.argument(0);
         if variable == "$sent_http_content_type" {
-            self.map_of_types(directive);
-            return;
+            return self.map_of_types(directive);
         }
         let target = directive.argument(1);
-        let is_cookie = variable == "$http_cookie";
         let skips = ["skip", "no_cache", "nocache", "bypass"]
             .iter()
             .any(|word| target.contains(word));
-        let why = match variable {
-            "$http_upgrade" => Some("Galley forwards WebSockets (`upgrade`)"),
-            "$http_cookie" | "$request_uri" | "$request_method" | "$args" | "$query_string"
-                if skips =>
-            {
-                Some("the preset knows these conditions of WordPress")
-            }
-            "$http_x_requested_with" => {
-                Some("Galley knows requests by scripts (admin-ajax.php and the REST API)")
-            }
-            "$http_accept" => Some("Galley stores one page for all browsers"),
-            "$http_host" | "$host" | "$scheme" | "$https" => {
-                Some("Galley sends host and scheme itself")
-            }
-            _ => None,
-        };
-        match why {
-            Some(why) => self.ledger.not_needed(directive.id, why),
-            None => self.ledger.not_carried(directive.id, MAP),
-        }
+        let fate = map_fate(variable, skips);
+        self.ledger.judge(directive.id, fate.clone());
         for inner in directive.inner() {
+            let is_condition = inner.argument(0) != "0" && inner.name() != "default";
             let pattern = inner.name().trim_start_matches(['~', '*']);
             let unknown = known::cookies(pattern).unknown;
-            if is_cookie
-                && skips
-                && inner.argument(0) != "0"
-                && inner.name() != "default"
-                && !unknown.is_empty()
-            {
-                for cookie in unknown {
-                    self.bypass_cookies.push((cookie, inner.origin.clone()));
-                }
+            if variable == "$http_cookie" && skips && is_condition && !unknown.is_empty() {
+                let cookies = unknown.into_iter();
+                let cookies = cookies.map(|cookie| (cookie, inner.origin.clone()));
+                self.bypass_cookies.extend(cookies);
                 self.ledger.carried(inner.id, "bypass_cookies");
-                continue;
-            }
-            match why {
-                Some(why) => self.ledger.not_needed(inner.id, why),
-                None => self.ledger.not_carried(inner.id, MAP),
+            } else {
+                self.ledger.judge(inner.id, fate.clone());
             }
         }
     }
 
     /// `map $sent_http_content_type $expires`: lifetimes in browsers.
     fn map_of_types(&mut self, directive: &ParsedDirective) {
-        self.ledger
-            .carried(directive.id, "rules for the media types");
+        self.carried(directive, "rules for the media types");
         for inner in directive.inner() {
             let media_type = inner.name().trim_start_matches(['~', '*']);
-            let known = known::paths_of_type(media_type);
             let value = inner.argument(0);
             let seconds = match value {
                 "max" => Some(315_360_000),
                 value => units::seconds(value),
             };
-            match (known, seconds) {
+            match (known::paths_of_type(media_type), seconds) {
                 _ if inner.name() == "default" || matches!(value, "epoch" | "off" | "0") => {
-                    self.ledger.not_needed(
-                        inner.id,
-                        "Galley lets browsers ask again, and answers 304 from the cache",
-                    );
+                    self.not_needed(inner, known::ASKS_AGAIN);
                 }
                 (Some(pattern), Some(seconds)) => {
                     self.expires.push(ExpiryOfType {
@@ -208,11 +187,9 @@ impl<'l> Context<'l> {
                         seconds,
                         origin: inner.origin.clone(),
                     });
-                    self.ledger.carried(inner.id, "a rule with set_headers");
+                    self.carried(inner, "a rule with set_headers");
                 }
-                _ => self
-                    .ledger
-                    .not_carried(inner.id, "write a rule with `pattern` and `set_headers`"),
+                _ => self.not_carried(inner, "write a rule with `pattern` and `set_headers`"),
             }
         }
     }
@@ -250,6 +227,25 @@ impl<'l> Context<'l> {
             None => units::fastcgi(target),
         }
     }
+}
+
+/// What becomes of a map of a variable. `skips`: it is about the cache.
+fn map_fate(variable: &str, skips: bool) -> StatementFate {
+    let why = match variable {
+        "$http_upgrade" => "Galley forwards WebSockets (`upgrade`)",
+        "$http_cookie" | "$request_uri" | "$request_method" | "$args" | "$query_string"
+            if skips =>
+        {
+            "the preset knows these conditions of WordPress"
+        }
+        "$http_x_requested_with" => {
+            "Galley knows requests by scripts (admin-ajax.php and the REST API)"
+        }
+        "$http_accept" => "Galley stores one page for all browsers",
+        "$http_host" | "$host" | "$scheme" | "$https" => "Galley sends host and scheme itself",
+        _ => return StatementFate::NotCarried(MAP.to_owned()),
+    };
+    StatementFate::NotNeeded(why.to_owned())
 }
 
 const MAP: &str = "Galley has no maps: write rules for the paths, or decide in PHP";

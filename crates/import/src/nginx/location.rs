@@ -1,6 +1,6 @@
 //! `location`: parts of the site that Galley treats so by itself, the site as a whole (`/`, PHP), or a rule.
 
-use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
+use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::condition;
@@ -61,29 +61,24 @@ impl LocationPaths {
 
     /// A rule without options. `None`: its pattern is none of Galley's.
     fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
-        let origin = Some(&directive.origin);
+        let origin = &directive.origin;
         let mut section = Section::default();
         let (priority, length) = match self {
             Self::Exact(path) => {
-                section.set("path", Value::Text(path.clone()), origin);
+                section.set("path", path.clone(), origin);
                 (RulePriority::Exact, 0)
             }
-            Self::FirstPrefix(path) | Self::Prefix(path) => {
-                section.set("path", Value::Text(format!("{path}*")), origin);
-                let is_first = matches!(self, Self::FirstPrefix(_));
-                let priority = if is_first {
-                    RulePriority::FirstPrefix
-                } else {
-                    RulePriority::Prefix
-                };
-                (priority, path.len())
+            Self::FirstPrefix(path) => {
+                section.set("path", format!("{path}*"), origin);
+                (RulePriority::FirstPrefix, path.len())
+            }
+            Self::Prefix(path) => {
+                section.set("path", format!("{path}*"), origin);
+                (RulePriority::Prefix, path.len())
             }
             Self::Pattern { text, ignores_case } => {
-                section.set(
-                    "pattern",
-                    common::rule_pattern(text, *ignores_case)?,
-                    origin,
-                );
+                let pattern = known::pattern(text, *ignores_case)?;
+                section.set("pattern", pattern, origin);
                 (RulePriority::Pattern, 0)
             }
             Self::Named => return None,
@@ -105,30 +100,21 @@ pub(super) fn convert(
 ) {
     let paths = LocationPaths::of(directive);
     if let Some(why) = needless(&paths, directive) {
-        directive.not_needed(why, context.ledger);
-        return;
+        return directive.not_needed(why, context.ledger);
     }
     if is_whole_site(&paths) {
-        context.ledger.carried(directive.id, "the site");
-        whole_site(directive, site, context);
-        return;
+        context.carried(directive, "the site");
+        return whole_site(directive, site, context);
     }
     if is_php(&paths, directive) {
-        php(directive, site, context);
-        return;
+        return php(directive, site, context);
     }
     if is_administration(&paths) {
-        administration(&paths, directive, site, context);
-        return;
+        return administration(&paths, directive, site, context);
     }
     if paths.text().contains("xmlrpc.php") && common::refuses_all(directive.inner()) {
-        site.section.set(
-            "xmlrpc",
-            Value::Text("off".to_owned()),
-            Some(&directive.origin),
-        );
-        directive.carried("xmlrpc", context.ledger);
-        return;
+        site.section.set("xmlrpc", "off", &directive.origin);
+        return directive.carried("xmlrpc", context.ledger);
     }
     rule(&paths, directive, site, context);
 }
@@ -137,66 +123,59 @@ pub(super) fn convert(
 fn needless(paths: &LocationPaths, directive: &ParsedDirective) -> Option<&'static str> {
     let (text, block) = (paths.text(), directive.inner());
     let refuses = common::refuses_all(block);
-    let is_quiet = block.iter().all(|inner| {
-        [
-            "access_log",
-            "log_not_found",
-            "allow",
-            "try_files",
-            "expires",
-            "add_header",
-            "return",
-            "default_type",
-        ]
-        .contains(&inner.name())
-    });
+    let names = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     if matches!(paths, LocationPaths::Named) {
-        return Some(
-            "a name inside nginx: Galley forwards what is no file to index.php or to the upstream",
-        );
+        return Some(NAMED);
     }
     if text.contains("well-known") {
-        return Some(
-            "Galley sends files below /.well-known, and answers the challenges of `tls = \"auto\"` itself",
-        );
+        return Some(WELL_KNOWN);
     }
     if refuses && known::is_private_name(text) {
         return Some("Galley never sends such files");
     }
-    if refuses
-        && paths.is_pattern()
-        && text.contains("php")
-        && ["upload", "files", "wp-content", "wp-includes", "cache"]
-            .iter()
-            .any(|part| text.contains(part))
-    {
+    if refuses && paths.is_pattern() && text.contains("php") && names(FOLDERS_OF_FILES) {
         return Some("Galley runs no scripts in folders for uploads");
     }
-    if ["favicon", "robots"].iter().any(|name| text.contains(name)) && is_quiet {
+    if names(&["favicon", "robots"]) && block.iter().all(|one| QUIET.contains(&one.name())) {
         return Some("Galley sends the file, or WordPress's own");
     }
-    if text.starts_with("/purge")
-        || block
-            .iter()
-            .any(|inner| inner.name().ends_with("_cache_purge"))
-    {
-        return Some(
-            "Galley accepts the purges of plugins: PURGE requests, and `purge_get = true` for GET /purge/",
-        );
+    let purges = |inner: &ParsedDirective| inner.name().ends_with("_cache_purge");
+    if text.starts_with("/purge") || block.iter().any(purges) {
+        return Some(PURGES);
     }
-    let is_status = |inner: &ParsedDirective| {
-        matches!(
-            inner.name(),
-            "stub_status" | "vhost_traffic_status_display" | "api"
-        )
-    };
-    if block.iter().any(is_status)
-        || ["/nginx_status", "/fpm-status", "/status", "/ping"].contains(&text)
-    {
+    let is_status = |inner: &ParsedDirective| STATUS_STATEMENTS.contains(&inner.name());
+    if block.iter().any(is_status) || STATUS_PATHS.contains(&text) {
         return Some("`galley status` and `GET /metrics` of the admin interface replace it");
     }
     block.is_empty().then_some("the block is empty")
 }
+
+const NAMED: &str =
+    "a name inside nginx: Galley forwards what is no file to index.php or to the upstream";
+
+const WELL_KNOWN: &str =
+    "Galley sends files below /.well-known, and answers the challenges of `tls = \"auto\"` itself";
+
+const PURGES: &str =
+    "Galley accepts the purges of plugins: PURGE requests, and `purge_get = true` for GET /purge/";
+
+const FOLDERS_OF_FILES: &[&str] = &["upload", "files", "wp-content", "wp-includes", "cache"];
+
+/// Statements that change nothing about what is sent.
+const QUIET: &[&str] = &[
+    "access_log",
+    "log_not_found",
+    "allow",
+    "try_files",
+    "expires",
+    "add_header",
+    "return",
+    "default_type",
+];
+
+const STATUS_STATEMENTS: &[&str] = &["stub_status", "vhost_traffic_status_display", "api"];
+
+const STATUS_PATHS: &[&str] = &["/nginx_status", "/fpm-status", "/status", "/ping"];
 
 fn is_whole_site(paths: &LocationPaths) -> bool {
     match paths {
@@ -254,14 +233,12 @@ fn whole_site(directive: &ParsedDirective, site: &mut ImportedSite, context: &mu
 }
 
 fn php(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
-    context.ledger.carried(directive.id, "php");
+    context.carried(directive, "php");
     for inner in directive.inner() {
         match inner.name() {
             "if" => condition::convert(inner, site, context),
             "location" => convert(inner, site, context),
-            "return" => context
-                .ledger
-                .not_needed(inner.id, "Galley runs only scripts that exist"),
+            "return" => context.not_needed(inner, "Galley runs only scripts that exist"),
             _ if pass(inner, &mut site.section, context) => {}
             _ if cache_time(inner, &mut site.ttl, context) => {}
             _ => common::convert(inner, DirectiveScope::Site, &mut site.section, context),
@@ -297,7 +274,7 @@ fn administration(
             "location" => convert(inner, site, context),
             _ if pass(inner, &mut Section::default(), context) => {
                 let why = "the administration goes to the same server as the site, past the cache";
-                context.ledger.not_needed(inner.id, why);
+                context.not_needed(inner, why);
             }
             _ => common::convert(
                 inner,
@@ -309,18 +286,17 @@ fn administration(
     }
     if let Some(limit) = limited.get("limit") {
         site.section
-            .set("login_limit", limit.clone(), Some(&directive.origin));
+            .set("login_limit", limit.clone(), &directive.origin);
     }
     if rest || (common::refuses_all(block) && !restricts) {
-        rule(paths, directive, site, context);
-        return;
+        return rule(paths, directive, site, context);
     }
     let option = if restricts {
         "admin_allow"
     } else {
         "the preset: the administration passes the cache"
     };
-    context.ledger.carried(directive.id, option);
+    context.carried(directive, option);
 }
 
 /// Everything else is a rule for these paths.
@@ -332,8 +308,7 @@ fn rule(
 ) {
     let Some(mut rule) = paths.rule(directive) else {
         let remedy = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
-        directive.not_carried(remedy, context.ledger);
-        return;
+        return directive.not_carried(remedy, context.ledger);
     };
     let section = &mut rule.section;
     for inner in directive.inner() {
@@ -343,13 +318,10 @@ fn rule(
             "limit_except" => limit_except(inner, context),
             "return" | "rewrite" => redirect(inner, Some(section), site, context),
             "access_log" | "error_log" => {
-                context
-                    .ledger
-                    .not_needed(inner.id, "Galley logs each request once, for the site");
+                context.not_needed(inner, "Galley logs each request once, for the site");
             }
             _ if turns_cache_off(inner) => {
-                section.set("cache", Value::Flag(false), Some(&inner.origin));
-                context.ledger.carried(inner.id, "cache");
+                inner.sets("cache", false, section, context.ledger);
             }
             _ if pass(inner, section, context) => {}
             _ if rule_time(inner, section, context) => {}
@@ -358,14 +330,7 @@ fn rule(
     }
     common::access(directive.inner(), "allow", section, context.ledger);
     same_server(section, site);
-    if rule.section.settings.len() > 1 {
-        context.ledger.carried(directive.id, "a rule");
-    } else {
-        context
-            .ledger
-            .not_needed(directive.id, "nothing in it differs from the site");
-    }
-    site.add_rule(rule);
+    directive.becomes(rule, site, context.ledger);
 }
 
 /// A rule for the server that the site has anyway needs no server of its own.
@@ -404,7 +369,7 @@ fn rule_time(
     }
     let of_200 = ttl.get("\"200\"").or_else(|| ttl.get("default")).cloned();
     if let (Some(time), false) = (of_200, section.has("ttl")) {
-        section.set("ttl", time, Some(&directive.origin));
+        section.set("ttl", time, &directive.origin);
     }
     true
 }

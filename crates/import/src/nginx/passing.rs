@@ -4,6 +4,7 @@ use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section, Value};
 use crate::nginx::common;
 use crate::nginx::context::Context;
 use crate::tree::ParsedDirective;
+use crate::units;
 
 /// `proxy_pass` and `fastcgi_pass`. False: it is neither.
 pub(super) fn pass(
@@ -11,40 +12,25 @@ pub(super) fn pass(
     section: &mut Section,
     context: &mut Context<'_>,
 ) -> bool {
-    let origin = Some(&directive.origin);
+    let target = directive.argument(0);
     match directive.name() {
         "proxy_pass" => {
-            let target = directive.argument(0);
+            let rest = target.split_once("://").map_or("", |(_, rest)| rest);
+            let path = rest.split_once('/').map_or("", |(_, path)| path);
             let servers = context.http_servers(target);
-            let path = target
-                .split_once("://")
-                .and_then(|(_, rest)| rest.split_once('/'))
-                .map(|(_, path)| path);
-            if servers.is_empty()
-                || path.is_some_and(|path| !path.is_empty() && !path.starts_with('$'))
-            {
-                let remedy = "set `upstream`: the target depends on the request, is a unix socket, or has a path of its own";
-                context.ledger.not_carried(directive.id, remedy);
+            if servers.is_empty() || !(path.is_empty() || path.starts_with('$')) {
+                context.not_carried(directive, NO_SERVER);
             } else {
-                section.set("upstream", Value::List(servers), origin);
-                context.ledger.carried(directive.id, "upstream");
+                directive.sets("upstream", Value::List(servers), section, context.ledger);
             }
-            true
         }
-        "fastcgi_pass" => {
-            match context.fastcgi_server(directive.argument(0)) {
-                Some(server) => {
-                    section.set("php", Value::Text(server), origin);
-                    context.ledger.carried(directive.id, "php");
-                }
-                None => context
-                    .ledger
-                    .not_carried(directive.id, "set `php`: the target depends on the request"),
-            }
-            true
-        }
-        _ => false,
+        "fastcgi_pass" => match context.fastcgi_server(target) {
+            Some(server) => directive.sets("php", server, section, context.ledger),
+            None => context.not_carried(directive, "set `php`: the target depends on the request"),
+        },
+        _ => return false,
     }
+    true
 }
 
 /// `fastcgi_cache_valid 200 301 60m` as lifetimes by status. False: it is none.
@@ -53,42 +39,29 @@ pub(super) fn cache_time(
     ttl: &mut Section,
     context: &mut Context<'_>,
 ) -> bool {
-    if !matches!(
-        directive.name(),
-        "fastcgi_cache_valid" | "proxy_cache_valid"
-    ) {
+    if !directive.name().ends_with("_cache_valid") {
         return false;
     }
-    let (origin, arguments) = (Some(&directive.origin), directive.arguments());
-    let Some(time) = arguments
-        .last()
-        .and_then(|text| crate::units::duration(text))
-    else {
-        context
-            .ledger
-            .not_carried(directive.id, "set lifetimes in `[site.ttl]`");
+    let Some((time, statuses)) = directive.arguments().split_last() else {
         return true;
     };
-    let statuses = arguments.get(..arguments.len() - 1).unwrap_or_default();
-    let named: Vec<&str> = if statuses.is_empty() {
-        vec!["200", "301", "302"]
-    } else {
-        statuses.iter().map(String::as_str).collect()
+    let Some(time) = units::duration(time) else {
+        context.not_carried(directive, "set lifetimes in `[site.ttl]`");
+        return true;
+    };
+    let named: Vec<&str> = match statuses {
+        [] => vec!["200", "301", "302"],
+        statuses => statuses.iter().map(String::as_str).collect(),
     };
     for status in named {
-        match status {
-            "any" => ttl.set("default", Value::Text(time.clone()), origin),
-            status
-                if status
-                    .parse::<u16>()
-                    .is_ok_and(|status| (200..600).contains(&status)) =>
-            {
-                ttl.set(&format!("\"{status}\""), Value::Text(time.clone()), origin);
-            }
-            _ => {}
+        let number = status.parse::<u16>();
+        if status == "any" {
+            ttl.set("default", time.clone(), &directive.origin);
+        } else if number.is_ok_and(|number| (200..600).contains(&number)) {
+            ttl.set(&format!("\"{status}\""), time.clone(), &directive.origin);
         }
     }
-    context.ledger.carried(directive.id, "site.ttl");
+    context.carried(directive, "site.ttl");
     true
 }
 
@@ -108,100 +81,76 @@ pub(super) fn redirect(
 fn returned(directive: &ParsedDirective, rule: Option<&mut Section>, context: &mut Context<'_>) {
     let (status, target) = (directive.argument(0), directive.argument(1));
     let (Some(section), Ok(number)) = (rule, status.parse::<u16>()) else {
-        context
-            .ledger
-            .not_carried(directive.id, "write a rule with `redirect` or `deny`");
-        return;
+        return context.not_carried(directive, "write a rule with `redirect` or `deny`");
     };
-    let origin = Some(&directive.origin);
-    let target = target
-        .trim_end_matches("$is_args$args")
-        .trim_end_matches("$request_uri");
+    let origin = &directive.origin;
+    let target = target.trim_end_matches("$is_args$args");
+    let target = target.trim_end_matches("$request_uri");
     match number {
         301 | 302 | 303 | 307 | 308 if !target.contains('$') && !target.is_empty() => {
-            section.set("redirect", Value::Text(target.to_owned()), origin);
-            if number != 301 {
-                section.set(
-                    "redirect_status",
-                    Value::Verbatim(status.to_owned()),
-                    origin,
-                );
-            }
-            context.ledger.carried(directive.id, "redirect");
+            section.set("redirect", target, origin);
+            section.set_status(status, origin);
+            context.carried(directive, "redirect");
         }
         403 | 404 | 410 | 444 => {
-            section.add("deny", ["0.0.0.0/0".to_owned(), "::/0".to_owned()], origin);
-            context.ledger.carried(directive.id, "deny");
+            section.deny_all(origin);
+            context.carried(directive, "deny");
         }
-        _ => context.ledger.not_carried(
-            directive.id,
-            "write a rule with `redirect`, or send the response from PHP",
-        ),
+        _ => {
+            let remedy = "write a rule with `redirect`, or send the response from PHP";
+            context.not_carried(directive, remedy);
+        }
     }
 }
 
 fn rewritten(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
-    let (pattern, target, flag) = (
-        directive.argument(0),
-        directive.argument(1),
-        directive.argument(2),
-    );
+    let (pattern, target) = (directive.argument(0), directive.argument(1));
+    let flag = directive.argument(2);
     let is_inside = !matches!(flag, "permanent" | "redirect") && !target.contains("://");
+    let names = |parts: &[&str]| parts.iter().any(|part| pattern.contains(part));
     if is_inside && target.contains("index.php") {
-        context
-            .ledger
-            .not_needed(directive.id, "Galley forwards what is no file to index.php");
-        return;
+        return context.not_needed(directive, "Galley forwards what is no file to index.php");
     }
-    if pattern.contains("wp-admin$")
-        || pattern.contains("files/(.*)")
-        || pattern.contains("(/[^/]+)?(/wp-.*)")
-        || pattern.contains("[_0-9a-zA-Z-]+")
-    {
-        site.section
-            .set("multisite", Value::Flag(true), Some(&directive.origin));
-        context.ledger.carried(directive.id, "multisite");
-        return;
+    if names(OF_NETWORKS) {
+        return directive.sets("multisite", true, &mut site.section, context.ledger);
     }
-    if ["sitemap", "robots.txt"]
-        .iter()
-        .any(|word| pattern.contains(word))
-        && is_inside
-    {
-        context
-            .ledger
-            .not_needed(directive.id, "WordPress and its plugins answer this path");
-        return;
+    if is_inside && names(&["sitemap", "robots.txt"]) {
+        return context.not_needed(directive, "WordPress and its plugins answer this path");
     }
-    let (Some(pattern), false, false) = (
-        common::rule_pattern(pattern, false),
-        is_inside,
-        target.trim_end_matches("$request_uri").contains("$h"),
-    ) else {
-        context.ledger.not_carried(
-            directive.id,
-            "write a rule with `pattern` and `redirect`; Galley rewrites no paths for itself",
-        );
-        return;
-    };
-    let origin = Some(&directive.origin);
+    let is_own = target.trim_end_matches("$request_uri").contains("$h");
+    match common::rule_pattern(pattern, false) {
+        Some(pattern) if !is_inside && !is_own => {
+            site.add_rule(redirect_rule(directive, pattern));
+            context.carried(directive, "redirect");
+        }
+        _ => context.not_carried(directive, NO_REWRITES),
+    }
+}
+
+/// `rewrite PATTERN URL redirect`.
+fn redirect_rule(directive: &ParsedDirective, pattern: Value) -> RuleDraft {
+    let (origin, target) = (&directive.origin, directive.argument(1));
     let mut section = Section::default();
     section.set("pattern", pattern, origin);
-    section.set(
-        "redirect",
-        Value::Text(target.trim_end_matches('?').to_owned()),
-        origin,
-    );
-    if flag == "redirect" {
-        section.set("redirect_status", Value::Verbatim("302".to_owned()), origin);
-    }
+    section.set("redirect", target.trim_end_matches('?'), origin);
+    let is_temporary = directive.argument(2) == "redirect";
+    section.set_status(if is_temporary { "302" } else { "301" }, origin);
     if target.ends_with('?') {
-        section.set("redirect_query", Value::Flag(false), origin);
+        section.set("redirect_query", false, origin);
     }
-    site.add_rule(RuleDraft {
-        section,
-        priority: RulePriority::Exact,
-        length: 0,
-    });
-    context.ledger.carried(directive.id, "redirect");
+    RuleDraft::new(section, RulePriority::Exact)
 }
+
+const NO_SERVER: &str =
+    "set `upstream`: the target depends on the request, is a unix socket, or has a path of its own";
+
+const NO_REWRITES: &str =
+    "write a rule with `pattern` and `redirect`; Galley rewrites no paths for itself";
+
+/// Parts of the patterns that WordPress's own rules for networks have.
+const OF_NETWORKS: &[&str] = &[
+    "wp-admin$",
+    "files/(.*)",
+    "(/[^/]+)?(/wp-.*)",
+    "[_0-9a-zA-Z-]+",
+];

@@ -1,11 +1,13 @@
 //! `server`: a site, or a redirect to one.
 
-use crate::draft::{ImportedSite, Section, Value};
+use crate::draft::{ImportedSite, Section};
+use crate::known;
 use crate::nginx::common::{self, DirectiveScope};
 use crate::nginx::context::Context;
 use crate::nginx::{condition, location, passing};
 use crate::tree::ParsedDirective;
 use crate::units;
+use crate::write::certificate_pair;
 
 /// A converted server.
 #[derive(Debug, Default)]
@@ -50,24 +52,20 @@ pub(super) fn convert(
 }
 
 fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
-    let origin = Some(&directive.origin);
+    let origin = &directive.origin;
     let argument = directive.argument(0);
     let site = &mut server.site;
     match directive.name() {
         "listen" => listen(directive, server, context),
         "server_name" => names(directive, site, context),
         "root" => {
-            site.section
-                .set("root", Value::Text(argument.to_owned()), origin);
-            context.ledger.carried(directive.id, "root");
+            directive.sets("root", argument, &mut site.section, context.ledger);
         }
         "ssl_certificate" | "ssl_certificate_key" => certificate(directive, site, context),
         "access_log" | "error_log" => log(directive, site, context),
         "error_page" => error_page(directive, site, context),
         "location" if is_redirect(directive) => {
-            context
-                .ledger
-                .carried(directive.id, "https_redirect or canonical_host");
+            context.carried(directive, "https_redirect or canonical_host");
             for inner in directive.inner() {
                 statement(inner, server, context);
             }
@@ -82,14 +80,12 @@ fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Con
             server
                 .options
                 .add("trusted_proxies", [argument.to_owned()], origin);
-            context
-                .ledger
-                .carried(directive.id, "server.trusted_proxies");
+            context.carried(directive, "server.trusted_proxies");
         }
         "real_ip_header" => real_ip_header(directive, server, context),
         "real_ip_recursive" => {
-            context.ledger.not_needed(
-                directive.id,
+            context.not_needed(
+                directive,
                 "Galley takes the first address from the right that is not trusted",
             );
         }
@@ -111,26 +107,17 @@ fn listen(directive: &ParsedDirective, server: &mut Server, context: &mut Contex
     let words = directive.arguments();
     let has = |word: &str| words.iter().any(|one| one == word);
     if has("quic") {
-        context
-            .ledger
-            .not_carried(directive.id, "Galley does not offer HTTP/3 yet");
-        return;
+        return context.not_carried(directive, "Galley does not offer HTTP/3 yet");
     }
     let Some(listener) = units::listener(directive.argument(0), 80) else {
-        context.ledger.not_carried(
-            directive.id,
-            "set `server.listen`: Galley takes addresses and unix sockets",
-        );
-        return;
+        let remedy = "set `server.listen`: Galley takes addresses and unix sockets";
+        return context.not_carried(directive, remedy);
     };
     if has("proxy_protocol") {
-        let origin = Some(&directive.origin);
-        server
-            .options
-            .add("proxy_protocol", [listener.clone()], origin);
+        let options = &mut server.options;
+        options.add("proxy_protocol", [listener.clone()], &directive.origin);
     }
-    let is_tls = has("ssl") || listener.ends_with(":443");
-    let (list, option) = if is_tls {
+    let (list, option) = if has("ssl") || listener.ends_with(":443") {
         (&mut server.listen_tls, "server.listen_tls")
     } else {
         (&mut server.listen, "server.listen")
@@ -138,49 +125,42 @@ fn listen(directive: &ParsedDirective, server: &mut Server, context: &mut Contex
     if !list.contains(&listener) {
         list.push(listener);
     }
-    context.ledger.carried(directive.id, option);
+    context.carried(directive, option);
 }
 
 fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
-    let mut lost = Vec::new();
-    for name in directive.arguments() {
+    let all = directive.arguments().iter().map(String::as_str);
+    let (lost, names): (Vec<&str>, Vec<&str>) = all.partition(is_pattern);
+    for name in names {
+        let name = name.to_ascii_lowercase();
         let hosts = match name.as_str() {
             "_" | "" | "localhost" if directive.arguments().len() == 1 => vec!["*".to_owned()],
             "_" | "" => continue,
-            name if name.starts_with('~') || name.contains('$') => {
-                lost.push(name);
-                continue;
-            }
-            name => match name.strip_prefix('.') {
+            _ => match name.strip_prefix('.') {
                 Some(rest) => vec![rest.to_owned(), format!("*.{rest}")],
-                None if name.ends_with(".*") => {
-                    lost.push(name);
-                    continue;
-                }
-                None => vec![name.to_owned()],
+                None => vec![name],
             },
         };
-        let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase());
-        site.section.add("hosts", hosts, Some(&directive.origin));
+        site.section.add("hosts", hosts, &directive.origin);
     }
     if lost.is_empty() {
-        context.ledger.carried(directive.id, "hosts");
-    } else {
-        let remedy = format!(
-            "Galley takes names and `*.example.com`: name the hosts of `{}`",
-            lost.join("`, `")
-        );
-        context.ledger.not_carried(directive.id, remedy);
+        return context.carried(directive, "hosts");
     }
+    let lost = lost.join("`, `");
+    let remedy = format!("Galley takes names and `*.example.com`: name the hosts of `{lost}`");
+    context.not_carried(directive, remedy);
+}
+
+/// Names that depend on the request, or stand for more than a domain.
+fn is_pattern(name: &&str) -> bool {
+    let ends_open = name.ends_with(".*") && !name.starts_with('.');
+    ends_open || name.starts_with('~') || name.contains('$')
 }
 
 fn certificate(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
     let path = directive.argument(0);
     if path.contains('$') || path.starts_with("data:") || path.starts_with("engine:") {
-        context
-            .ledger
-            .not_carried(directive.id, "set `tls` to the files, or to \"auto\"");
-        return;
+        return context.not_carried(directive, "set `tls` to the files, or to \"auto\"");
     }
     let part = if directive.name() == "ssl_certificate" {
         "cert"
@@ -188,23 +168,14 @@ fn certificate(directive: &ParsedDirective, site: &mut ImportedSite, context: &m
         "key"
     };
     // Both belong into one option; they are joined when the other is known.
-    site.section
-        .set(part, Value::Text(path.to_owned()), Some(&directive.origin));
-    context.ledger.carried(directive.id, "tls");
-    let text = |name: &str| match site.section.get(name) {
-        Some(Value::Text(text)) => Some(text.clone()),
-        _ => None,
-    };
-    if let (Some(cert), Some(key)) = (text("cert"), text("key")) {
-        let value = format!(
-            "{{ cert = {}, key = {} }}",
-            crate::write::quoted(&cert),
-            crate::write::quoted(&key)
-        );
-        site.section
-            .set("tls", Value::Verbatim(value), Some(&directive.origin));
-        site.section.remove("cert");
-        site.section.remove("key");
+    site.section.set(part, path, &directive.origin);
+    context.carried(directive, "tls");
+    let section = &mut site.section;
+    if let (Some(cert), Some(key)) = (section.text("cert"), section.text("key")) {
+        let pair = certificate_pair(cert, key);
+        section.set("tls", pair, &directive.origin);
+        section.remove("cert");
+        section.remove("key");
     }
 }
 
@@ -215,70 +186,45 @@ fn log(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Conte
         "error"
     };
     let path = directive.argument(0);
-    let origin = Some(&directive.origin);
+    let origin = &directive.origin;
     match path {
-        "off" if name == "access" => site.log.set(name, Value::Text("off".to_owned()), origin),
+        "off" if name == "access" => site.log.set(name, "off", origin),
         "stderr" | "/dev/stderr" => {}
-        "/dev/stdout" => site.log.set(name, Value::Text("stdout".to_owned()), origin),
+        "/dev/stdout" => site.log.set(name, "stdout", origin),
         path if path.starts_with('/') && !path.contains('$') && path != "/dev/null" => {
-            site.log.set(name, Value::Text(path.to_owned()), origin);
+            site.log.set(name, path, origin);
         }
         "/dev/null" => {}
         _ => {
-            context
-                .ledger
-                .not_carried(directive.id, "set `access` or `error` in `[site.log]`");
-            return;
+            return context.not_carried(directive, "set `access` or `error` in `[site.log]`");
         }
     }
-    context
-        .ledger
-        .carried(directive.id, format!("site.log.{name}"));
+    context.carried(directive, format!("site.log.{name}"));
 }
 
 fn error_page(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
-    let arguments = directive.arguments();
-    let Some((target, statuses)) = arguments.split_last() else {
-        context
-            .ledger
-            .not_carried(directive.id, "set `[site.error_pages]`");
-        return;
+    let Some((target, statuses)) = directive.arguments().split_last() else {
+        return context.not_carried(directive, "set `[site.error_pages]`");
     };
     if target.contains("index.php")
         || target.starts_with('@')
         || statuses.iter().any(|status| status.starts_with('='))
     {
-        context
-            .ledger
-            .not_needed(directive.id, "WordPress makes its own error pages");
-        return;
+        return context.not_needed(directive, "WordPress makes its own error pages");
     }
     if statuses.iter().all(|status| status == "404") {
-        context
-            .ledger
-            .not_needed(directive.id, "WordPress makes its own page for 404");
-        return;
+        return context.not_needed(directive, "WordPress makes its own page for 404");
     }
-    let root = if let Some(Value::Text(root)) = site.section.get("root") {
-        root.trim_end_matches('/').to_owned()
-    } else {
-        context.ledger.not_carried(
-            directive.id,
-            "set `[site.error_pages]` to the path of the file",
-        );
-        return;
+    let Some(root) = site.section.text("root") else {
+        let remedy = "set `[site.error_pages]` to the path of the file";
+        return context.not_carried(directive, remedy);
     };
-    let (origin, path) = (Some(&directive.origin), format!("{root}{target}"));
-    for status in statuses {
-        if status
-            .parse::<u16>()
-            .is_ok_and(|status| (400..600).contains(&status))
-        {
-            site.error_pages
-                .set(&format!("\"{status}\""), Value::Text(path.clone()), origin);
-        }
+    let path = format!("{}{target}", root.trim_end_matches('/'));
+    for status in statuses.iter().filter(|one| known::is_error_status(one)) {
+        site.error_pages
+            .set(&format!("\"{status}\""), path.clone(), &directive.origin);
     }
-    context.ledger.carried(directive.id, "site.error_pages");
+    context.carried(directive, "site.error_pages");
 }
 
 fn redirect(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
@@ -295,13 +241,11 @@ fn redirect(directive: &ParsedDirective, server: &mut Server, context: &mut Cont
                     .any(|word| word.starts_with("https://")),
                 origin: directive.origin.clone(),
             });
-            context
-                .ledger
-                .carried(directive.id, "https_redirect or canonical_host");
+            context.carried(directive, "https_redirect or canonical_host");
         }
         None if directive.name() == "return" && directive.argument(0) == "444" => {
             let why = "Galley answers 421 to hosts that no site has";
-            context.ledger.not_needed(directive.id, why);
+            context.not_needed(directive, why);
             server.is_refusal = true;
         }
         None => passing::redirect(directive, None, &mut server.site, context),
@@ -317,14 +261,10 @@ fn client_timeout(directive: &ParsedDirective, options: &mut Section, context: &
     };
     match units::duration(directive.argument(0)) {
         Some(time) if time != "0s" => {
-            options.set(option, Value::Text(time), Some(&directive.origin));
-            context
-                .ledger
-                .carried(directive.id, format!("server.{option}"));
+            options.set(option, time, &directive.origin);
+            context.carried(directive, format!("server.{option}"));
         }
-        _ => context
-            .ledger
-            .not_carried(directive.id, format!("set `server.{option}`")),
+        _ => context.not_carried(directive, format!("set `server.{option}`")),
     }
 }
 
@@ -332,20 +272,14 @@ fn real_ip_header(directive: &ParsedDirective, server: &mut Server, context: &mu
     let field = directive.argument(0).to_ascii_lowercase();
     match field.as_str() {
         "x-forwarded-for" | "x-real-ip" | "forwarded" => {
-            server
-                .options
-                .set("client_field", Value::Text(field), Some(&directive.origin));
-            context.ledger.carried(directive.id, "server.client_field");
+            server.options.set("client_field", field, &directive.origin);
+            context.carried(directive, "server.client_field");
         }
         "cf-connecting-ip" => {
             let why = "Cloudflare sends X-Forwarded-For, too, which Galley reads by default";
-            context.ledger.not_needed(directive.id, why);
+            context.not_needed(directive, why);
         }
-        "proxy_protocol" => context
-            .ledger
-            .not_needed(directive.id, "`server.proxy_protocol` does this"),
-        _ => context
-            .ledger
-            .not_carried(directive.id, "set `server.client_field`"),
+        "proxy_protocol" => context.not_needed(directive, "`server.proxy_protocol` does this"),
+        _ => context.not_carried(directive, "set `server.client_field`"),
     }
 }

@@ -29,6 +29,25 @@ type KnownNames = (
 const NOT_NEEDED: &[KnownNames] = &[
     (
         &[
+            "limit_req_status",
+            "limit_req_log_level",
+            "limit_req_dry_run",
+        ],
+        &[],
+        "Galley answers 429, and logs limited requests",
+    ),
+    (
+        &["fastcgi_send_timeout", "proxy_send_timeout"],
+        &[],
+        "Galley sends a body that it has received completely",
+    ),
+    (
+        &["real_ip_recursive"],
+        &[],
+        "Galley takes the first address from the right that is not trusted",
+    ),
+    (
+        &[
             "user",
             "pid",
             "daemon",
