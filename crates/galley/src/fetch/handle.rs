@@ -68,6 +68,20 @@ impl Handle {
         is_rejected
     }
 
+    /// Whether a page that a browser requests in advance is refused: the pool number `pool` has hardly a free slot, and nobody generates
+    /// the page `key`, which the request could join. The browser then requests the page when somebody follows the link.
+    pub fn declines_prefetch(&self, pool: usize, who: QueueIdentity, key: Option<&[u8]>) -> bool {
+        let Some(stats) = self.upstream_stats.get(pool) else {
+            return false;
+        };
+        let is_declined =
+            stats.is_busy() && !key.is_some_and(|key| self.registry.may_have(&Key::new(key)));
+        if is_declined {
+            stats.count_rejected(who.class);
+        }
+        is_declined
+    }
+
     /// Fetches, forwarded requests and background work of its thread that are in progress or queued. 0: nothing that the thread does
     /// will change the cache, until the next request, purge or timer.
     pub fn in_progress(&self) -> usize {

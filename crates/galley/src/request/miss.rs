@@ -48,6 +48,19 @@ pub(super) struct Miss<'a, 'h> {
     pub(super) stale_on_error: bool,
 }
 
+/// Whether a request is refused before it reaches the fetch thread: there is no room for it in the queue, or nobody waits for its page and
+/// PHP is busy.
+fn is_turned_away(
+    exchange: &Exchange<'_>,
+    pool: &PoolHandle,
+    class: Class,
+    key: Option<&[u8]>,
+) -> bool {
+    let (thread, who) = (&pool.fetch_thread, who(exchange, class));
+    (exchange.info.is_prefetch() && thread.declines_prefetch(pool.index, who, key))
+        || thread.turns_away(pool.index, who, key)
+}
+
 impl Miss<'_, '_> {
     /// Has the purged fragments of the stored page replaced; where that fails, fetches the page.
     pub(super) async fn patch(self) -> Result<Response, Fault> {
@@ -71,10 +84,7 @@ impl Miss<'_, '_> {
         let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.info);
         let key = Some(self.exchange.key.as_slice());
-        if pool
-            .fetch_thread
-            .turns_away(pool.index, who(self.exchange, class), key)
-        {
+        if is_turned_away(self.exchange, &pool, class, key) {
             return self.fall_back(pool.fault(FillError::Overload)).await;
         }
         let began = Instant::now();
@@ -184,10 +194,7 @@ impl Miss<'_, '_> {
     pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.info);
-        if pool
-            .fetch_thread
-            .turns_away(pool.index, who(self.exchange, class), None)
-        {
+        if is_turned_away(self.exchange, &pool, class, None) {
             return self.fall_back(pool.fault(FillError::Overload)).await;
         }
         let began = Instant::now();

@@ -87,6 +87,12 @@ impl UpstreamStats {
         }
     }
 
+    /// Whether a page that nobody waits for would take the last free slot.
+    pub fn is_busy(&self) -> bool {
+        let load = self.load();
+        load.waiting > 0 || (load.in_flight > 0 && load.in_flight + 1 >= load.limit)
+    }
+
     /// A snapshot.
     pub fn load(&self) -> Load {
         let read = |number: &AtomicUsize| number.load(Ordering::Relaxed);

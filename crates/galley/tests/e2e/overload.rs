@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::wait_for;
@@ -12,6 +13,9 @@ use crate::support::{Is, LAB, PATIENCE, Plan, Stage, hosted, number_in};
 const CRAWLER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const EDITOR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 const READER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
+
+/// Longer than a refusal takes.
+const SOON: Duration = Duration::from_millis(300);
 
 const LOGIN: &str = "wordpress_logged_in_0123=nobody|1|x";
 
@@ -73,6 +77,33 @@ fn status_of_class(stage: &Stage, class: &str, name: &str) -> u64 {
     let classes = status.split("\"classes\":").nth(1).unwrap_or_default();
     let own = classes.split(&format!("\"{class}\":")).nth(1);
     number_in(own.unwrap_or_default(), name)
+}
+
+#[test]
+fn a_page_that_is_requested_in_advance_takes_no_last_slot() {
+    let stage = one_worker("");
+    let first = begin(&stage, EDITOR, Request::get("/first"));
+    stage.wait_until_held("/first");
+    let ahead = |path: &str| hosted(Request::get(path)).field("Sec-Purpose", "prefetch;prerender");
+    let refused = ahead("/ahead").send(stage.addr()).unwrap();
+    assert_eq!(refused.status, 503, "{}", refused.beginning());
+    assert!(refused.has("Retry-After"));
+    // Another visitor waits, and a request in advance for the same page joins.
+    let waiting = begin(&stage, READER, Request::get("/wanted"));
+    wait_for_queue(&stage, 1);
+    let mut joined = connect(&stage, READER);
+    joined.send(&ahead("/wanted")).unwrap();
+    // A refusal would come at once.
+    std::thread::sleep(SOON);
+    for answer in release(&stage, vec![first, waiting, joined]) {
+        assert_eq!(answer.status, 200, "{}", answer.beginning());
+    }
+    // A free slot, and a stored page.
+    for expected in ["/ahead", "/ahead"] {
+        let answer = ahead(expected).send(stage.addr()).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.beginning());
+    }
+    assert_eq!(order(&stage), ["/wanted", "/ahead"]);
 }
 
 #[test]

@@ -72,6 +72,7 @@ pub(super) struct FieldFindings {
     pub(super) has_authorization: bool,
     pub(super) is_member: bool,
     pub(super) has_cdn_loop: bool,
+    pub(super) is_prefetch: bool,
     pub(super) ignores_cookies: bool,
 }
 
@@ -317,6 +318,11 @@ impl RequestInfo {
     /// Whether the request carried `Authorization`.
     pub fn has_authorization(&self) -> bool {
         self.found.has_authorization
+    }
+
+    /// Whether a browser requests the page in advance (`Sec-Purpose: prefetch`), so that nobody waits for it.
+    pub fn is_prefetch(&self) -> bool {
+        self.found.is_prefetch
     }
 
     /// Whether it names caches that it has passed (`CDN-Loop`, RFC 8586), of which this may be one.

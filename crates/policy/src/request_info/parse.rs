@@ -298,6 +298,12 @@ struct FieldPass<'p> {
     port: Option<u16>,
 }
 
+/// Whether a browser says with `Sec-Purpose` that nobody has asked for the page yet: `prefetch`, with or without parameters.
+fn is_prefetch(value: &[u8]) -> bool {
+    let purpose = value.split(|letter| *letter == b';').next();
+    purpose.is_some_and(|purpose| purpose.trim_ascii() == b"prefetch")
+}
+
 impl FieldPass<'_> {
     /// Reads one field. The length tells most apart before any text is compared.
     fn field(&mut self, info: &mut RequestInfo, name: &[u8], value: &[u8]) {
@@ -319,6 +325,9 @@ impl FieldPass<'_> {
             8 if is_name(name, b"cdn-loop") => info.found.has_cdn_loop = true,
             10 if is_name(name, b"user-agent") => {
                 first(info, |found| &mut found.user_agent, value);
+            }
+            11 if is_name(name, b"sec-purpose") => {
+                info.found.is_prefetch |= is_prefetch(value);
             }
             10 if is_name(name, b"x-wp-nonce") => self.seen.nonce = true,
             13 if is_name(name, b"if-none-match") => {

@@ -595,3 +595,22 @@ fn members_are_those_whom_only_their_cookies_keep_from_the_cache() {
         );
     }
 }
+
+#[test]
+fn browsers_say_that_they_request_in_advance() {
+    for (value, is_prefetch) in [
+        ("prefetch", true),
+        ("prefetch;prerender", true),
+        (" prefetch ; anonymous-client-ip", true),
+        ("prefetching", false),
+        ("prerender", false),
+        ("", false),
+    ] {
+        let info = crate::testing::parsed(
+            &crate::testing::LINE,
+            &[("Sec-Purpose", value)],
+            &Policy::default(),
+        );
+        assert_eq!(info.is_prefetch(), is_prefetch, "{value}");
+    }
+}
