@@ -247,11 +247,8 @@ impl Compressing {
             return;
         }
         let is_page = entry.kind == EntryKind::Page && entry.pieces().is_none();
-        if is_page
-            && self
-                .settings
-                .is_for(entry.status, &entry.fields, entry.length())
-        {
+        let settings = &self.settings;
+        if is_page && settings.is_for(entry.status, &entry.fields, entry.length()) {
             self.compressor.offer(CompressionJob {
                 memory: Arc::clone(&self.memory),
                 entry: Arc::downgrade(entry),

@@ -94,6 +94,7 @@ impl Fault {
 
 impl From<FillError> for Fault {
     fn from(failure: FillError) -> Self {
+        use RefusedWhy::BadUpstream;
         let (why, note) = match failure {
             FillError::Connect => (RefusedWhy::UpstreamDown, "cannot connect to the upstream"),
             FillError::Paused => (
@@ -101,15 +102,9 @@ impl From<FillError> for Fault {
                 "the upstream failed several times in a row and its circuit breaker is open",
             ),
             FillError::Timeout => (RefusedWhy::UpstreamTimeout, "the upstream timed out"),
-            FillError::Closed => (
-                RefusedWhy::BadUpstream,
-                "the upstream ended its response too early",
-            ),
-            FillError::Malformed => (
-                RefusedWhy::BadUpstream,
-                "the upstream's response is invalid",
-            ),
-            FillError::Include => (RefusedWhy::BadUpstream, "an ESI include of the page failed"),
+            FillError::Closed => (BadUpstream, "the upstream ended its response too early"),
+            FillError::Malformed => (BadUpstream, "the upstream's response is invalid"),
+            FillError::Include => (BadUpstream, "an ESI include of the page failed"),
             FillError::Overload => (RefusedWhy::Overload, "the queue of the upstream is full"),
             FillError::Aborted => (
                 RefusedWhy::Internal,

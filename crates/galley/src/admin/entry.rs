@@ -41,11 +41,6 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
 pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let mut value = brief(clock, site, entry);
     let touching = newest_touching(site, entry);
-    let fields: Vec<Value> = TELLING
-        .iter()
-        .flat_map(|name| entry.fields.get_all(*name).iter().map(move |v| (*name, v)))
-        .map(|(name, value)| json!([name, String::from_utf8_lossy(value.as_bytes())]))
-        .collect();
     let more = json!({
         "stale_while_revalidate_s": entry.life.stale_while_revalidate.as_secs(),
         "stale_if_error_s": entry.life.stale_if_error.as_secs(),
@@ -60,12 +55,21 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         }),
         "fragments": entry.fragments().iter().map(fragment).collect::<Vec<_>>(),
         // A marker holds the upstream's own words, which are told as the reason.
-        "fields": if entry.kind == EntryKind::Page { fields } else { Vec::new() },
+        "fields": if entry.kind == EntryKind::Page { fields(entry) } else { Vec::new() },
     });
     if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
         value.extend(more);
     }
     value
+}
+
+/// The fields that tell something.
+fn fields(entry: &Entry) -> Vec<Value> {
+    TELLING
+        .iter()
+        .flat_map(|name| entry.fields.get_all(*name).iter().map(move |v| (*name, v)))
+        .map(|(name, value)| json!([name, String::from_utf8_lossy(value.as_bytes())]))
+        .collect()
 }
 
 /// A part that a page shares with others.

@@ -4,6 +4,7 @@
 
 use super::families;
 use super::text::{MetricRow, Text};
+use crate::upstream::ServerStanding::{Paused, Up};
 use crate::upstream::{BalancedServer, ClassCounts, ServerStanding, UpstreamStats};
 
 type UpstreamRows<'g> = [(&'g str, &'g UpstreamStats)];
@@ -66,10 +67,8 @@ fn servers(rows: &UpstreamRows<'_>, text: &mut Text) {
     text.rows(
         &rows.collect::<Vec<_>>(),
         &[
-            (families::UPSTREAM_UP, |one| is(one, ServerStanding::Up)),
-            (families::UPSTREAM_PAUSED, |one| {
-                is(one, ServerStanding::Paused)
-            }),
+            (families::UPSTREAM_UP, |one| is(one, Up)),
+            (families::UPSTREAM_PAUSED, |one| is(one, Paused)),
             (families::UPSTREAM_PAUSES, |one| one.state.pauses()),
             (families::SERVER_IN_FLIGHT, |one| {
                 one.state.in_flight() as u64

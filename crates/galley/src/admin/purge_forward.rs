@@ -20,14 +20,11 @@ pub(super) fn value(state: &AdminState, site: &Site) -> Value {
 
 /// All targets as metrics; nothing where there are none.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
-    let targets: Vec<(&str, TargetStats)> = state
-        .sites
-        .iter()
-        .flat_map(|site| {
-            let name = site.core.name.as_str();
-            stats(state, site).into_iter().map(move |one| (name, one))
-        })
-        .collect();
+    let targets = state.sites.iter().flat_map(|site| {
+        let name = site.core.name.as_str();
+        stats(state, site).into_iter().map(move |one| (name, one))
+    });
+    let targets: Vec<(&str, TargetStats)> = targets.collect();
     let rows = targets.iter().map(|(site, one)| MetricRow {
         labels: [("site", *site), ("target", one.name.as_str())],
         of: one,

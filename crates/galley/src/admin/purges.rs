@@ -43,6 +43,16 @@ pub(super) struct PurgeRequest {
     forwarded: bool,
 }
 
+impl PurgeRequest {
+    fn strength(&self) -> Strength {
+        if self.soft {
+            Strength::Soft
+        } else {
+            Strength::Hard
+        }
+    }
+}
+
 pub(super) type PurgeReply = (StatusCode, Json<Value>);
 
 /// Handles `POST /purge`.
@@ -179,18 +189,13 @@ fn orders(
     targets: &[Arc<Site>],
     wanted: &PurgeRequest,
 ) -> Result<Vec<(Arc<Site>, Purge)>, Vec<String>> {
-    let strength = if wanted.soft {
-        Strength::Soft
-    } else {
-        Strength::Hard
-    };
+    let strength = wanted.strength();
     let (mut orders, mut complaints) = (Vec::new(), Vec::new());
     for site in targets {
         let scopes = scopes(site, wanted, &mut complaints);
-        let scopes = scopes
-            .into_iter()
-            .filter(|scope| concerns(scope, site, state));
-        orders.extend(scopes.map(|scope| (Arc::clone(site), Purge { scope, strength })));
+        let scopes = scopes.into_iter();
+        let own = scopes.filter(|scope| concerns(scope, site, state));
+        orders.extend(own.map(|scope| (Arc::clone(site), Purge { scope, strength })));
     }
     if orders.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
         complaints.push("no site has the host of these URLs".to_owned());

@@ -81,6 +81,14 @@ pub struct ReloadReport {
     pub files: Vec<String>,
 }
 
+impl ReloadReport {
+    /// Adds that `what` of these sites stays until a restart.
+    pub fn add_restart(&mut self, what: &str, sites: &[String]) {
+        let lines = sites.iter().map(|site| format!("{what} of site `{site}`"));
+        self.restart.extend(lines);
+    }
+}
+
 /// Why nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReloadError {

@@ -31,7 +31,7 @@ use crate::request::{Site, SmallFiles, Upstream};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::Minute;
 use crate::telemetry::totals::Totals;
-use crate::upstream::UpstreamStats;
+use crate::upstream::{BalancedServer, UpstreamStats};
 
 /// Handles `GET /status`.
 pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
@@ -116,18 +116,20 @@ pub(super) fn load(fetch_threads: &[Handle]) -> (usize, usize) {
     })
 }
 
+fn server(server: &BalancedServer) -> Value {
+    let (state, share) = (&server.state, &server.share);
+    let since = state.unchanged_for(tokio::time::Instant::now());
+    json!({
+        "address": state.address, "state": state.standing().word(), "since_s": since.as_secs(),
+        "in_flight": state.in_flight(), "max": share.max, "weight": share.weight, "backup": share.is_backup,
+        "requests": state.requests(), "failures": state.failures(), "pauses": state.pauses(),
+    })
+}
+
 /// One of a site's upstreams: its places, its queue, its servers.
 pub(super) fn upstream(stats: &UpstreamStats) -> Value {
     let load = stats.load();
-    let now = tokio::time::Instant::now();
-    let servers = stats.servers().iter().map(|server| {
-        let (state, share) = (&server.state, &server.share);
-        json!({
-            "address": state.address, "state": state.standing().word(), "since_s": state.unchanged_for(now).as_secs(),
-            "in_flight": state.in_flight(), "max": share.max, "weight": share.weight, "backup": share.is_backup,
-            "requests": state.requests(), "failures": state.failures(), "pauses": state.pauses(),
-        })
-    });
+    let servers = stats.servers().iter().map(server);
     let classes = stats.classes().map(|of| {
         let counts = json!({ "admitted": of.admitted, "rejected": of.rejected });
         (of.class.word().to_owned(), counts)

@@ -31,6 +31,15 @@ pub(super) enum View {
     Sites,
 }
 
+impl SiteSelection {
+    fn one(site: Arc<Site>) -> Self {
+        Self {
+            sites: vec![site],
+            view: View::Sites,
+        }
+    }
+}
+
 /// A refusal with its reason.
 pub(super) fn refuse(status: StatusCode, error: &str) -> JsonReply {
     (status, Json(json!({ "ok": false, "error": error })))
@@ -56,16 +65,10 @@ pub(super) fn target(
             &format!("no site `{host}`: `galley status` lists the sites"),
         )),
         (TokenReach::Site(own), site) => match site.filter(|site| is_number(site, own)) {
-            Some(site) => Ok(SiteSelection {
-                sites: vec![site],
-                view: View::Sites,
-            }),
+            Some(site) => Ok(SiteSelection::one(site)),
             None => Err(foreign()),
         },
-        (TokenReach::All, Some(site)) => Ok(SiteSelection {
-            sites: vec![site],
-            view: View::Sites,
-        }),
+        (TokenReach::All, Some(site)) => Ok(SiteSelection::one(site)),
     }
 }
 

@@ -78,18 +78,23 @@ pub(super) async fn batch(
     }
     let wanted = body.0.requests();
     let explained = tokio::task::spawn_blocking(move || {
-        let all = wanted.iter().map(|one| match explain(&state, reach, one) {
-            Ok(value) => json!({
-                "url": one.url, "what": value["now"]["what"], "why": value["advice"]["why"],
-                "age_s": value["entry"]["age_s"],
-            }),
-            Err((_, Json(error))) => json!({ "url": one.url, "error": error["error"] }),
-        });
+        let all = wanted.iter().map(|one| brief(&state, reach, one));
         all.collect::<Vec<Value>>()
     });
     match explained.await {
         Ok(pages) => (StatusCode::OK, Json(json!({ "ok": true, "pages": pages }))),
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// What happens to one of many requests, and why.
+fn brief(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Value {
+    match explain(state, reach, wanted) {
+        Ok(value) => json!({
+            "url": wanted.url, "what": value["now"]["what"], "why": value["advice"]["why"],
+            "age_s": value["entry"]["age_s"],
+        }),
+        Err((_, Json(error))) => json!({ "url": wanted.url, "error": error["error"] }),
     }
 }
 

@@ -210,11 +210,8 @@ impl Control {
         let logs = self.logs.prepare(&config).map_err(failed)?;
         let errors = self.error_targets(&config).map_err(failed)?;
         let php = self.php.prepare(&config).await.map_err(failed)?;
-        let restart = &mut report.restart;
-        let of_php = php.restart.iter();
-        restart.extend(of_php.map(|site| format!("PHP settings of site `{site}`")));
-        let of_tls = tls.out_of_reach.iter();
-        restart.extend(of_tls.map(|site| format!("the certificate files of site `{site}`")));
+        report.add_restart("PHP settings", &php.restart);
+        report.add_restart("the certificate files", &tls.out_of_reach);
         Ok(Prepared {
             config,
             report,

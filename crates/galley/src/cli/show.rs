@@ -41,10 +41,7 @@ pub(super) fn checked(
     }
     self::notes(notes);
     talk_lines(&format!("galley: `{}` is in order", path.display()));
-    match diff {
-        Some(diff) => differences(diff),
-        None => sites(config),
-    }
+    diff.map_or_else(|| sites(config), differences);
 }
 
 /// A good file for scripts.

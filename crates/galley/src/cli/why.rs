@@ -189,10 +189,8 @@ fn entry(value: &Value) {
     fields("says", &reason["fields"]);
     let lately = &value["not_stored_lately"];
     if let Some(why) = lately["why"].as_str() {
-        row(
-            "lately",
-            &format!("not stored {} s ago: {why}", lately["ago_s"]),
-        );
+        let ago = &lately["ago_s"];
+        row("lately", &format!("not stored {ago} s ago: {why}"));
     }
     purges(&value["purges"]);
 }
@@ -226,19 +224,20 @@ fn stored(entry: &Value) {
             entry["status"], entry["bytes"]
         ),
     );
-    let (refresh, error) = (
-        &entry["stale_while_revalidate_s"],
-        &entry["stale_if_error_s"],
-    );
-    row(
-        "age",
-        &format!(
-            "{} s of {} s, {} s left; then stale for {refresh} s during a refresh, {error} s on errors",
-            entry["age_s"], entry["lifetime_s"], entry["left_s"]
-        ),
-    );
+    row("age", &lifetimes(entry));
     let (hits, bytes) = (&entry["hits"], &entry["memory_bytes"]);
     row("hits", &format!("{hits}; takes {bytes} bytes of memory"));
+}
+
+fn lifetimes(entry: &Value) -> String {
+    format!(
+        "{} s of {} s, {} s left; then stale for {} s during a refresh, {} s on errors",
+        entry["age_s"],
+        entry["lifetime_s"],
+        entry["left_s"],
+        entry["stale_while_revalidate_s"],
+        entry["stale_if_error_s"]
+    )
 }
 
 fn standing(word: &str) -> &str {

@@ -50,10 +50,9 @@ impl Receipt {
     /// Waits for the disk and the other nodes; returns at once where there are none.
     pub async fn acknowledged(self) -> PurgeReceipt {
         if let Some(forwarded) = self.forwarded {
-            return forwarded.await.unwrap_or_else(|_| PurgeReceipt {
-                reach: Some(PurgeReach::Local("the server ends".into())),
-                ..PurgeReceipt::default()
-            });
+            let receipt = forwarded.await;
+            return receipt
+                .unwrap_or_else(|_| PurgeReceipt::default().only_here("the server ends"));
         }
         let receipt = self.here.acknowledged().await;
         if let Some(elsewhere) = self.elsewhere {
@@ -61,11 +60,7 @@ impl Receipt {
             let _ = elsewhere.await;
         }
         if self.is_unforwarded {
-            let reason = "too many purges wait for caches behind this one";
-            return PurgeReceipt {
-                reach: Some(PurgeReach::Local(reason.into())),
-                ..receipt
-            };
+            return receipt.only_here("too many purges wait for caches behind this one");
         }
         let Some(cluster) = self.cluster else {
             return receipt;
@@ -99,6 +94,14 @@ pub struct PurgeReceipt {
 }
 
 impl PurgeReceipt {
+    /// The same, but other caches do not know of the purge yet.
+    fn only_here(self, why: &str) -> Self {
+        Self {
+            reach: Some(PurgeReach::Local(why.into())),
+            ..self
+        }
+    }
+
     /// Whether no visitor of any node gets the old page any more.
     pub fn is_final(&self) -> bool {
         !matches!(self.reach, Some(PurgeReach::Local(_)))

@@ -12,7 +12,7 @@ use galley_certs::file;
 use galley_config::HttpUpstream;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -142,9 +142,7 @@ where
             status: parts.status,
             fields: parts.headers,
             // The status counts even if the body breaks off.
-            body: body
-                .map(http_body_util::Collected::to_bytes)
-                .unwrap_or_default(),
+            body: body.map(Collected::to_bytes).unwrap_or_default(),
         })
     };
     tokio::pin!(asking, connection);

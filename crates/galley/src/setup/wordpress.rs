@@ -51,13 +51,7 @@ impl DetectedWordPress {
         let text = config.as_ref().and_then(|file| machine.text(file));
         let values = WpConfig::parse(&text.unwrap_or_default());
         let address = values.get("WP_HOME").or_else(|| values.get("WP_SITEURL"));
-        let network = values.is_true("MULTISITE").then(|| {
-            if values.is_true("SUBDOMAIN_INSTALL") {
-                NetworkKind::Subdomains
-            } else {
-                NetworkKind::Folders
-            }
-        });
+        let network = values.is_true("MULTISITE").then(|| network_kind(&values));
         let host = values.get("DB_HOST").unwrap_or("localhost");
         let database = values.get("DB_NAME");
         Some(Self {
@@ -83,6 +77,14 @@ fn owner(machine: &Machine, root: &Path) -> Option<String> {
 }
 
 /// `$wp_version = '6.6';`
+fn network_kind(values: &WpConfig) -> NetworkKind {
+    if values.is_true("SUBDOMAIN_INSTALL") {
+        NetworkKind::Subdomains
+    } else {
+        NetworkKind::Folders
+    }
+}
+
 /// In the folder, or above it if no other WordPress is there.
 fn config_file(machine: &Machine, root: &Path) -> Option<PathBuf> {
     let own = root.join("wp-config.php");

@@ -31,10 +31,8 @@ pub fn become_user<'f>(
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     if account.uid == 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it has the user id of root",
-        ));
+        let why = "it has the user id of root";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(gid));
     for file in files {

@@ -162,7 +162,7 @@ impl HealthCheck {
         let root = self.root.as_deref().unwrap_or(Path::new("/"));
         let root = root.as_os_str().as_encoded_bytes();
         let script = [root, path].concat();
-        let fixed: [(&str, &[u8]); 11] = [
+        let fixed: [(&str, &[u8]); 12] = [
             ("REQUEST_METHOD", b"GET"),
             ("QUERY_STRING", b""),
             ("CONTENT_LENGTH", b"0"),
@@ -174,12 +174,12 @@ impl HealthCheck {
             ("REQUEST_URI", path),
             ("SERVER_NAME", self.host.as_bytes()),
             ("HTTP_HOST", self.host.as_bytes()),
+            ("DOCUMENT_ROOT", root),
         ];
         let fixed = fixed.into_iter();
         let mut variables: Vec<Variable<'_>> = fixed
             .map(|(name, value)| (name.as_bytes().into(), value.into()))
             .collect();
-        variables.push((b"DOCUMENT_ROOT".into(), root.into()));
         variables.push((b"SCRIPT_FILENAME".into(), script.into()));
         variables
     }

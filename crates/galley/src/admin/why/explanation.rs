@@ -43,18 +43,15 @@ impl<'s, 'h> Explanation<'s, 'h> {
         let look = lookup(&state.services, &exchange, Purpose::Explain);
         let found = Handle::current().block_on(look);
         let core = &exchange.site.core;
-        let touching = match &found.entry {
-            Some((entry, _)) => core
-                .purges
-                .newest_touching(entry.born, &entry.scopes.touch()),
+        let entry = found.entry.as_ref().map(|(entry, _)| entry);
+        let purges = &core.purges;
+        let touching = match entry {
+            Some(entry) => purges.newest_touching(entry.born, &entry.scopes.touch()),
             None => touching(&exchange),
         };
         Self {
             state,
-            reason: found
-                .entry
-                .as_ref()
-                .and_then(|(entry, _)| hit_for_pass::reason(entry)),
+            reason: entry.and_then(|entry| hit_for_pass::reason(entry)),
             lately: core.counters.lately(&exchange.key),
             touching,
             below: PathExplanation::look(&exchange),

@@ -60,11 +60,8 @@ impl Sessions {
         now: Instant,
     ) -> io::Result<Option<SessionSecrets>> {
         self.forget_old(now);
-        let Some(at) = self
-            .logins
-            .iter()
-            .position(|login| same(&login.token, token))
-        else {
+        let mut logins = self.logins.iter();
+        let Some(at) = logins.position(|login| same(&login.token, token)) else {
             return Ok(None);
         };
         self.logins.remove(at);

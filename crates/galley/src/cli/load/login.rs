@@ -37,12 +37,8 @@ fn secret(path: &Path) -> Result<String, String> {
 
 /// Logs in as the form of wp-login.php does.
 fn log_in(user: &str, password: &str, fetcher: &SiteFetcher<'_>) -> Result<String, String> {
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let form = format!(
-        "log={}&pwd={}&wp-submit=Log+In&testcookie=1&rememberme=forever",
-        encoded(user),
-        encoded(password)
-    );
+    let [log, pwd] = [user, password].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
+    let form = format!("log={log}&pwd={pwd}&wp-submit=Log+In&testcookie=1&rememberme=forever");
     let request = Request::post("/wp-login.php")
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .header(header::COOKIE, "wordpress_test_cookie=WP%20Cookie%20check");

@@ -160,13 +160,10 @@ fn read_token(file: &Path) -> Result<String, PluginError> {
 
 /// Makes the file where Galley looks for it, for the user that Galley runs as.
 fn make_token(config: &Config, site: &SiteConfig) -> Result<PathBuf, PluginError> {
-    let (Some(folder), Some(host)) = (
-        config.files.first().and_then(|file| file.parent()),
-        site.hosts.first(),
-    ) else {
-        return Err(PluginError::Usage(
-            "the configuration has no file".to_owned(),
-        ));
+    let folder = config.files.first().and_then(|file| file.parent());
+    let (Some(folder), Some(host)) = (folder, site.hosts.first()) else {
+        let why = "the configuration has no file";
+        return Err(PluginError::Usage(why.to_owned()));
     };
     let file = default_token_file(folder, host);
     let tokens = file.parent().unwrap_or(folder);

@@ -57,9 +57,9 @@ impl Change<'_> {
         for site in &self.plan.sites {
             if let TlsChoice::Certbot(name) = &site.tls {
                 copy_certificate(journal, name)?;
-                report.actions.push(format!(
-                    "copied the certificate of {name}; {HOOK_FILE} renews the copy"
-                ));
+                let action =
+                    format!("copied the certificate of {name}; {HOOK_FILE} renews the copy");
+                report.actions.push(action);
             }
         }
         let output = &self.options.output;

@@ -259,14 +259,11 @@ fn undo(options: &SetupOptions) -> Result<ExitCode, SetupError> {
     if options.json {
         show::data(&serde_json::json!({ "ok": remains.is_empty(), "remains": remains }));
     }
-    for line in &remains {
-        talk(line);
+    remains.iter().for_each(|line| talk(line));
+    match remains.as_slice() {
+        [] => Ok(ExitCode::SUCCESS),
+        _ => Ok(ExitCode::FAILURE),
     }
-    Ok(if remains.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
 }
 
 /// The configuration that the package installs, which nobody has edited.

@@ -84,6 +84,14 @@ pub(super) fn name(owner: &PortOwner) -> String {
     format!("{unit} on port {}", owner.address.port())
 }
 
+fn names(owners: &[&PortOwner]) -> String {
+    let names: Vec<String> = owners.iter().map(|owner| name(owner)).collect();
+    match names.as_slice() {
+        [] => "no other server".to_owned(),
+        names => names.join(", "),
+    }
+}
+
 /// A name without a kind is that of a service.
 fn unit_name(name: &str) -> String {
     if name.contains('.') {
@@ -99,19 +107,11 @@ pub(super) fn taken_over(
     foreign: &[&PortOwner],
 ) -> Result<Vec<String>, SetupError> {
     let units: Vec<String> = named.iter().map(|name| unit_name(name)).collect();
-    let has_port = |unit: &String| {
-        foreign
-            .iter()
-            .any(|owner| owner.unit.as_ref() == Some(unit))
-    };
-    if let Some(wrong) = units.iter().find(|unit| !has_port(unit)) {
-        let there: Vec<String> = foreign.iter().map(|owner| name(owner)).collect();
-        let there = match there.as_slice() {
-            [] => "no other server".to_owned(),
-            there => there.join(", "),
-        };
+    let known: Vec<&String> = foreign.iter().filter_map(|one| one.unit.as_ref()).collect();
+    if let Some(wrong) = units.iter().find(|unit| !known.contains(unit)) {
         return Err(SetupError::Usage(format!(
-            "--take-over: `{wrong}` has neither port 80 nor port 443; there is {there}"
+            "--take-over: `{wrong}` has neither port 80 nor port 443; there is {}",
+            names(foreign)
         )));
     }
     let stays = |owner: &&&PortOwner| owner.unit.as_ref().is_none_or(|unit| !units.contains(unit));

@@ -109,10 +109,8 @@ fn other_owner(
         all.any(|site| site.wordpress.root == draft.root && names(site, name))
     };
     let claimed: Vec<&String> = draft.hosts.iter().filter(|name| !is_own(name)).collect();
-    let others = detection
-        .sites
-        .iter()
-        .filter(|site| site.wordpress.root != draft.root);
+    let others = detection.sites.iter();
+    let others = others.filter(|site| site.wordpress.root != draft.root);
     let mut served = others.filter(|site| claimed.iter().any(|name| names(site, name)));
     let by_server = served.next().map(|site| site.wordpress.root.clone());
     by_server.or_else(|| {

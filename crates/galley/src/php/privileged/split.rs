@@ -75,9 +75,8 @@ impl PrivilegeSplit {
             return Err(refused("it is root, and PHP never runs as root"));
         }
         if !privileges::is_root() {
-            return Err(refused(
-                "Galley was not started as root, so it cannot start PHP as another user",
-            ));
+            let why = "Galley was not started as root, so it cannot start PHP as another user";
+            return Err(refused(why));
         }
         let pool = u32::try_from(self.plan.pools.len()).unwrap_or(u32::MAX);
         let (planned, what, folder) = if settings.command.is_empty() {
@@ -202,11 +201,8 @@ fn program(
 ) -> Result<(PlannedPool, SplitItem, TempDir), PhpStartError> {
     let directory = directory(settings)?;
     let outlook = Outlook::new(settings, directory.path());
-    let path = settings
-        .command
-        .first()
-        .map(PathBuf::from)
-        .unwrap_or_default();
+    let path = settings.command.first();
+    let path = path.map(PathBuf::from).unwrap_or_default();
     if let Err(source) = fs::metadata(&path) {
         let program = path;
         return Err(PhpStartError::Spawn { program, source });
