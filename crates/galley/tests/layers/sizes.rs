@@ -8,7 +8,7 @@ use super::{all_sources, functions, is_test, workspace};
 const NINE_OF_TEN: usize = 25;
 
 /// Crates that have more, and how many. A number may only shrink.
-const KNOWN: &[(&str, usize)] = &[("galley", 27)];
+const KNOWN: &[(&str, usize)] = &[("galley", 26)];
 
 #[test]
 fn most_functions_are_short() {
@@ -52,14 +52,11 @@ fn sizes() -> Vec<(String, usize, Vec<usize>)> {
         let (Some(name), Some(folder)) = (parts.next(), parts.next()) else {
             continue;
         };
-        if folder != "src" || is_test(&path) {
+        if folder != "src" || is_test(&path) || path.ends_with("testing.rs") {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        let product = text
-            .split("#[cfg(test)]\nmod tests {")
-            .next()
-            .unwrap_or_default();
+        let product = without_tests(&text);
         if sizes.last().is_none_or(|(last, ..)| *last != name) {
             sizes.push((name.into_owned(), 0, Vec::new()));
         }
@@ -69,4 +66,14 @@ fn sizes() -> Vec<(String, usize, Vec<usize>)> {
         }
     }
     sizes
+}
+
+/// The text before the first module for tests, whatever it is called.
+fn without_tests(text: &str) -> &str {
+    let starts = text.match_indices("#[cfg(test)]\n").map(|(start, _)| start);
+    let mut modules = starts.filter(|start| {
+        let item = text[*start..].lines().nth(1).unwrap_or_default();
+        item.contains("mod ") && item.ends_with('{')
+    });
+    modules.next().map_or(text, |start| &text[..start])
 }
