@@ -199,6 +199,8 @@ words! {
 pub enum StoreOutcome {
     /// It is in the store, or goes there as it arrives.
     Stored,
+    /// The same, and it was put together from a page and its ESI includes.
+    StoredIncludes,
     /// It is not, and why.
     NotStored(NotStored),
 }
@@ -256,7 +258,8 @@ impl Outcome {
         }
     }
 
-    /// The second word, where there is more to say. For a miss: why it was not kept, else `purged` if that caused it.
+    /// The second word, where there is more to say. For a miss: why it was not kept, else `purged` if that caused it,
+    /// else `esi` if the response has ESI includes.
     pub const fn detail(self) -> Option<&'static str> {
         match self {
             Self::Hit
@@ -268,7 +271,12 @@ impl Outcome {
                 outcome: StoreOutcome::Stored,
                 ..
             } => None,
-            Self::HitOfIncludes => Some(ESI),
+            Self::HitOfIncludes
+            | Self::Miss {
+                why: MissWhy::Uri | MissWhy::Stale,
+                outcome: StoreOutcome::StoredIncludes,
+                ..
+            } => Some(ESI),
             Self::Patched => Some(PATCHED),
             Self::Shared => Some(SHARED),
             Self::Assembled => Some(ASSEMBLED),
@@ -279,7 +287,7 @@ impl Outcome {
             } => Some(why.word()),
             Self::Miss {
                 why: MissWhy::Purged,
-                outcome: StoreOutcome::Stored,
+                outcome: StoreOutcome::Stored | StoreOutcome::StoredIncludes,
                 ..
             } => Some(MissWhy::Purged.word()),
             Self::Pass(why) => Some(why.word()),
@@ -312,7 +320,7 @@ impl Outcome {
                 if collapsed {
                     out.extend_from_slice(b"; collapsed");
                 }
-                if kept == StoreOutcome::Stored {
+                if !matches!(kept, StoreOutcome::NotStored(_)) {
                     out.extend_from_slice(b"; stored");
                 }
             }
@@ -340,14 +348,14 @@ impl Outcome {
                 | Self::Shared
                 | Self::Stale(_)
                 | Self::Miss {
-                    outcome: StoreOutcome::Stored,
+                    outcome: StoreOutcome::Stored | StoreOutcome::StoredIncludes,
                     ..
                 }
         )
     }
 }
 
-/// The detail of a hit of a page with ESI includes.
+/// The detail of a page with ESI includes.
 pub const ESI: &str = "esi";
 
 /// The detail of a hit in which fragments had been replaced.

@@ -100,6 +100,7 @@ families! {
     Gauge FRAGMENTS_FAILED "galley_fragments_failed" "parts of pages that could not be rendered without their page, so that a purge of them purges their pages"
     Gauge PAGES_AWAITING_PATCH "galley_pages_awaiting_patch" "stored pages whose purged fragments are being replaced in the background"
     Counter ESI_INCLUDES "galley_esi_includes_total" "ESI includes of pages: stored, fetched from the upstream, or missing because they failed"
+    Counter ESI_TAGS_LEFT "galley_esi_tags_left_total" "ESI tags that stayed in pages, because Galley does not carry them out"
     Counter PAGES_ASSEMBLED "galley_pages_assembled_total" "stored pages that were sent with a member's own fragments in them"
     Counter PAGES_COMPARED "galley_pages_compared_total" "pages that were generated for a member and compared with the stored one"
     Counter PAGES_DIFFERED "galley_pages_differed_total" "of these, those that differed outside of private fragments"

@@ -247,6 +247,10 @@ fn includes(rows: &[SiteCounters], text: &mut Text) {
             text.sample(&[("site", site), ("result", result)], count);
         }
     }
+    text.family(families::ESI_TAGS_LEFT);
+    for (site, own) in of_process(rows) {
+        text.sample(&[("site", site)], own.fills.esi_tags_left);
+    }
 }
 
 /// Of the sites whose members get stored pages.

@@ -23,6 +23,7 @@ pub struct FetchCounters {
     includes_stored: AtomicU64,
     includes_fetched: AtomicU64,
     includes_failed: AtomicU64,
+    esi_tags_left: AtomicU64,
     /// The newest last; at most [`MOST_LATELY`].
     lately: Mutex<VecDeque<(Key, Lately)>>,
 }
@@ -57,6 +58,8 @@ pub struct Fills {
     pub includes_fetched: u64,
     /// Those that had no response.
     pub includes_failed: u64,
+    /// ESI tags that stayed in pages, because Galley does not carry them out.
+    pub esi_tags_left: u64,
 }
 
 impl FetchCounters {
@@ -72,6 +75,7 @@ impl FetchCounters {
             includes_stored: self.includes_stored.load(Ordering::Relaxed),
             includes_fetched: self.includes_fetched.load(Ordering::Relaxed),
             includes_failed: self.includes_failed.load(Ordering::Relaxed),
+            esi_tags_left: self.esi_tags_left.load(Ordering::Relaxed),
         }
     }
 
@@ -113,6 +117,10 @@ impl FetchCounters {
 
     pub(super) fn include_fetched(&self) {
         self.includes_fetched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn esi_tags_left(&self, count: u64) {
+        self.esi_tags_left.fetch_add(count, Ordering::Relaxed);
     }
 
     pub(super) fn include_failed(&self) {

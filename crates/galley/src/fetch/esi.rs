@@ -82,6 +82,7 @@ impl FetchWorker {
         }
         let template = EsiTemplate::parse(&body);
         drop(body);
+        page.site.counters.esi_tags_left(template.left);
         let slots = template.includes.into_iter().map(|tag| {
             let at = u32::try_from(tag.at).ok()?;
             Some(PageInclude {

@@ -93,7 +93,11 @@ impl Miss<'_, '_> {
             Ok(Fetched::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
             Ok(Fetched::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
             Ok(Fetched::Awaited(entry)) => {
-                let miss = self.miss(StoreOutcome::Stored, true);
+                let stored = match entry.assembly() {
+                    Some(_) => StoreOutcome::StoredIncludes,
+                    None => StoreOutcome::Stored,
+                };
+                let miss = self.miss(stored, true);
                 let Some(mut answer) = self.stored(entry, miss).await else {
                     return self.pass_without_memory().await;
                 };
@@ -358,7 +362,13 @@ fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
 
 fn store_outcome(head: &FillHead) -> StoreOutcome {
     match &head.share {
-        FillSharing::Shared { .. } if !head.status.is_server_error() => StoreOutcome::Stored,
+        FillSharing::Shared { inclusions, .. } if !head.status.is_server_error() => {
+            if inclusions.parts.is_empty() {
+                StoreOutcome::Stored
+            } else {
+                StoreOutcome::StoredIncludes
+            }
+        }
         FillSharing::Shared { .. } | FillSharing::Private => {
             StoreOutcome::NotStored(NotStored::ErrorPage)
         }

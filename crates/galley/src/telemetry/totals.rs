@@ -76,7 +76,7 @@ pub(super) mod slots {
                 collapsed,
             } => {
                 let kept = match kept {
-                    StoreOutcome::Stored => STORED,
+                    StoreOutcome::Stored | StoreOutcome::StoredIncludes => STORED,
                     StoreOutcome::NotStored(why) => NOT_STORED + why as usize,
                 };
                 [

@@ -21,7 +21,10 @@ fn a_page_is_put_together_and_its_parts_are_stored_on_their_own() {
     stage.part("/part", "[{query}]");
     let first = stage.get("/page").expect_status(200);
     assert_eq!(inner(&first), "a[x=1&y=2]b e[]f");
-    assert_eq!(first.cache_status(), "galley; fwd=uri-miss; stored");
+    assert_eq!(
+        first.cache_status(),
+        "galley; fwd=uri-miss; stored; detail=esi"
+    );
     assert!(!first.has("surrogate-control"), "{}", first.beginning());
     let second = stage.get("/page").expect_status(200);
     assert_eq!((second.cache_status(), &second.body), (HIT, &first.body));
@@ -258,8 +261,9 @@ fn it_is_explained_and_counted() {
     let stage = plan().start();
     stage.page("/page", &(include("/part") + &optional("/nothing")));
     stage.print("/part", &[LONG, "Galley-Tags: part"], "part");
-    stage.page("/other", &include("/part"));
-    assert_eq!(stage.text("/page") + &stage.text("/other"), "partpart");
+    stage.page("/other", &(include("/part") + "<esi:try>"));
+    let texts = stage.text("/page") + &stage.text("/other");
+    assert_eq!(texts, "partpart<esi:try>");
     let why: Value = serde_json::from_str(&stage.why("/page")).unwrap();
     assert_eq!(
         (&why["now"]["what"], &why["now"]["why"]),
@@ -280,6 +284,8 @@ fn it_is_explained_and_counted() {
         );
         assert!(metrics.contains(&line), "{line}");
     }
+    let line = "galley_esi_tags_left_total{site=\"example.test\"} 1";
+    assert!(metrics.contains(line), "{line}");
     stage.purge(&["--tag", "part"]);
     let why: Value = serde_json::from_str(&stage.why("/page")).unwrap();
     assert_eq!(

@@ -14,6 +14,8 @@ pub struct EsiTemplate {
     pub body: Vec<u8>,
     /// The includes, in rising order.
     pub includes: Vec<IncludeTag>,
+    /// How many tags of ESI stay in the body: those that are not known, and those that cannot be carried out.
+    pub left: u64,
 }
 
 /// An include, and where its bytes belong.
@@ -54,6 +56,7 @@ impl EsiTemplate {
             template: Self {
                 body: Vec::with_capacity(body.len()),
                 includes: Vec::new(),
+                left: 0,
             },
             comment_end: None,
             comment_ends: Occurrences::new(b"-->"),
@@ -91,6 +94,8 @@ impl TemplateParser<'_> {
             };
         }
         if !self.take_tag(limit) {
+            let rest = self.source.get(self.at..limit).unwrap_or_default();
+            self.template.left += u64::from(rest.starts_with(TAG));
             self.keep(1);
         }
         true
@@ -210,6 +215,9 @@ impl Occurrences {
     }
 }
 
+/// What an opening tag begins with.
+const TAG: &[u8] = b"<esi:";
+
 const COMMENT: &[u8] = b"<!--esi";
 
 const COMMENT_END: &[u8] = b"-->";
@@ -282,6 +290,22 @@ mod tests {
         for (body, expected) in table {
             assert_eq!(shown(body), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn tags_that_stay_are_counted() {
+        let left = |body: &str| EsiTemplate::parse(body.as_bytes()).left;
+        assert_eq!(
+            left("a<esi:include src='/x'/><esi:remove>b</esi:remove>"),
+            0
+        );
+        let body =
+            "<esi:choose><esi:when test=\"1\">a</esi:when></esi:choose><esi:vars>b</esi:vars>";
+        assert_eq!(left(body), 3);
+        assert_eq!(
+            left("<!--esi <esi:try> --><esi:include/><ESI:vars>&lt;esi:vars"),
+            2
+        );
     }
 
     #[test]

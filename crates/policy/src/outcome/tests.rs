@@ -127,6 +127,34 @@ fn cache_status_of_each_kind() {
 }
 
 #[test]
+fn a_page_that_was_put_together_says_so_unless_a_purge_is_the_cause() {
+    let put_together = |why| {
+        let miss = Outcome::Miss {
+            why,
+            outcome: StoreOutcome::StoredIncludes,
+            collapsed: false,
+        };
+        status(miss, Some(9))
+    };
+    for (why, wanted) in [
+        (
+            MissWhy::Uri,
+            "galley; fwd=uri-miss; stored; ttl=9; detail=esi",
+        ),
+        (
+            MissWhy::Stale,
+            "galley; fwd=stale; stored; ttl=9; detail=esi",
+        ),
+        (
+            MissWhy::Purged,
+            "galley; fwd=stale; stored; ttl=9; detail=purged",
+        ),
+    ] {
+        assert_eq!(put_together(why), wanted, "{why:?}");
+    }
+}
+
+#[test]
 fn hit_and_forward_exclude_one_another() {
     for outcome in every_outcome() {
         let text = status(outcome, Some(5));
