@@ -59,11 +59,20 @@ impl SharedLookup<'_> {
             return None;
         }
         let validity = purges.prove_waiting(&entry);
-        let age = entry.age(self.clock.tick());
-        let stored = revalidate::stored(&entry, validity, age);
-        let decision = decide(self.info, &self.site.rules, stored.as_ref());
+        let decision = self.decision(&entry, validity);
         let is_hit = matches!(decision, Decision::Hit | Decision::HitAndRefresh);
         (validity == Validity::Valid && is_hit).then_some(entry)
+    }
+
+    /// Whether a page that was accepted stays fresh for a while. One that is to be refreshed itself does not end a refresh.
+    fn lasts(&self, entry: &Entry) -> bool {
+        self.decision(entry, Validity::Valid) == Decision::Hit
+    }
+
+    fn decision(&self, entry: &Entry, validity: Validity) -> Decision {
+        let age = entry.age(self.clock.tick());
+        let stored = revalidate::stored(entry, validity, age);
+        decide(self.info, &self.site.rules, stored.as_ref())
     }
 }
 
@@ -93,7 +102,7 @@ impl FetchWorker {
         whom: For,
     ) -> Option<Arc<Entry>> {
         let pages = self.shared_for(job)?;
-        if whom == For::Later || job.info.directives().no_cache {
+        if job.info.directives().no_cache {
             return None;
         }
         let lookup = SharedLookup {
@@ -106,6 +115,9 @@ impl FetchWorker {
         };
         let take = |found: FoundPage<'_>| {
             let entry = lookup.accept(&found)?;
+            if whom == For::Later && !lookup.lasts(&entry) {
+                return None;
+            }
             let is_kept = self.memory.put(Arc::clone(&entry)).is_ok();
             is_kept.then_some(entry)
         };

@@ -34,7 +34,10 @@ impl Cluster {
         let (served, delay_ms) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (counted, delay) = (Arc::clone(&served), Arc::clone(&delay_ms));
         let origin = Origin::start_forgetting(move |seen, wire| {
-            let long = ("Cache-Control", "public, max-age=3600");
+            let long = (
+                "Cache-Control",
+                "public, max-age=3600, stale-while-revalidate=600",
+            );
             if seen.path() == "/assembled" {
                 let tags = ("Surrogate-Control", "content=\"ESI/1.0\"");
                 let body = "<html><esi:include src=\"/part\"/></html>";

