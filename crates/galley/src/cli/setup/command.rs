@@ -259,7 +259,9 @@ fn undo(options: &SetupOptions) -> Result<ExitCode, SetupError> {
     if options.json {
         show::data(&serde_json::json!({ "ok": remains.is_empty(), "remains": remains }));
     }
-    remains.iter().for_each(|line| talk(line));
+    for line in &remains {
+        talk(line);
+    }
     match remains.as_slice() {
         [] => Ok(ExitCode::SUCCESS),
         _ => Ok(ExitCode::FAILURE),
