@@ -5,6 +5,9 @@
 //! Sites add to these lists in their file ([`crate::site::Policy`]).
 
 mod lists;
+mod varying;
+
+pub use varying::{MASKS, masked};
 
 use lists::{BYPASS_COOKIES, BYPASS_PARAMETERS, BYPASS_SEGMENTS, TRACKING, VARY_COOKIES};
 

@@ -45,7 +45,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/files", &["policy"]),
     ("crates/import", &["policy"]),
     ("crates/load", &["http"]),
-    ("tools/testkit", &["fastcgi"]),
+    ("tools/testkit", &["fastcgi", "policy"]),
     ("tools/xtask", &["load", "testkit"]),
 ];
 

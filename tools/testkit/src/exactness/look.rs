@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::mask::masked;
+use galley_policy::wordpress::masked;
+
 use crate::{
     Trouble,
     client::{Connection, Request, Response},

@@ -18,17 +18,17 @@ mod editor;
 mod events;
 pub mod fragments;
 mod look;
-mod mask;
 mod run;
 mod site;
 
 use std::{path::PathBuf, time::Duration};
 
+pub use galley_policy::wordpress::MASKS;
+
 pub use self::{
     clock::EditCost,
     cost::{Cost, Middle},
     events::{names as event_names, short_names},
-    mask::MASKS,
 };
 use crate::Trouble;
 

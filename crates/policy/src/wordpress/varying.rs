@@ -1,5 +1,7 @@
 //! What varies between two compositions of a page that are the same to a reader, as stated patterns.
 //!
+//! Tests of exactness and `galley import --try` compare pages so.
+//!
 //! At most six are allowed, and each has to say why. Anything else that differs is a difference.
 
 use std::sync::LazyLock;
@@ -36,7 +38,7 @@ pub const MASKS: &[(&str, &str, &str)] = &[
 ];
 
 /// The text with everything masked that varies.
-pub(super) fn masked(text: &str) -> String {
+pub fn masked(text: &str) -> String {
     let mut out = std::borrow::Cow::Borrowed(text);
     for (pattern, replacement) in COMPILED.iter() {
         if let std::borrow::Cow::Owned(changed) = pattern.replace_all(&out, *replacement) {
