@@ -134,6 +134,8 @@ fn virtual_host(
     htaccess(source, &mut site, ledger);
     match redirects_all {
         Some(target) => redirect_host(&site, &target, &host.origin, draft),
+        // Galley answers 421 to hosts that no site has.
+        None if refuses_everybody(&site) => {}
         None => add(site, draft),
     }
 }
@@ -147,6 +149,14 @@ fn listeners(host: &ParsedDirective, is_tls: bool, draft: &mut Draft) {
             draft.server.add(option, [listener], &host.origin);
         }
     }
+}
+
+/// A host without content, for requests that belong to no other.
+fn refuses_everybody(site: &ImportedSite) -> bool {
+    let has_content = ["root", "php", "upstream"]
+        .iter()
+        .any(|name| site.section.has(name));
+    !has_content && site.rules.is_empty() && site.section.has("deny")
 }
 
 /// The `.htaccess` in the root of a site.

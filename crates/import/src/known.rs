@@ -214,6 +214,15 @@ const PRIVATE_NAMES: &[&str] = &[
     "changelog",
 ];
 
+/// Whether a pattern is about scripts in folders for uploads and libraries, where Galley runs none.
+pub(crate) fn is_script_of_folder(text: &str) -> bool {
+    let folders = ["upload", "files", "wp-content", "wp-includes", "cache"];
+    text.contains("php") && folders.iter().any(|part| text.contains(part))
+}
+
+/// Why a refusal of these is not needed.
+pub(crate) const NO_SCRIPTS: &str = "Galley runs no scripts in folders for uploads";
+
 /// A pattern of the paths that usually have a media type.
 pub(crate) fn paths_of_type(media_type: &str) -> Option<&'static str> {
     let known = PATHS_OF_TYPES

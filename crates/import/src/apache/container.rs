@@ -58,6 +58,10 @@ fn settled(
         directive.not_needed("Galley never sends such files", context.ledger);
         return true;
     }
+    if refuses && known::is_script_of_folder(path) {
+        directive.not_needed(known::NO_SCRIPTS, context.ledger);
+        return true;
+    }
     if refuses && path.contains("xmlrpc") {
         site.section.set("xmlrpc", "off", &directive.origin);
         directive.carried("xmlrpc", context.ledger);

@@ -50,6 +50,7 @@ pub(super) struct RewriteCondition {
     pub id: StatementId,
     /// Without `%{` and `}`.
     pub variable: String,
+    pub pattern: String,
 }
 
 /// Judges a directive by its name, and those in it.

@@ -35,6 +35,10 @@ pub(super) fn header(
                 None => ledger.not_carried(directive.id, "set `hsts`"),
             }
         }
+        "set" | "add" | "setifempty" if lower == "strict-transport-security" => {
+            let remedy = "set `hsts` in the site: it is one for all paths of a host";
+            ledger.not_carried(directive.id, remedy);
+        }
         "set" | "add" | "setifempty" if !value.contains("%{") && !value.is_empty() => {
             directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
         }

@@ -14,6 +14,7 @@ pub(super) fn condition(directive: &ParsedDirective, context: &mut HostContext<'
     context.conditions.push(RewriteCondition {
         id: directive.id,
         variable: variable.to_ascii_uppercase(),
+        pattern: directive.argument(1).to_owned(),
     });
 }
 
@@ -55,7 +56,12 @@ fn fate(
     let by_path = conditions
         .iter()
         .all(|one| matches!(one.variable.as_str(), "REQUEST_FILENAME" | "REQUEST_URI"));
-    match path_rule(directive, &flags, redirects).filter(|_| by_path) {
+    let paths = own_pattern(directive, conditions);
+    if flags.refuses() && paths.is_some_and(known::is_script_of_folder) {
+        return StatementFate::NotNeeded(known::NO_SCRIPTS.to_owned());
+    }
+    let rule = paths.and_then(|paths| path_rule(directive, paths, &flags, redirects));
+    match rule.filter(|_| by_path) {
         Some(rule) => {
             site.add_rule(rule);
             StatementFate::Carried("a rule".to_owned())
@@ -131,18 +137,37 @@ fn canonical_host(directive: &ParsedDirective, site: &mut ImportedSite) -> Optio
     Some("canonical_host")
 }
 
+/// The pattern of the paths that a rule is about. `None`: its conditions say more than one pattern can.
+fn own_pattern<'d>(
+    directive: &'d ParsedDirective,
+    conditions: &'d [RewriteCondition],
+) -> Option<&'d str> {
+    let mut paths = conditions
+        .iter()
+        .filter(|one| one.variable == "REQUEST_URI");
+    let is_whole = WHOLE_SITE.contains(&directive.argument(0));
+    match (paths.next(), paths.next()) {
+        (None, _) => Some(directive.argument(0)),
+        (Some(one), None) if is_whole && !one.pattern.starts_with(['!', '-', '=', '<', '>']) => {
+            Some(&one.pattern)
+        }
+        _ => None,
+    }
+}
+
 /// A redirect or refusal of paths. `None`: it is neither, or its pattern is none of Galley's.
 fn path_rule(
     directive: &ParsedDirective,
+    pattern: &str,
     flags: &RewriteFlags,
     redirects: bool,
 ) -> Option<RuleDraft> {
     let origin = &directive.origin;
     let target = directive.argument(1);
     // In a `.htaccess` paths have no slash at the beginning.
-    let text = match directive.argument(0).strip_prefix('^') {
+    let text = match pattern.strip_prefix('^') {
         Some(rest) if !rest.starts_with('/') => format!("^/{rest}"),
-        _ => directive.argument(0).to_owned(),
+        _ => pattern.to_owned(),
     };
     let ignores_case = flags.has("nc") || flags.has("nocase");
     let mut section = Section::default();

@@ -89,6 +89,9 @@ fn add_header(
         ledger.judge(directive.id, fate);
     } else if lower == "strict-transport-security" && scope == DirectiveScope::Site {
         hsts(directive, value, section, ledger);
+    } else if lower == "strict-transport-security" {
+        let remedy = "set `hsts` in the site: it is one for all paths of a host";
+        ledger.not_carried(directive.id, remedy);
     } else if lower == "cache-control" {
         cache_control(directive, value, section);
         ledger.carried(directive.id, "set_headers");

@@ -133,8 +133,8 @@ fn needless(paths: &LocationPaths, directive: &ParsedDirective) -> Option<&'stat
     if refuses && known::is_private_name(text) {
         return Some("Galley never sends such files");
     }
-    if refuses && paths.is_pattern() && text.contains("php") && names(FOLDERS_OF_FILES) {
-        return Some("Galley runs no scripts in folders for uploads");
+    if refuses && paths.is_pattern() && known::is_script_of_folder(text) {
+        return Some(known::NO_SCRIPTS);
     }
     if names(&["favicon", "robots"]) && block.iter().all(|one| QUIET.contains(&one.name())) {
         return Some("Galley sends the file, or WordPress's own");
@@ -158,8 +158,6 @@ const WELL_KNOWN: &str =
 
 const PURGES: &str =
     "Galley accepts the purges of plugins: PURGE requests, and `purge_get = true` for GET /purge/";
-
-const FOLDERS_OF_FILES: &[&str] = &["upload", "files", "wp-content", "wp-includes", "cache"];
 
 /// Statements that change nothing about what is sent.
 const QUIET: &[&str] = &[

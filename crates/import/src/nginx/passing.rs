@@ -84,11 +84,14 @@ fn returned(directive: &ParsedDirective, rule: Option<&mut Section>, context: &m
         return context.not_carried(directive, "write a rule with `redirect` or `deny`");
     };
     let origin = &directive.origin;
-    let target = target.trim_end_matches("$is_args$args");
-    let target = target.trim_end_matches("$request_uri");
+    let bare = target.trim_end_matches("$is_args$args");
+    let bare = bare.trim_end_matches("$request_uri");
     match number {
-        301 | 302 | 303 | 307 | 308 if !target.contains('$') && !target.is_empty() => {
-            section.set("redirect", target, origin);
+        301 | 302 | 303 | 307 | 308 if !bare.contains('$') && !bare.is_empty() => {
+            section.set("redirect", bare, origin);
+            if bare == target {
+                section.set("redirect_query", false, origin);
+            }
             section.set_status(status, origin);
             context.carried(directive, "redirect");
         }
