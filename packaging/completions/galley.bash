@@ -152,7 +152,7 @@ _galley() {
             return 0
             ;;
         galley__subcmd__import)
-            opts="-h --nginx --varnish --apache --caddy --output --all --json --help"
+            opts="-h --nginx --varnish --apache --caddy --output --all --try --log --sitemap --crawl --draft --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -175,6 +175,18 @@ _galley() {
                     return 0
                     ;;
                 --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sitemap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --draft)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

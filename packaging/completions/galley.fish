@@ -113,8 +113,13 @@ complete -c galley -n "__fish_galley_using_subcommand import" -l varnish -d 'A V
 complete -c galley -n "__fish_galley_using_subcommand import" -l apache -d 'The main file of Apache, one of its sites, or a `.htaccess`; repeatable' -r -F
 complete -c galley -n "__fish_galley_using_subcommand import" -l caddy -d 'A Caddyfile; repeatable' -r -F
 complete -c galley -n "__fish_galley_using_subcommand import" -l output -d 'Write the configuration to this new file [default: standard output]' -r -F
+complete -c galley -n "__fish_galley_using_subcommand import" -l log -d 'Compare the GET and HEAD requests of this access log, too' -r -F
+complete -c galley -n "__fish_galley_using_subcommand import" -l sitemap -d 'Compare the pages of this sitemap, too: a file, or a URL of the site' -r
+complete -c galley -n "__fish_galley_using_subcommand import" -l draft -d 'Compare with this configuration of Galley [default: the new one]' -r -F
 complete -c galley -n "__fish_galley_using_subcommand import" -l all -d 'List every statement, not only those that were not carried'
-complete -c galley -n "__fish_galley_using_subcommand import" -l json -d 'Print configuration and report as JSON'
+complete -c galley -n "__fish_galley_using_subcommand import" -l try -d 'Run the old server and Galley side by side on loopback ports, and list what visitors would notice'
+complete -c galley -n "__fish_galley_using_subcommand import" -l crawl -d 'Compare the pages that the front page leads to, too'
+complete -c galley -n "__fish_galley_using_subcommand import" -l json -d 'Print configuration and report, or the comparison, as JSON'
 complete -c galley -n "__fish_galley_using_subcommand import" -s h -l help -d 'Print help'
 complete -c galley -n "__fish_galley_using_subcommand load" -l connect-to -d 'Connect to this address, whatever the host of the URL resolves to' -r
 complete -c galley -n "__fish_galley_using_subcommand load" -l rate -d 'Send so many requests per second, whether or not responses come' -r

@@ -20,6 +20,7 @@ use crate::ledger::Ledger;
 use crate::source::Source;
 use crate::tree::ParsedDirective;
 use context::{HostContext, settle};
+pub(crate) use reader::{read as read_directives, words as words_of_line};
 
 /// Converts the configuration whose main file is `main`. A `.htaccess` is one site for every host.
 pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Draft {

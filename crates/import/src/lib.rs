@@ -4,21 +4,32 @@
 //! each option names the line that it comes from, and a report with the [`StatementFate`] of every statement: carried, not needed, or not carried
 //! with a remedy. A statement that no part of the import knows is reported as not carried; nothing is dropped silently.
 //!
+//! [`copy`] makes a configuration that runs beside the original, and [`served`] says what of it visitors may notice: `galley import --try`
+//! sends the same requests to both servers.
+//!
 //! Pure: no I/O of its own. Total: any text is read, with limits on files, statements and nesting.
 
 mod apache;
 mod caddy;
+mod copy;
 mod draft;
+mod grammar;
 mod imported;
 mod known;
 mod ledger;
 mod nginx;
+mod served;
 mod source;
 mod tree;
 mod units;
 mod vcl;
 mod write;
 
+pub use copy::{CopiedListener, CopyError, CopyWorkspace, ServerCopy, copy};
 pub use imported::{Imported, ServerKind, import};
 pub use ledger::{ImportedStatement, Shares, StatementFate};
+pub use served::{
+    ServedConfiguration, ServedHost, ServedListener, ServedStatement, StatementPaths,
+    StatementSubject, served,
+};
 pub use source::{Source, StatementOrigin};

@@ -39,3 +39,16 @@ pub(crate) const MOST_NESTED: usize = 16;
 
 /// Statements of one import. A configuration with more is not one that a person wrote.
 pub(crate) const MOST_STATEMENTS: usize = 100_000;
+
+/// Files of the packages, which every configuration includes.
+pub(crate) const STANDARD_FILES: &[&str] = &[
+    "fastcgi.conf",
+    "fastcgi_params",
+    "mime.types",
+    "proxy_params",
+    "uwsgi_params",
+    "scgi_params",
+];
+
+/// The statement that reads another file.
+pub(crate) const INCLUDE: &str = "include";

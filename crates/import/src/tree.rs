@@ -7,8 +7,11 @@ use std::rc::Rc;
 use std::str::CharIndices;
 
 use crate::draft::{ImportedSite, RuleDraft, Section, Value};
+pub(crate) use crate::grammar::Grammar;
 use crate::ledger::{Ledger, StatementId};
-use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Source, StatementOrigin};
+use crate::source::{
+    INCLUDE, MOST_FILES, MOST_LEVELS, MOST_NESTED, STANDARD_FILES, Source, StatementOrigin,
+};
 
 /// One statement, with those in its block.
 #[derive(Clone, Debug)]
@@ -102,17 +105,6 @@ impl ParsedDirective {
     }
 }
 
-/// What separates statements, and what is a comment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grammar {
-    /// `;` ends a statement, `#` begins a comment.
-    Nginx,
-    /// As nginx, with the comments of C.
-    Vcl,
-    /// A line ends a statement, and `{` opens a block only at the end of a line.
-    Caddy,
-}
-
 /// Reads a file and what it includes.
 pub(crate) fn read(
     source: &dyn Source,
@@ -120,15 +112,22 @@ pub(crate) fn read(
     grammar: Grammar,
     ledger: &mut Ledger,
 ) -> Vec<ParsedDirective> {
-    let mut files = Files {
-        source,
-        grammar,
-        ledger,
-        // nginx resolves includes against the folder of its main file.
-        folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
-        left: MOST_FILES,
-    };
-    files.file(main, 0)
+    Files::new(source, main, grammar, ledger).file(main, 0)
+}
+
+/// The same for a copy: an `include` of a standard file stays, with its whole path.
+pub(crate) fn read_whole(
+    source: &dyn Source,
+    main: &Path,
+    grammar: Grammar,
+    ledger: &mut Ledger,
+) -> Vec<ParsedDirective> {
+    let files = Files::new(source, main, grammar, ledger);
+    Files {
+        keeps_standard: true,
+        ..files
+    }
+    .file(main, 0)
 }
 
 struct Files<'a> {
@@ -137,9 +136,21 @@ struct Files<'a> {
     ledger: &'a mut Ledger,
     folder: PathBuf,
     left: usize,
+    keeps_standard: bool,
 }
 
-impl Files<'_> {
+impl<'a> Files<'a> {
+    fn new(source: &'a dyn Source, main: &Path, grammar: Grammar, ledger: &'a mut Ledger) -> Self {
+        Self {
+            source,
+            grammar,
+            ledger,
+            folder: main.parent().unwrap_or(Path::new("/")).to_owned(),
+            left: MOST_FILES,
+            keeps_standard: false,
+        }
+    }
+
     fn file(&mut self, path: &Path, level: usize) -> Vec<ParsedDirective> {
         self.left = self.left.saturating_sub(1);
         let name: Rc<str> = path.display().to_string().into();
@@ -174,7 +185,7 @@ impl Files<'_> {
         if STANDARD_FILES.iter().any(|standard| name == *standard) {
             let why = "Galley knows media types and the parameters of FastCGI";
             self.ledger.not_needed(directive.id, why);
-            return Vec::new();
+            return self.standard(directive);
         }
         let files = self.source.matching(&self.folder.join(pattern));
         if files.is_empty() && !pattern.contains(['*', '?']) {
@@ -191,6 +202,19 @@ impl Files<'_> {
             .not_needed(directive.id, "the statements of the file are read here");
         let files = files.iter();
         files.flat_map(|file| self.file(file, level + 1)).collect()
+    }
+
+    /// An `include` of a standard file in a copy.
+    fn standard(&self, directive: &ParsedDirective) -> Vec<ParsedDirective> {
+        if !self.keeps_standard {
+            return Vec::new();
+        }
+        let path = self.folder.join(directive.argument(0));
+        let words = vec![INCLUDE.to_owned(), path.display().to_string()];
+        vec![ParsedDirective {
+            words,
+            ..directive.clone()
+        }]
     }
 }
 
@@ -469,18 +493,6 @@ fn is_code(words: &[String]) -> bool {
         .first()
         .is_some_and(|name| name.ends_with("_by_lua_block") || name == "js_content")
 }
-
-const INCLUDE: &str = "include";
-
-/// Files of the packages, which every configuration includes.
-const STANDARD_FILES: &[&str] = &[
-    "fastcgi.conf",
-    "fastcgi_params",
-    "mime.types",
-    "proxy_params",
-    "uwsgi_params",
-    "scgi_params",
-];
 
 #[cfg(test)]
 mod tests {

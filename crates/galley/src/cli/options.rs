@@ -80,9 +80,27 @@ pub(super) struct ImportOptions {
     /// List every statement, not only those that were not carried
     #[arg(long)]
     pub(super) all: bool,
-    /// Print configuration and report as JSON
+    /// Run the old server and Galley side by side on loopback ports, and list what visitors would notice
+    #[arg(long = "try")]
+    pub(super) is_try: bool,
+    /// Compare the GET and HEAD requests of this access log, too
+    #[arg(long, value_name = "ACCESS_LOG", requires = "is_try")]
+    pub(super) log: Option<PathBuf>,
+    /// Compare the pages of this sitemap, too: a file, or a URL of the site
+    #[arg(long, value_name = "FILE-OR-URL", requires = "is_try")]
+    pub(super) sitemap: Option<String>,
+    /// Compare the pages that the front page leads to, too
+    #[arg(long, requires = "is_try")]
+    pub(super) crawl: bool,
+    /// Compare with this configuration of Galley [default: the new one]
+    #[arg(long, value_name = "FILE", requires = "is_try")]
+    pub(super) draft: Option<PathBuf>,
+    /// Print configuration and report, or the comparison, as JSON
     #[arg(long)]
     pub(super) json: bool,
+    /// A file of any of these servers
+    #[arg(value_name = "PATH")]
+    pub(super) path: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

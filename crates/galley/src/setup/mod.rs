@@ -31,6 +31,7 @@ pub use host::{PhpBackend, VirtualHost, VirtualHostListen, WebServer};
 pub use journal::{SetupJournal, UndoStep, Undone};
 pub use listeners::PortOwner;
 pub use machine::Machine;
+pub use pages::links;
 pub use php_fpm::FpmPool;
 pub use plan::{PhpChoice, SetupPlan, SetupWishes, SiteDraft, TlsChoice, TlsWish};
 pub use trial::{Trial, TrialError, compare_pages};

@@ -11,7 +11,7 @@ pub(super) fn title(html: &str) -> Option<String> {
 }
 
 /// Paths of pages on this host, each once, in the order of the page; neither files, nor the administration, nor addresses with a query.
-pub(super) fn links(html: &str, host: &str, most: usize) -> Vec<String> {
+pub fn links(html: &str, host: &str, most: usize) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut rest = html;
     while let Some((_, after)) = rest.split_once("href=")

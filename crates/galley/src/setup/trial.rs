@@ -18,8 +18,15 @@ use super::plan::{SetupPlan, SiteDraft};
 #[derive(Debug)]
 pub struct Trial {
     child: Child,
-    address: SocketAddr,
+    listeners: TrialListeners,
     _folder: tempfile::TempDir,
+}
+
+/// Where it listens.
+#[derive(Clone, Copy, Debug, Default)]
+struct TrialListeners {
+    plain: Option<SocketAddr>,
+    tls: Option<SocketAddr>,
 }
 
 /// Why a test did not take place.
@@ -39,11 +46,16 @@ pub enum TrialError {
 impl Trial {
     /// Starts it, as `user` where this process is root.
     pub async fn start(plan: &SetupPlan, user: Option<&str>) -> Result<Self, TrialError> {
+        Self::run(&plan.trial(user)).await
+    }
+
+    /// Starts it with a configuration that listens on loopback ports only.
+    pub async fn run(configuration: &str) -> Result<Self, TrialError> {
         let folder = tempfile::Builder::new().prefix("galley-setup-").tempdir()?;
         // The user must pass to the sockets of a managed PHP.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
         let file = folder.path().join("galley.toml");
-        fs::write(&file, plan.trial(user))?;
+        fs::write(&file, configuration)?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
         let mut child = Command::new(std::env::current_exe()?)
             .arg("run")
@@ -58,14 +70,14 @@ impl Trial {
             .kill_on_drop(true)
             .spawn()?;
         let ready = tokio::time::timeout(START_PATIENCE, ready(&mut child)).await;
-        let address = ready.unwrap_or_else(|_| {
+        let listeners = ready.unwrap_or_else(|_| {
             Err(TrialError::Ended(format!(
                 "it is not ready within {START_PATIENCE:?}"
             )))
         })?;
         Ok(Self {
             child,
-            address,
+            listeners,
             _folder: folder,
         })
     }
@@ -73,10 +85,21 @@ impl Trial {
     /// Where it is reached, for a site whose visitors use `https` or not.
     pub fn endpoint(&self, is_https: bool) -> ServerEndpoint {
         ServerEndpoint {
-            address: self.address,
+            // `ready` waited for it.
+            address: self.plain().unwrap_or(NOWHERE),
             is_tls: false,
             is_forwarded_https: is_https,
         }
+    }
+
+    /// The first listener without TLS.
+    pub fn plain(&self) -> Option<SocketAddr> {
+        self.listeners.plain
+    }
+
+    /// The first listener with TLS.
+    pub fn tls(&self) -> Option<SocketAddr> {
+        self.listeners.tls
     }
 
     /// Ends it, with its PHP.
@@ -91,21 +114,24 @@ impl Trial {
 }
 
 /// Reads what the server reports until it is ready; goes on reading afterwards, so that it never waits for us.
-async fn ready(child: &mut Child) -> Result<SocketAddr, TrialError> {
+async fn ready(child: &mut Child) -> Result<TrialListeners, TrialError> {
     let Some(errors) = child.stderr.take() else {
         return Err(TrialError::Ended(String::new()));
     };
     let mut lines = BufReader::new(errors).lines();
-    let mut address = None;
+    let mut found = TrialListeners::default();
     let mut log: Vec<String> = Vec::new();
     while let Some(line) = lines.next_line().await? {
-        if let Some((_, found)) = line.split_once("listening on http://") {
-            address = found.trim_end_matches('/').parse().ok();
-        }
-        match address {
-            Some(address) if line == "galley: ready" => {
+        let address = |start: &str| {
+            let (_, text) = line.split_once(start)?;
+            text.trim_end_matches('/').parse().ok()
+        };
+        found.plain = found.plain.or_else(|| address("listening on http://"));
+        found.tls = found.tls.or_else(|| address("listening on https://"));
+        match found.plain {
+            Some(_) if line == "galley: ready" => {
                 tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-                return Ok(address);
+                return Ok(found);
             }
             _ => log.push(line),
         }
@@ -169,6 +195,9 @@ const FILES: &[&str] = &[
     "/wp-includes/js/wp-embed.min.js",
     "/wp-includes/css/buttons.min.css",
 ];
+
+/// Nothing listens there.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 const START_PATIENCE: Duration = Duration::from_secs(60);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);

@@ -42,6 +42,7 @@ mod http;
 mod http2;
 mod http_limits;
 mod http_upstream;
+mod import_try;
 mod imported;
 mod listeners;
 mod load;

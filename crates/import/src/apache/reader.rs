@@ -8,7 +8,7 @@ use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Source, StatementOrigi
 use crate::tree::ParsedDirective;
 
 /// Reads a file and what it includes. Names of directives are in lower case, those of sections begin with `<`.
-pub(super) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec<ParsedDirective> {
+pub(crate) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec<ParsedDirective> {
     let mut reader = ApacheReader {
         source,
         ledger,
@@ -158,7 +158,7 @@ fn lines(text: &str) -> Vec<(usize, Vec<String>)> {
 }
 
 /// The words of a line: quotes keep blanks, the name is in lower case, `<Section a>` begins with `<section`.
-fn words(line: &str) -> Vec<String> {
+pub(crate) fn words(line: &str) -> Vec<String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return Vec::new();

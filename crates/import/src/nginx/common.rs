@@ -87,11 +87,10 @@ fn add_header(
     let lower = name.to_ascii_lowercase();
     if let Some(fate) = header_fate(&lower, value) {
         ledger.judge(directive.id, fate);
-    } else if lower == "strict-transport-security" && scope == DirectiveScope::Site {
-        hsts(directive, value, section, ledger);
+    } else if lower == "strict-transport-security" && scope == DirectiveScope::Rule {
+        ledger.not_carried(directive.id, ONE_HSTS);
     } else if lower == "strict-transport-security" {
-        let remedy = "set `hsts` in the site: it is one for all paths of a host";
-        ledger.not_carried(directive.id, remedy);
+        hsts(directive, value, section, ledger);
     } else if lower == "cache-control" {
         cache_control(directive, value, section);
         ledger.carried(directive.id, "set_headers");
@@ -99,6 +98,8 @@ fn add_header(
         directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
     }
 }
+
+const ONE_HSTS: &str = "set `hsts` in the site: it is one for all paths of a host";
 
 /// What becomes of a field that no option sets; `lower` is its name. `None`: one does.
 fn header_fate(lower: &str, value: &str) -> Option<StatementFate> {

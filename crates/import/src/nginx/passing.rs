@@ -89,9 +89,7 @@ fn returned(directive: &ParsedDirective, rule: Option<&mut Section>, context: &m
     match number {
         301 | 302 | 303 | 307 | 308 if !bare.contains('$') && !bare.is_empty() => {
             section.set("redirect", bare, origin);
-            if bare == target {
-                section.set("redirect_query", false, origin);
-            }
+            keeps_query(bare != target, directive, section);
             section.set_status(status, origin);
             context.carried(directive, "redirect");
         }
@@ -103,6 +101,13 @@ fn returned(directive: &ParsedDirective, rule: Option<&mut Section>, context: &m
             let remedy = "write a rule with `redirect`, or send the response from PHP";
             context.not_carried(directive, remedy);
         }
+    }
+}
+
+/// nginx sends the query along only where the target names it.
+fn keeps_query(is_kept: bool, directive: &ParsedDirective, section: &mut Section) {
+    if !is_kept {
+        section.set("redirect_query", false, &directive.origin);
     }
 }
 

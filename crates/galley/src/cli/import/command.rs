@@ -1,0 +1,67 @@
+//! Runs `galley import`.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use galley_import::import as convert;
+
+use super::compare::{TryOptions, compare};
+use super::mains::mains;
+use super::report::{as_json, check, report};
+use crate::cli::options::ImportOptions;
+use crate::cli::outcome::{EXIT_USAGE, talk};
+use crate::cli::show;
+use crate::setup::Machine;
+
+/// Runs `galley import`.
+pub(in crate::cli) fn import(options: &ImportOptions) -> ExitCode {
+    let machine = Machine::at("/");
+    let mains = mains(options, &machine);
+    if mains.is_empty() {
+        talk("found no configuration of nginx, Varnish, Apache or Caddy in the usual places");
+        show::talk_lines("  name one: galley import --nginx FILE");
+        return ExitCode::from(EXIT_USAGE);
+    }
+    let imported = convert(&machine, &mains);
+    if let Some(path) = &options.output
+        && let Err(error) = write_new(path, &imported.configuration)
+    {
+        let why = match error.kind() {
+            ErrorKind::AlreadyExists => format!(
+                "`{}` exists: name another file with --output",
+                path.display()
+            ),
+            _ => format!("cannot write `{}`: {error}", path.display()),
+        };
+        talk(&why);
+        return ExitCode::from(if options.is_try { EXIT_USAGE } else { 1 });
+    }
+    if options.is_try {
+        let options = TryOptions {
+            log: options.log.as_deref(),
+            sitemap: options.sitemap.as_deref(),
+            crawl: options.crawl,
+            draft: options.draft.as_deref(),
+            json: options.json,
+        };
+        return compare(&machine, &mains, &imported, &options);
+    }
+    if options.json {
+        show::data(&as_json(&imported));
+    } else {
+        if options.output.is_none() {
+            show::verbatim(&imported.configuration);
+        }
+        report(&imported, options.all);
+    }
+    check(&imported.configuration);
+    ExitCode::SUCCESS
+}
+
+/// Writes a file that does not exist yet.
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())
+}

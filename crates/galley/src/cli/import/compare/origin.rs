@@ -1,0 +1,131 @@
+//! The statement of the old configuration behind a difference, and what to do about it.
+
+use galley_import::{
+    Imported, ServedConfiguration, ServedStatement, StatementFate, StatementPaths, StatementSubject,
+};
+
+use super::difference::{DifferenceKind, VisibleDifference};
+use super::visit::TryVisit;
+
+/// A statement behind a difference.
+#[derive(Clone, Copy)]
+pub(super) struct FoundStatement<'i> {
+    pub(super) statement: &'i ServedStatement,
+    /// It decides this very thing; else it is the section of the path.
+    pub(super) is_own: bool,
+}
+
+/// Finds statements.
+pub(super) struct StatementFinder<'i> {
+    pub(super) served: &'i ServedConfiguration,
+    pub(super) imported: &'i Imported,
+}
+
+impl<'i> StatementFinder<'i> {
+    /// The statement that decides what differs, as far as the import knows. The one that says most about the path comes first.
+    pub(super) fn of(&self, visit: &TryVisit, kind: &DifferenceKind) -> Option<FoundStatement<'i>> {
+        let path = visit.path();
+        let mut best: Option<(&ServedStatement, usize)> = None;
+        for statement in &self.served.statements {
+            let is_host = statement.hosts.is_empty() || statement.hosts.contains(&visit.host);
+            let is_scheme = statement.is_tls.is_none_or(|is_tls| is_tls == visit.is_tls);
+            if !is_host || !is_scheme || !statement.paths.matches(path) {
+                continue;
+            }
+            let fit = fit(statement, kind);
+            let weight = fit * FITS_FIRST + statement.paths.weight();
+            // Of two that say the same, the later one: it is in the block within.
+            if fit > 0 && best.is_none_or(|(_, known)| weight >= known) {
+                best = Some((statement, weight));
+            }
+        }
+        best.map(|(statement, weight)| FoundStatement {
+            statement,
+            is_own: weight >= 2 * FITS_FIRST,
+        })
+    }
+
+    /// What the import made of a statement.
+    pub(super) fn fate(&self, statement: &ServedStatement) -> Option<&'i StatementFate> {
+        let mut all = self.imported.statements.iter();
+        all.find(|one| one.origin == statement.origin && one.text.starts_with(&statement.text))
+            .map(|one| &one.fate)
+    }
+}
+
+/// How well a subject explains a difference; 0: not at all.
+fn fit(statement: &ServedStatement, kind: &DifferenceKind) -> usize {
+    use StatementSubject as S;
+    let subject = &statement.subject;
+    let is_for_all = matches!(statement.paths, StatementPaths::All);
+    let is_own = match (kind, subject) {
+        (DifferenceKind::Entry, S::Access(_) | S::Password(_))
+        | (DifferenceKind::Redirect, S::Redirect)
+        | (DifferenceKind::Body, S::ErrorPage | S::Content)
+        | (DifferenceKind::Lifetime, S::Lifetime) => true,
+        // What is about every path does not explain the status of one.
+        (DifferenceKind::Status, S::Access(_) | S::Redirect) => !is_for_all,
+        (DifferenceKind::Lifetime, S::Field(name)) => {
+            matches!(name.as_str(), "cache-control" | "expires")
+        }
+        (DifferenceKind::Coding, S::Field(name)) => name == "content-encoding",
+        (DifferenceKind::Field(name), S::Field(other)) => name == other,
+        (DifferenceKind::Field(name), S::Lifetime) => name == "cache-control",
+        _ => false,
+    };
+    match (is_own, subject) {
+        (true, _) => 2,
+        (false, S::Section) => 1,
+        (false, _) => 0,
+    }
+}
+
+/// What to do about a difference.
+pub(super) fn remedy(difference: &VisibleDifference, fate: Option<&StatementFate>) -> String {
+    let by_kind = by_kind(difference);
+    match fate {
+        Some(StatementFate::NotCarried(remedy)) => format!("not carried by the import: {remedy}"),
+        Some(StatementFate::NotNeeded(why)) => {
+            format!("the import took it for not needed ({why}). {by_kind}")
+        }
+        Some(StatementFate::Carried(option)) => {
+            format!("carried as {option}: compare it in the draft. {by_kind}")
+        }
+        None => by_kind.to_owned(),
+    }
+}
+
+fn by_kind(difference: &VisibleDifference) -> &'static str {
+    let is_refused = difference.galley == "403" || difference.galley == "404";
+    match &difference.kind {
+        DifferenceKind::Entry if is_refused => {
+            "Galley refuses what the old server sends: for a file that visitors need, set `allow_files`; else leave it"
+        }
+        DifferenceKind::Entry => {
+            "Set `allow`, `deny`, `admin_allow` or `basic_auth` in the site or in a rule for the path"
+        }
+        DifferenceKind::Status if is_refused => {
+            "Write a rule for the path, or set `allow_files` for a file that visitors need"
+        }
+        DifferenceKind::Status => {
+            "Write a rule for the path, with `redirect`, `deny` or another server"
+        }
+        DifferenceKind::Redirect => {
+            "Set `redirect` and `redirect_status` in a rule, or `canonical_host` and `https_redirect` in the site"
+        }
+        DifferenceKind::Body => {
+            "Compare both responses; an error page is set in `[site.error_pages]`, another server in a rule"
+        }
+        DifferenceKind::StoredPage => {
+            "The page depends on more than its address: set `cache = false` in a rule, or `vary_cookies` or `bypass_cookies` in the site"
+        }
+        DifferenceKind::Lifetime => "Set `Cache-Control` with `set_headers` in a rule for the path",
+        DifferenceKind::Coding => "Add the media type to `compress_types`",
+        DifferenceKind::Field(_) => {
+            "Set the field with `set_headers`, or remove it with `remove_headers`, in the site or in a rule"
+        }
+    }
+}
+
+/// Above the weight of any path.
+const FITS_FIRST: usize = 100_000;

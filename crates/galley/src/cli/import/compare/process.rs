@@ -1,0 +1,72 @@
+//! A process with all that it starts. It ends with this value.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
+
+/// A server with its workers.
+pub(super) struct ProcessGroup {
+    child: Child,
+    /// Its number while it was not waited for.
+    group: Option<Pid>,
+    log: PathBuf,
+}
+
+impl ProcessGroup {
+    /// Starts `command` in a group of its own, so that an interrupt at the terminal does not reach it. What it says goes to `log`.
+    pub(super) fn start(mut command: Command, log: &Path) -> io::Result<Self> {
+        let out = std::fs::File::create(log)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .process_group(0)
+            .kill_on_drop(true);
+        let child = command.spawn()?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Ok(Self {
+            child,
+            group: id.and_then(Pid::from_raw),
+            log: log.to_owned(),
+        })
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
+    }
+
+    /// What it said last.
+    pub(super) fn said(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let from = lines.len().saturating_sub(MOST_LINES);
+        lines.get(from..).unwrap_or_default().join("\n")
+    }
+
+    /// Asks it to end, and ends what is left.
+    pub(super) async fn stop(mut self) {
+        self.signal(Signal::TERM);
+        let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // Where nothing of the group is left, there is nothing to end.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const MOST_LINES: usize = 20;

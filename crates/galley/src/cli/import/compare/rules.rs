@@ -1,0 +1,100 @@
+//! The rules of a draft as statements: what somebody added to the draft gets requests, too.
+
+use galley_import::{
+    ServedConfiguration, ServedStatement, StatementOrigin, StatementPaths, StatementSubject,
+};
+use toml::{Table, Value};
+
+/// The rules of all sites. A text that is no configuration has none.
+pub(super) fn of_draft(draft: &str) -> ServedConfiguration {
+    let all: Table = draft.parse().unwrap_or_default();
+    let mut found = ServedConfiguration::default();
+    for site in list(&all, "site") {
+        let hosts: Vec<String> = texts(site, "hosts")
+            .filter(|host| !host.contains('*'))
+            .collect();
+        for rule in list(site, "rule") {
+            for subject in subjects(rule) {
+                found.statements.push(ServedStatement {
+                    text: String::new(),
+                    origin: StatementOrigin {
+                        file: "".into(),
+                        line: 0,
+                    },
+                    subject,
+                    hosts: hosts.clone(),
+                    is_tls: None,
+                    paths: paths(rule),
+                });
+            }
+        }
+    }
+    found
+}
+
+fn paths(rule: &Table) -> StatementPaths {
+    let text = |name: &str| rule.get(name).and_then(Value::as_str);
+    match (text("path"), text("pattern")) {
+        (Some(path), _) => StatementPaths::of_rule_path(path),
+        (None, Some(pattern)) => StatementPaths::of_rule_pattern(pattern),
+        (None, None) => StatementPaths::Unknown,
+    }
+}
+
+fn subjects(rule: &Table) -> Vec<StatementSubject> {
+    let mut all = vec![StatementSubject::Section];
+    if rule.contains_key("allow") || rule.contains_key("deny") {
+        let networks = texts(rule, "allow").chain(texts(rule, "deny"));
+        // All of IPv4 is the stranger, who is asked for anyway.
+        all.push(StatementSubject::Access(
+            networks.filter(|one| !one.ends_with("/0")).collect(),
+        ));
+    }
+    if rule.contains_key("redirect") {
+        all.push(StatementSubject::Redirect);
+    }
+    all
+}
+
+fn list<'t>(table: &'t Table, name: &str) -> impl Iterator<Item = &'t Table> {
+    let values = table.get(name).and_then(Value::as_array);
+    values.into_iter().flatten().filter_map(Value::as_table)
+}
+
+fn texts<'t>(table: &'t Table, name: &str) -> impl Iterator<Item = String> + use<'t> {
+    let values = table.get(name).and_then(Value::as_array);
+    values
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_statements_about_their_paths() {
+        let draft = "[[site]]\nhosts = ['a.test', '*.b.test']\n[[site.rule]]\npath = '/a*'\ndeny = ['10.0.0.0/8', '::/0']\n\
+            [[site.rule]]\npattern = '^/b$'\nredirect = '/c'\n";
+        let found = of_draft(draft).statements;
+        let subjects: Vec<_> = found.iter().map(|one| one.subject.clone()).collect();
+        let networks = StatementSubject::Access(vec!["10.0.0.0/8".to_owned()]);
+        let section = StatementSubject::Section;
+        assert_eq!(
+            subjects,
+            [
+                section.clone(),
+                networks,
+                section,
+                StatementSubject::Redirect
+            ]
+        );
+        assert_eq!(found[0].hosts, ["a.test"]);
+        assert!(found[0].paths.matches("/ab") && found[2].paths.matches("/b"));
+        assert!(
+            of_draft("no = ").statements.is_empty() && of_draft("site = 1").statements.is_empty()
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! The requests for each statement of the old configuration: its paths, files among them, addresses and passwords.
+
+use std::net::IpAddr;
+
+use galley_import::{ServedConfiguration, ServedStatement, StatementPaths, StatementSubject};
+use ipnet::IpNet;
+
+use super::endpoints::VisitedHost;
+use super::files::RootFiles;
+use super::visit::{HERE, TryVisit};
+use super::workplace::{Workplace, basic};
+
+/// What the test can pretend.
+pub(super) struct VisitMeans<'w> {
+    pub(super) workplace: &'w Workplace,
+    /// The files with passwords that both servers have others in place of.
+    pub(super) passwords: &'w [std::path::PathBuf],
+    /// Whether servers take a visitor's address from `X-Forwarded-For`.
+    pub(super) takes_addresses: bool,
+}
+
+/// Requests for the statements about a host, those of the old configuration and those of the draft.
+pub(super) fn of_host(
+    host: &VisitedHost,
+    files: &RootFiles,
+    configurations: [&ServedConfiguration; 2],
+    means: &VisitMeans<'_>,
+) -> Vec<TryVisit> {
+    let mut all = Vec::new();
+    let addresses = addresses(configurations, means);
+    let statements = configurations.iter().flat_map(|one| &one.statements);
+    for statement in statements {
+        let is_own = statement.hosts.is_empty()
+            || statement.hosts.iter().any(|name| host.names.contains(name));
+        if is_own && all.len() < MOST_OF_HOST {
+            all.extend(of_statement(statement, host, files, &addresses, means));
+        }
+    }
+    // The administration has rules of its own.
+    let targets: &[&str] = if host.has_content {
+        &["/wp-admin/", "/wp-login.php"]
+    } else {
+        &[]
+    };
+    for target in targets {
+        let visit = TryVisit::get(&host.name, host.is_tls(), target);
+        all.extend(addresses.iter().map(|address| visit.from(*address)));
+    }
+    all
+}
+
+fn of_statement(
+    statement: &ServedStatement,
+    host: &VisitedHost,
+    files: &RootFiles,
+    addresses: &[IpAddr],
+    means: &VisitMeans<'_>,
+) -> Vec<TryVisit> {
+    let mut targets: Vec<String> = match statement.paths {
+        StatementPaths::All => vec!["/".to_owned()],
+        _ => statement.paths.samples(),
+    };
+    let among = files
+        .all
+        .iter()
+        .filter(|path| statement.paths.matches(path));
+    targets.extend(among.take(MOST_FILES).cloned());
+    let mut all = Vec::new();
+    for target in targets {
+        let visit = TryVisit::get(&host.name, host.is_tls(), &target);
+        match &statement.subject {
+            StatementSubject::Access(_) => {
+                all.extend(addresses.iter().map(|address| visit.from(*address)));
+            }
+            StatementSubject::Password(path) => {
+                all.push(visit.with("authorization", &basic("galley-try:wrong")));
+                if let Some(index) = means.passwords.iter().position(|known| known == path) {
+                    all.push(visit.with("authorization", &means.workplace.authorization(index)));
+                }
+            }
+            StatementSubject::Redirect => all.push(TryVisit {
+                target: format!("{target}?a=b"),
+                ..visit.clone()
+            }),
+            StatementSubject::Field(_) => all.push(visit.with("accept-encoding", "gzip")),
+            StatementSubject::Section | StatementSubject::Content => all.push(TryVisit {
+                target: format!("{target}?galley-try=1"),
+                ..visit.clone()
+            }),
+            StatementSubject::Lifetime | StatementSubject::ErrorPage => {}
+        }
+        all.push(visit);
+    }
+    all
+}
+
+/// This machine by two addresses, and one of each network that a statement names, with a stranger.
+fn addresses(configurations: [&ServedConfiguration; 2], means: &VisitMeans<'_>) -> Vec<IpAddr> {
+    let mut all = vec![HERE, IpAddr::from([127, 0, 0, 2])];
+    let mut add = |address: IpAddr| {
+        let is_possible = means.takes_addresses || (address.is_loopback() && address.is_ipv4());
+        if is_possible && !all.contains(&address) && all.len() < MOST_ADDRESSES {
+            all.push(address);
+        }
+    };
+    for statement in configurations.iter().flat_map(|one| &one.statements) {
+        if let StatementSubject::Access(words) = &statement.subject {
+            words
+                .iter()
+                .filter_map(|word| one_of(word))
+                .for_each(&mut add);
+        }
+    }
+    add(STRANGER);
+    all
+}
+
+/// An address in a network.
+fn one_of(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    let network: IpNet = text.parse().ok()?;
+    network
+        .hosts()
+        .nth(1)
+        .or_else(|| network.hosts().next())
+        .or(Some(network.addr()))
+}
+
+/// For documentation (RFC 5737).
+const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 77));
+const MOST_ADDRESSES: usize = 24;
+const MOST_FILES: usize = 3;
+const MOST_OF_HOST: usize = 3_000;

@@ -1,0 +1,90 @@
+//! What became of the statements, for people and for scripts.
+
+use galley_import::{Imported, ImportedStatement, StatementFate};
+use serde_json::{Value, json};
+
+use crate::cli::outcome::talk;
+use crate::cli::show;
+
+/// The report for people: what is lost first, which is what needs work.
+pub(super) fn report(imported: &Imported, shows_all: bool) {
+    let shares = imported.shares();
+    talk(&format!(
+        "import: {} statements: {} carried over, {} not needed, {} not carried",
+        shares.all(),
+        shares.carried,
+        shares.not_needed,
+        shares.not_carried
+    ));
+    let of = |wanted: fn(&StatementFate) -> bool| {
+        imported
+            .statements
+            .iter()
+            .filter(move |one| wanted(&one.fate))
+    };
+    list(
+        "not carried, and what it would take",
+        of(|fate| matches!(fate, StatementFate::NotCarried(_))),
+    );
+    if shows_all {
+        list(
+            "not needed, and why",
+            of(|fate| matches!(fate, StatementFate::NotNeeded(_))),
+        );
+        list(
+            "carried over, and the option",
+            of(|fate| matches!(fate, StatementFate::Carried(_))),
+        );
+    } else if shares.all() > shares.not_carried {
+        show::talk_lines("\n--all lists the others, too");
+    }
+}
+
+fn list<'s>(title: &str, statements: impl Iterator<Item = &'s ImportedStatement>) {
+    let mut statements = statements.peekable();
+    if statements.peek().is_none() {
+        return;
+    }
+    show::talk_lines(&format!("\n{title}:"));
+    for statement in statements {
+        let (_, words) = words(&statement.fate);
+        show::talk_lines(&format!(
+            "  {}: {}\n      {words}",
+            statement.origin, statement.text
+        ));
+    }
+}
+
+pub(super) fn words(fate: &StatementFate) -> FateWords<'_> {
+    match fate {
+        StatementFate::Carried(option) => ("carried", option),
+        StatementFate::NotNeeded(why) => ("not-needed", why),
+        StatementFate::NotCarried(remedy) => ("not-carried", remedy),
+    }
+}
+
+/// The word for scripts, and the text for people.
+pub(super) type FateWords<'f> = (&'static str, &'f str);
+
+pub(super) fn as_json(imported: &Imported) -> Value {
+    let statements = imported.statements.iter().map(|statement| {
+        let (fate, text) = words(&statement.fate);
+        json!({
+            "file": &*statement.origin.file, "line": statement.origin.line, "statement": statement.text, "fate": fate, "text": text,
+        })
+    });
+    let shares = imported.shares();
+    json!({
+        "configuration": imported.configuration,
+        "carried": shares.carried, "not_needed": shares.not_needed, "not_carried": shares.not_carried,
+        "statements": statements.collect::<Vec<_>>(),
+    })
+}
+
+/// What Galley says of the new file: paths that do not exist here, and values that nobody could convert.
+pub(super) fn check(configuration: &str) {
+    if let Err(complaints) = galley_config::from_text("galley.toml", configuration) {
+        show::talk_lines("\ngalley check will report:");
+        show::talk_lines(&complaints.to_string());
+    }
+}

@@ -1,0 +1,182 @@
+//! The runs.
+
+use super::planting::{Plant, PlantedDraft};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use galley_testkit::Signal;
+
+use super::plants;
+use super::site::OldSite;
+use super::{apache, nginx};
+use crate::support::words;
+
+/// Nothing is planted, and nothing is found; then all is planted at once, and all is found.
+fn compare(site: &OldSite, more: &[Plant]) {
+    let plants: Vec<&Plant> = plants::COMMON.iter().chain(more).collect();
+    let dir = site.scratch.path().to_str().unwrap();
+    let plain = site.try_draft(&PlantedDraft::new(site.draft()));
+    let lines = plain.lines();
+    assert!(
+        lines.is_empty() && plain.code == Some(0),
+        "{:?}\n{lines}",
+        plain.code
+    );
+    let requests = plain.report["requests"].as_u64().unwrap();
+    assert!(requests > 500, "only {requests} requests");
+
+    assert!(plants.len() >= 50, "only {} plants", plants.len());
+    let mut draft = PlantedDraft::new(site.draft());
+    for plant in &plants {
+        draft.plant(plant, dir);
+    }
+    let found = site.try_draft(&draft);
+    let lost: Vec<&str> = plants
+        .iter()
+        .filter(|plant| !plant.sign.is_in(&found.report))
+        .map(|plant| plant.name)
+        .collect();
+    assert!(lost.is_empty(), "not found: {lost:#?}\n{}", found.lines());
+    assert_eq!(found.code, Some(1));
+}
+
+#[test]
+fn every_difference_from_nginx_is_found_and_no_other() {
+    let site = OldSite::new("nginx.conf", &nginx::configuration(), "different");
+    compare(&site, plants::OF_NGINX);
+}
+
+#[test]
+fn every_difference_from_apache_is_found_and_no_other() {
+    let site = OldSite::new("apache2.conf", &apache::configuration(), "alike");
+    compare(&site, plants::OF_APACHE);
+}
+
+#[test]
+fn the_report_for_people_says_where_and_what_to_do() {
+    let site = small();
+    let draft = site.draft().to_string().replace("/new/", "/elsewhere/");
+    let draft = site.scratch.write("draft.toml", draft).unwrap();
+    let output = site.import(&["--try", "--draft", draft.to_str().unwrap()]);
+    let said = words(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for wanted in [
+        "redirect\n  http://shop.test/new/ is http://shop.test/elsewhere/ at Galley",
+        "    try:  curl -i 'http://shop.test/old'\n",
+        "nginx.conf:8  return 301 /new/\n",
+        "    do:   carried as redirect: compare it in the draft.",
+        "port 8081 is 127.0.0.1:",
+        " responses differ, for ",
+    ] {
+        assert!(said.contains(wanted), "{wanted} is not in\n{said}");
+    }
+}
+
+#[test]
+fn requests_come_from_a_log_a_sitemap_and_links() {
+    let site = small();
+    let line = |request: &str| {
+        format!(
+            "192.0.2.1 - - [10/Oct/2026:13:55:00 +0200] \"{request} HTTP/1.1\" 200 5 \"-\" \"x\"\n"
+        )
+    };
+    let log = line("GET /logged/?a=b") + &line("POST /wp-login.php") + &line("HEAD /css/plain.css");
+    let log = site.scratch.write("access.log", log).unwrap();
+    let map = "<urlset><url><loc>http://shop.test/mapped/</loc></url><url><loc>http://b.test/</loc></url></urlset>";
+    site.scratch.write("root/map.xml", map).unwrap();
+    site.scratch
+        .write("root/links.html", "<a href=\"/linked/\">a</a>")
+        .unwrap();
+    // No request that the test makes up matches these patterns.
+    let rule = |pattern: &str| {
+        format!("[[site.rule]]\npattern = '{pattern}'\nset_headers = ['X-Planted: yes']\n")
+    };
+    let draft = site.draft().to_string();
+    let more = rule("^/[k-m]ogged/") + &rule("^/[l-n]apped/") + &rule("^/[k-m]inked/");
+    let draft = site.scratch.write("draft.toml", draft + &more).unwrap();
+    let found = site.try_with(&[
+        "--crawl",
+        "--log",
+        log.to_str().unwrap(),
+        "--sitemap",
+        "http://shop.test/map.xml",
+        "--draft",
+        draft.to_str().unwrap(),
+    ]);
+    let lines = found.lines();
+    for path in ["/logged/?a=b", "/mapped/", "/linked/"] {
+        assert!(lines.contains(path), "{path} is not in {lines}");
+    }
+    let skipped = found.report["skipped"].to_string();
+    assert!(
+        skipped.contains("1 POST requests") && skipped.contains("1 URLs of the sitemap"),
+        "{skipped}"
+    );
+}
+
+#[test]
+fn a_configuration_that_does_not_run_is_no_comparison() {
+    let site = OldSite::new(
+        "nginx.conf",
+        &SMALL.replace("index index.php;", "nonsense on;"),
+        "alike",
+    );
+    let output = site.import(&["--try"]);
+    let said = words(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("unknown directive \"nonsense\""), "{said}");
+    let output = small().import(&["--try", "--draft", "/nonexistent.toml"]);
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+}
+
+#[test]
+fn an_interrupt_ends_both_servers() {
+    let site = small();
+    let folder = site.scratch.dir("tmp").unwrap();
+    let mut command = site.command(&["--try"]);
+    command
+        .env("TMPDIR", &folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let begun = lines.find(|line| line.as_ref().unwrap().contains("100 of"));
+    assert!(begun.is_some(), "it ended before it was interrupted");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{rest:?}");
+    assert!(
+        rest.iter().any(|line| line.contains("interrupted")),
+        "{rest:?}"
+    );
+    let left: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let place = folder.to_str().unwrap();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let commands = processes.filter_map(|one| fs::read_to_string(one.path().join("cmdline")).ok());
+    let running: Vec<String> = commands.filter(|line| line.contains(place)).collect();
+    assert!(running.is_empty(), "{running:?}");
+}
+
+fn small() -> OldSite {
+    OldSite::new("nginx.conf", SMALL, "alike")
+}
+
+/// As sites have it, with one redirect.
+const SMALL: &str = "user www-data;
+events {}
+http {
+include /etc/nginx/mime.types;
+server { listen 8081 default_server; server_name shop.test;
+root {dir}/root; index index.php; charset utf-8;
+location / { try_files $uri /index.php?$args; }
+location = /old { return 301 /new/; }
+location ~ /\\.(ht|git|env|user) { deny all; }
+location ~ /wp-config\\.php { deny all; }
+location ~ \\.php$ { try_files $uri /index.php?$args; include /etc/nginx/fastcgi_params;
+    fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; fastcgi_pass unix:{php}; }
+}
+}
+";

@@ -1,0 +1,304 @@
+//! Apache: the lines of all files in one, with other addresses and files. Files in document roots are read where they are.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::apache::words_of_line;
+use crate::copy::builder::{CopyBuilder, CopyError};
+use crate::copy::key::listen_key;
+use crate::source::{MOST_FILES, MOST_LEVELS, Source};
+
+/// The text of the copy.
+pub(super) fn text(
+    source: &dyn Source,
+    main: &Path,
+    builder: &mut CopyBuilder<'_>,
+) -> Result<String, CopyError> {
+    if main.file_name().is_some_and(|name| name == ".htaccess") {
+        return Err(CopyError::NoMain(main.display().to_string()));
+    }
+    let mut copy = ApacheCopy {
+        source,
+        builder,
+        root: main.parent().unwrap_or(Path::new("/")).to_owned(),
+        left: MOST_FILES,
+        body: String::new(),
+        modules: None,
+        has_remote_ip: false,
+    };
+    let lines = copy.lines(main, 0);
+    copy.tls_hosts(&lines)?;
+    for line in &lines {
+        copy.line(line)?;
+    }
+    let head = copy.head();
+    let body = copy.body;
+    if builder.listeners.is_empty() {
+        return Err(CopyError::NoServer(main.display().to_string()));
+    }
+    builder.change("logs, caches and files of processes are those of the test");
+    Ok(head + &body)
+}
+
+struct ApacheCopy<'a, 'w> {
+    source: &'a dyn Source,
+    builder: &'a mut CopyBuilder<'w>,
+    root: PathBuf,
+    left: usize,
+    body: String,
+    /// The folder of modules.
+    modules: Option<PathBuf>,
+    has_remote_ip: bool,
+}
+
+impl ApacheCopy<'_, '_> {
+    /// The lines of a file and of those that it includes; a line that goes on is one.
+    fn lines(&mut self, path: &Path, level: usize) -> Vec<String> {
+        self.left = self.left.saturating_sub(1);
+        let text = self.source.text(path).unwrap_or_default();
+        let mut all = Vec::new();
+        let mut joined = String::new();
+        for line in text.lines() {
+            if let Some(part) = line.strip_suffix('\\') {
+                joined.push_str(part);
+                continue;
+            }
+            joined.push_str(line);
+            let line = std::mem::take(&mut joined);
+            let words = words_of_line(&line);
+            match words.first().map(String::as_str) {
+                Some("include" | "includeoptional") => {
+                    let pattern = self.root.join(words.get(1).map_or("", String::as_str));
+                    let files = self.source.matching(&pattern);
+                    if level < MOST_LEVELS && self.left >= files.len() {
+                        all.extend(files.iter().flat_map(|file| self.lines(file, level + 1)));
+                    }
+                }
+                Some("serverroot") => {
+                    self.root = PathBuf::from(words.get(1).map_or("", String::as_str));
+                }
+                Some("loadmodule") => {
+                    self.has_remote_ip |=
+                        words.get(1).is_some_and(|name| name == "remoteip_module");
+                    let file = words.get(2).map(|file| self.root.join(file));
+                    self.modules = self
+                        .modules
+                        .take()
+                        .or_else(|| Some(file?.parent()?.to_owned()));
+                    all.push(line);
+                }
+                Some(_) => all.push(line),
+                None => {}
+            }
+        }
+        all
+    }
+
+    /// The virtual hosts with TLS, so that their addresses are known as such.
+    fn tls_hosts(&mut self, lines: &[String]) -> Result<(), CopyError> {
+        let mut addresses: Vec<String> = Vec::new();
+        for line in lines {
+            let words = words_of_line(line);
+            match words.first().map(String::as_str) {
+                Some("<virtualhost") => addresses = words.into_iter().skip(1).collect(),
+                Some("sslengine")
+                    if words
+                        .get(1)
+                        .is_some_and(|word| word.eq_ignore_ascii_case("on")) =>
+                {
+                    for key in addresses
+                        .iter()
+                        .filter_map(|address| listen_key(address, "443"))
+                    {
+                        self.builder.port(port_of(&key), true)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), CopyError> {
+        let words = words_of_line(line);
+        let name = words.first().map_or("", String::as_str);
+        let argument = words.get(1).map_or("", String::as_str);
+        match name {
+            "listen" => {
+                if let Some(key) = listen_key(argument, "80") {
+                    let known = self
+                        .builder
+                        .listeners
+                        .iter()
+                        .filter(|one| one.port != 0)
+                        .count();
+                    let port = self.builder.port(port_of(&key), false)?;
+                    let written = format!("Listen 127.0.0.1:{port}\n");
+                    // Several addresses of one port are one here.
+                    if known < self.builder.listeners.len() || !self.body.contains(&written) {
+                        self.body.push_str(&written);
+                    }
+                }
+            }
+            "<virtualhost" => {
+                self.body.push_str("<VirtualHost");
+                for address in words.iter().skip(1) {
+                    let key = listen_key(address, "80").unwrap_or_default();
+                    let port = self.builder.port(port_of(&key), false)?;
+                    let _ = write!(self.body, " *:{port}");
+                }
+                self.body.push_str(">\n");
+            }
+            "sslcertificatefile" | "sslcertificatekeyfile" => self.certificate(name),
+            "sslverifyclient" => self
+                .builder
+                .change("certificates of visitors are not asked for"),
+            "authuserfile" => {
+                let path = self.root.join(argument);
+                let path = if self.source.matching(&path).is_empty() {
+                    path
+                } else {
+                    self.builder.password(&path)
+                };
+                let _ = writeln!(self.body, "AuthUserFile \"{}\"", path.display());
+            }
+            _ if LEFT_OUT.contains(&name) => {}
+            _ => {
+                self.body.push_str(line);
+                self.body.push('\n');
+            }
+        }
+        Ok(())
+    }
+
+    fn certificate(&mut self, name: &str) {
+        let workspace = self.builder.workspace;
+        let (directive, path) = if name == "sslcertificatefile" {
+            ("SSLCertificateFile", &workspace.cert)
+        } else {
+            ("SSLCertificateKeyFile", &workspace.key)
+        };
+        let _ = writeln!(self.body, "{directive} \"{}\"", path.display());
+        self.builder.change("the certificates are one of the test");
+    }
+
+    fn head(&mut self) -> String {
+        let folder = self.builder.workspace.folder.display();
+        let mut head = format!(
+            "ServerRoot \"{}\"\nDefaultRuntimeDir \"{folder}\"\nPidFile \"{folder}/apache.pid\"\nErrorLog \"{folder}/error.log\"\n\
+             ServerName localhost\n",
+            self.root.display()
+        );
+        let module = self
+            .modules
+            .as_ref()
+            .map(|folder| folder.join("mod_remoteip.so"));
+        let module = module.filter(|path| !self.source.matching(path).is_empty());
+        if let (false, Some(module)) = (self.has_remote_ip, module) {
+            let _ = write!(
+                head,
+                "LoadModule remoteip_module \"{}\"\nRemoteIPHeader X-Forwarded-For\nRemoteIPInternalProxy 127.0.0.0/8\n",
+                module.display()
+            );
+            self.builder
+                .change("a visitor's address is that of X-Forwarded-For");
+        }
+        head
+    }
+}
+
+/// Apache chooses a virtual host by its address first. In a copy all have one.
+fn port_of(key: &str) -> &str {
+    key.rsplit_once(':').map_or(key, |(_, port)| port)
+}
+
+/// Directives that write files of the original, or need its certificates.
+const LEFT_OUT: &[&str] = &[
+    "cacheroot",
+    "coredumpdirectory",
+    "customlog",
+    "defaultruntimedir",
+    "errorlog",
+    "forensiclog",
+    "globallog",
+    "lockfile",
+    "mutex",
+    "namevirtualhost",
+    "pidfile",
+    "scoreboardfile",
+    "sslcacertificatefile",
+    "sslcacertificatepath",
+    "sslcarevocationfile",
+    "sslcertificatechainfile",
+    "sslsessioncache",
+    "sslstaplingcache",
+    "sslusestapling",
+    "transferlog",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::{CopyWorkspace, copy};
+    use crate::imported::ServerKind;
+
+    struct TwoFiles;
+
+    impl Source for TwoFiles {
+        fn text(&self, path: &Path) -> Option<String> {
+            let text = match path.to_str()? {
+                "/a/apache2.conf" => {
+                    "Include ports.conf\nErrorLog /l\n<VirtualHost *:80>\n  Redirect / https://a/\n</VirtualHost>\n\
+                     <VirtualHost *:443>\n SSLEngine on\n SSLCertificateFile /c\n Header set X-A \\\n \"a b\"\n\
+                     AuthUserFile /p\n</VirtualHost>\n"
+                }
+                "/a/ports.conf" => "Listen 80\nListen 443\nListen [::]:80\n",
+                _ => return None,
+            };
+            Some(text.to_owned())
+        }
+
+        fn matching(&self, pattern: &Path) -> Vec<PathBuf> {
+            let exists = self.text(pattern).is_some() || pattern == Path::new("/p");
+            exists.then(|| pattern.to_owned()).into_iter().collect()
+        }
+    }
+
+    #[test]
+    fn lines_stay_but_for_addresses_and_files() {
+        let workspace = CopyWorkspace {
+            folder: PathBuf::from("/t"),
+            ports: vec![1001, 1002],
+            cert: PathBuf::from("/t/c"),
+            key: PathBuf::from("/t/k"),
+        };
+        let main = Path::new("/a/apache2.conf");
+        let made = copy(&TwoFiles, ServerKind::Apache, main, &workspace).unwrap();
+        for wanted in [
+            "Listen 127.0.0.1:1002\nListen 127.0.0.1:1001\n",
+            "<VirtualHost *:1002>\n  Redirect / https://a/\n</VirtualHost>\n<VirtualHost *:1001>\n SSLEngine on\n",
+            "SSLCertificateFile \"/t/c\"\n Header set X-A  \"a b\"\nAuthUserFile \"/t/users-0\"\n</VirtualHost>\n",
+        ] {
+            assert!(
+                made.text.contains(wanted),
+                "{wanted} is not in\n{}",
+                made.text
+            );
+        }
+        assert_eq!(made.text.matches("Listen ").count(), 2, "{}", made.text);
+        assert!(!made.text.contains("ErrorLog /l"));
+        let keys: Vec<_> = made
+            .listeners
+            .iter()
+            .map(|one| (one.key.as_str(), one.is_tls))
+            .collect();
+        assert_eq!(keys, [("443", true), ("80", false)]);
+        let htaccess = copy(
+            &TwoFiles,
+            ServerKind::Apache,
+            Path::new("/r/.htaccess"),
+            &workspace,
+        );
+        assert!(matches!(htaccess, Err(CopyError::NoMain(_))));
+    }
+}

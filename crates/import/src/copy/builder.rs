@@ -1,0 +1,109 @@
+//! What all copies collect: listeners, files with passwords, and the changes that were made.
+
+use std::path::{Path, PathBuf};
+
+use crate::source::StatementOrigin;
+
+/// Where a copy lives.
+#[derive(Clone, Debug)]
+pub struct CopyWorkspace {
+    /// A folder of its own.
+    pub folder: PathBuf,
+    /// Ports of 127.0.0.1 that are free.
+    pub ports: Vec<u16>,
+    /// The certificate in place of all others.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Why a configuration cannot be copied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopyError {
+    /// There is none.
+    #[error("`{0}` has no server")]
+    NoServer(String),
+    /// A program inside the configuration.
+    #[error("{0}: the copy cannot contain a block of Lua or JavaScript")]
+    Code(StatementOrigin),
+    /// More listeners than ports.
+    #[error("the configuration has more than {0} listeners")]
+    Listeners(usize),
+    /// A kind of file that no server runs by itself.
+    #[error("`{0}` belongs to a server that is not named: name its main file, too")]
+    NoMain(String),
+}
+
+/// A listener of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedListener {
+    /// That of the original: [`crate::ServedListener::key`].
+    pub key: String,
+    /// Whether it speaks TLS.
+    pub is_tls: bool,
+    /// The port of 127.0.0.1.
+    pub port: u16,
+}
+
+/// Collects while a copy is written.
+pub(super) struct CopyBuilder<'w> {
+    pub workspace: &'w CopyWorkspace,
+    pub listeners: Vec<CopiedListener>,
+    pub passwords: Vec<PathBuf>,
+    pub changes: Vec<String>,
+}
+
+impl<'w> CopyBuilder<'w> {
+    pub fn new(workspace: &'w CopyWorkspace) -> Self {
+        Self {
+            workspace,
+            listeners: Vec::new(),
+            passwords: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// The port in place of the address `key`.
+    pub fn port(&mut self, key: &str, is_tls: bool) -> Result<u16, CopyError> {
+        if let Some(known) = self.listeners.iter_mut().find(|known| known.key == key) {
+            known.is_tls |= is_tls;
+            return Ok(known.port);
+        }
+        let ports = &self.workspace.ports;
+        let port = ports.get(self.listeners.len()).copied();
+        let port = port.ok_or(CopyError::Listeners(ports.len()))?;
+        self.listeners.push(CopiedListener {
+            key: key.to_owned(),
+            is_tls,
+            port,
+        });
+        self.change(&format!("port {key} is 127.0.0.1:{port}"));
+        Ok(port)
+    }
+
+    /// The file in place of one with passwords.
+    pub fn password(&mut self, path: &Path) -> PathBuf {
+        let known = self.passwords.iter().position(|known| known == path);
+        let at = known.unwrap_or_else(|| {
+            self.passwords.push(path.to_owned());
+            self.change(&format!(
+                "`{}` is a file with one user of the test",
+                path.display()
+            ));
+            self.passwords.len() - 1
+        });
+        self.workspace.folder.join(format!("users-{at}"))
+    }
+
+    /// Notes a change, once.
+    pub fn change(&mut self, what: &str) {
+        if !self.changes.iter().any(|known| known == what) {
+            self.changes.push(what.to_owned());
+        }
+    }
+
+    /// A file of the copy.
+    pub fn file(&self, name: &str) -> String {
+        self.workspace.folder.join(name).display().to_string()
+    }
+}

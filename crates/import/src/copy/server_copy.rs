@@ -1,0 +1,51 @@
+//! The copy of a configuration.
+
+use std::path::{Path, PathBuf};
+
+use crate::copy::builder::{CopiedListener, CopyBuilder, CopyError, CopyWorkspace};
+use crate::copy::{apache, caddy, nginx};
+use crate::imported::ServerKind;
+use crate::source::Source;
+
+/// A configuration that can run beside the original.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerCopy {
+    /// The text of its only file.
+    pub text: String,
+    /// Where it listens.
+    pub listeners: Vec<CopiedListener>,
+    /// Files with passwords of the original; in their place the copy reads `users-0`, `users-1` of its folder.
+    pub passwords: Vec<PathBuf>,
+    /// What differs from the original, for people.
+    pub changes: Vec<String>,
+}
+
+/// Copies the configuration whose main file is `main`.
+///
+/// # Errors
+/// [`CopyError`], where no copy would run as the original does.
+pub fn copy(
+    source: &dyn Source,
+    kind: ServerKind,
+    main: &Path,
+    workspace: &CopyWorkspace,
+) -> Result<ServerCopy, CopyError> {
+    let mut builder = CopyBuilder::new(workspace);
+    let text = match kind {
+        ServerKind::Nginx => nginx::text(source, main, &mut builder)?,
+        ServerKind::Apache => apache::text(source, main, &mut builder)?,
+        ServerKind::Caddy => caddy::text(source, main, &mut builder)?,
+        ServerKind::Varnish => {
+            builder.port("80", false)?;
+            source
+                .text(main)
+                .ok_or_else(|| CopyError::NoServer(main.display().to_string()))?
+        }
+    };
+    Ok(ServerCopy {
+        text,
+        listeners: builder.listeners,
+        passwords: builder.passwords,
+        changes: builder.changes,
+    })
+}

@@ -1,0 +1,38 @@
+//! Reads what visitors may notice from the files of a server.
+
+use std::path::{Path, PathBuf};
+
+use crate::imported::ServerKind;
+use crate::ledger::Ledger;
+use crate::served::statement::ServedConfiguration;
+use crate::served::{apache, nginx, words};
+use crate::source::Source;
+use crate::tree::{self, Grammar};
+
+/// What visitors may notice of the configurations in `mains`, as [`crate::import`] takes them.
+pub fn served(source: &dyn Source, mains: &[(ServerKind, PathBuf)]) -> ServedConfiguration {
+    let mut found = ServedConfiguration::default();
+    for (kind, main) in mains {
+        of_one(source, *kind, main, &mut found);
+    }
+    found
+}
+
+fn of_one(source: &dyn Source, kind: ServerKind, main: &Path, found: &mut ServedConfiguration) {
+    let mut ledger = Ledger::default();
+    match kind {
+        ServerKind::Nginx => nginx::read(
+            &tree::read(source, main, Grammar::Nginx, &mut ledger),
+            main,
+            found,
+        ),
+        ServerKind::Apache => apache::read(source, main, found),
+        ServerKind::Varnish => {
+            words::read_vcl(&tree::read(source, main, Grammar::Vcl, &mut ledger), found);
+        }
+        ServerKind::Caddy => words::read_caddy(
+            &tree::read(source, main, Grammar::Caddy, &mut ledger),
+            found,
+        ),
+    }
+}

@@ -1,0 +1,136 @@
+//! Texts that a regular expression matches: one for each of its alternatives, not all.
+
+use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
+
+/// Paths that a pattern is likely to match. Empty: it is none, or too large.
+pub(super) fn of(pattern: &str) -> Vec<String> {
+    let Ok(hir) = regex_syntax::parse(pattern) else {
+        return Vec::new();
+    };
+    let mut all = texts(&hir, 0);
+    for text in &mut all {
+        if !text.starts_with('/') {
+            // A pattern that is not anchored matches in the middle: `\.css$`.
+            let needs_name = text.starts_with('.');
+            text.insert_str(0, if needs_name { "/a" } else { "/" });
+        }
+    }
+    all.retain(|text| text.len() <= MOST_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()));
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn texts(hir: &Hir, depth: usize) -> Vec<String> {
+    if depth > MOST_DEPTH {
+        return vec![String::new()];
+    }
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => vec![String::new()],
+        HirKind::Literal(literal) => vec![String::from_utf8_lossy(&literal.0).into_owned()],
+        HirKind::Class(class) => vec![letter(class).to_string()],
+        HirKind::Capture(capture) => texts(&capture.sub, depth + 1),
+        HirKind::Alternation(all) => {
+            let mut found: Vec<String> = all.iter().flat_map(|one| texts(one, depth + 1)).collect();
+            found.truncate(MOST_TEXTS);
+            found
+        }
+        HirKind::Repetition(repetition) => repeated(repetition, depth),
+        HirKind::Concat(all) => joined(all, depth),
+    }
+}
+
+fn repeated(repetition: &Repetition, depth: usize) -> Vec<String> {
+    let once = texts(&repetition.sub, depth + 1);
+    let count = usize::try_from(repetition.min.clamp(1, MOST_REPEATED)).unwrap_or(1);
+    let mut found: Vec<String> = once.iter().map(|text| text.repeat(count)).collect();
+    if repetition.min == 0 {
+        found.push(String::new());
+    }
+    found
+}
+
+/// Each part takes each of its texts at least once, with the first ones of the others.
+fn joined(parts: &[Hir], depth: usize) -> Vec<String> {
+    let parts: Vec<Vec<String>> = parts.iter().map(|one| texts(one, depth + 1)).collect();
+    let most = parts.iter().map(Vec::len).max().unwrap_or(0);
+    let mut found = Vec::new();
+    for (at, part) in parts.iter().enumerate() {
+        for choice in 0..part.len().min(most) {
+            let text: String = parts
+                .iter()
+                .enumerate()
+                .filter_map(|(other, texts)| texts.get(if other == at { choice } else { 0 }))
+                .map(String::as_str)
+                .collect();
+            if !found.contains(&text) && found.len() < MOST_TEXTS {
+                found.push(text);
+            }
+        }
+    }
+    found
+}
+
+/// A letter, a digit, or whatever comes first in the class.
+fn letter(class: &Class) -> char {
+    let has = |wanted: char| contains(class, wanted);
+    let first = || match class {
+        Class::Unicode(class) => class
+            .ranges()
+            .first()
+            .map(regex_syntax::hir::ClassUnicodeRange::start),
+        Class::Bytes(class) => class
+            .ranges()
+            .first()
+            .map(|range| char::from(range.start())),
+    };
+    let wanted = ['a', '0', '-', '/', '.'].into_iter().find(|c| has(*c));
+    let other = first().unwrap_or('a');
+    // A pattern without regard to case is written in small letters.
+    let small = other.to_ascii_lowercase();
+    wanted.unwrap_or(if has(small) { small } else { other })
+}
+
+fn contains(class: &Class, wanted: char) -> bool {
+    match class {
+        Class::Unicode(class) => {
+            let mut ranges = class.ranges().iter();
+            ranges.any(|range| range.start() <= wanted && wanted <= range.end())
+        }
+        Class::Bytes(class) => class
+            .ranges()
+            .iter()
+            .any(|range| char::from(range.start()) <= wanted && wanted <= char::from(range.end())),
+    }
+}
+
+const MOST_TEXTS: usize = 24;
+const MOST_BYTES: usize = 500;
+const MOST_REPEATED: u32 = 20;
+const MOST_DEPTH: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_alternative_is_taken() {
+        let all = of(r"(?i)\.(jpe?g|png|gif)$");
+        for name in ["/a.JPEG", "/a.PNG", "/a.GIF"] {
+            assert!(
+                all.iter().any(|one| one.eq_ignore_ascii_case(name)),
+                "{name}: {all:?}"
+            );
+        }
+        assert!(of("(").is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_pattern_is_read(pattern in "[a-z/.*+?(|)\\[\\]{}0-9^$\\\\-]{0,40}") {
+            prop_assert!(of(&pattern).len() <= MOST_TEXTS);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What visitors may notice of Varnish and of Caddy: paths among the words of their statements.
+
+use std::path::PathBuf;
+
+use crate::served::paths::StatementPaths;
+use crate::served::statement::{
+    ServedConfiguration, ServedHost, ServedListener, StatementScope, StatementSubject,
+};
+use crate::tree::ParsedDirective;
+
+/// Adds the conditions on paths of a VCL file. Varnish has one address, and serves every host.
+pub(super) fn read_vcl(all: &[ParsedDirective], found: &mut ServedConfiguration) {
+    conditions(all, &mut found.statements);
+    found.hosts.push(ServedHost {
+        listeners: vec![ServedListener {
+            key: "80".to_owned(),
+            is_tls: false,
+        }],
+        ..ServedHost::default()
+    });
+}
+
+fn conditions(block: &[ParsedDirective], found: &mut Vec<super::statement::ServedStatement>) {
+    for directive in block {
+        let words = directive.arguments();
+        for at in words.windows(3) {
+            let [variable, operator, pattern] = at else {
+                continue;
+            };
+            if variable.ends_with("req.url") && operator == "~" {
+                let scope = StatementScope::default().of(StatementPaths::pattern(pattern, false));
+                found.push(scope.statement(directive, StatementSubject::Section));
+            }
+        }
+        conditions(directive.inner(), found);
+    }
+}
+
+/// Adds the sites of a Caddyfile, and statements whose first argument is a path.
+pub(super) fn read_caddy(all: &[ParsedDirective], found: &mut ServedConfiguration) {
+    let sites = all.iter().filter(|one| one.block.is_some());
+    for site in sites.filter(|one| !one.name().starts_with(['{', '('])) {
+        let mut host = ServedHost::default();
+        for address in &site.words {
+            caddy_address(address.trim_end_matches(','), &mut host);
+        }
+        let root = site.inner().iter().find(|one| one.name() == "root");
+        host.root = root
+            .and_then(|one| one.arguments().last())
+            .map(PathBuf::from);
+        let scope = StatementScope::of_host(&host);
+        found.hosts.push(host);
+        caddy_statements(site.inner(), &scope, found);
+    }
+}
+
+fn caddy_address(address: &str, host: &mut ServedHost) {
+    let is_plain = address.starts_with("http://") || address.starts_with(":80");
+    let bare = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let bare = bare.split('/').next().unwrap_or_default();
+    let (name, port) = bare.rsplit_once(':').unwrap_or((bare, ""));
+    if !name.is_empty() && !name.contains('*') && !host.names.iter().any(|known| known == name) {
+        host.names.push(name.to_owned());
+    }
+    let (key, is_tls) = match port {
+        "" if is_plain => ("80", false),
+        "" => ("443", true),
+        port => (port, !is_plain && port != "80"),
+    };
+    let listener = ServedListener {
+        key: key.to_owned(),
+        is_tls,
+    };
+    if !host.listeners.contains(&listener) {
+        host.listeners.push(listener);
+    }
+}
+
+fn caddy_statements(
+    block: &[ParsedDirective],
+    scope: &StatementScope,
+    found: &mut ServedConfiguration,
+) {
+    for directive in block {
+        let path = directive
+            .arguments()
+            .iter()
+            .find(|word| word.starts_with('/'));
+        let own = path.filter(|_| directive.name() != "root").map(|path| {
+            scope.of(match path.strip_suffix('*') {
+                Some(start) => StatementPaths::Prefix(start.to_owned()),
+                None => StatementPaths::Exact(path.clone()),
+            })
+        });
+        let scope = own.as_ref().unwrap_or(scope);
+        let subject = match directive.name() {
+            "redir" | "rewrite" => StatementSubject::Redirect,
+            "header" => {
+                let mut words = directive.arguments().iter();
+                let name = words
+                    .find(|word| !word.starts_with(['/', '@', '*']))
+                    .map_or("", String::as_str);
+                StatementSubject::Field(
+                    name.trim_start_matches(['+', '-', '>', '?'])
+                        .to_ascii_lowercase(),
+                )
+            }
+            "respond" | "error" | "basicauth" | "basic_auth" | "remote_ip" => {
+                StatementSubject::Access(Vec::new())
+            }
+            _ => StatementSubject::Section,
+        };
+        if own.is_some() || !matches!(subject, StatementSubject::Section) {
+            found.statements.push(scope.statement(directive, subject));
+        }
+        caddy_statements(directive.inner(), scope, found);
+    }
+}
