@@ -5,6 +5,9 @@
 //! Size is bounded when it is compiled, which happens once.
 
 use regex::bytes::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::Look;
+use regex_syntax::hir::literal::{ExtractKind, Extractor};
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
@@ -45,6 +48,25 @@ impl PathPattern {
         self.0.is_match(decoded_path)
     }
 
+    /// Whether each path that it matches ends as the name of a file that is no page, such as `.sql`.
+    pub fn names_files(&self) -> bool {
+        // In front of all, case is the only thing that such a flag changes.
+        let text = self.text();
+        let text = text.strip_prefix("(?i)").unwrap_or(text);
+        let mut parser = ParserBuilder::new().utf8(false).unicode(false).build();
+        let Ok(hir) = parser.parse(text) else {
+            return false;
+        };
+        let is_anchored = hir.properties().look_set_suffix().contains(Look::End);
+        let mut ends = Extractor::new();
+        ends.kind(ExtractKind::Suffix);
+        let ends = ends.extract(&hir);
+        is_anchored
+            && ends.literals().is_some_and(|ends| {
+                !ends.is_empty() && ends.iter().all(|end| is_file(end.as_bytes()))
+            })
+    }
+
     /// How many groups in brackets it has.
     pub fn groups(&self) -> usize {
         self.0.captures_len() - 1
@@ -61,6 +83,28 @@ impl PathPattern {
         )
     }
 }
+
+/// Whether a path that ends like this is one of a file and no page.
+fn is_file(end: &[u8]) -> bool {
+    let mut parts = end.rsplitn(2, |letter| *letter == b'.');
+    let (Some(extension), Some(_)) = (parts.next(), parts.next()) else {
+        return false;
+    };
+    let is_word = !extension.is_empty()
+        && extension
+            .iter()
+            .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'~' | b'_' | b'-'));
+    is_word
+        && !PAGES
+            .iter()
+            .any(|page| page.eq_ignore_ascii_case(extension))
+}
+
+/// Extensions that addresses of pages may have: of scripts, of permalinks, of sitemaps and feeds.
+const PAGES: [&[u8]; 19] = [
+    b"asp", b"aspx", b"atom", b"cfm", b"cgi", b"htm", b"html", b"json", b"jsp", b"md", b"php",
+    b"phtml", b"pl", b"rdf", b"rss", b"shtml", b"txt", b"xhtml", b"xml",
+];
 
 /// The crate's messages draw the pattern first and say what is wrong last.
 fn last_line(message: &str) -> String {
@@ -104,6 +148,28 @@ mod tests {
             let error = PathPattern::compile(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
             assert!(!error.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn patterns_of_files_end_with_an_extension() {
+        for (pattern, expected) in [
+            (r"\.(sql|bak|log|old)$", true),
+            (r"(?i)\.(sql|bak)$", true),
+            (r"^/uploads/.*\.(?:swf|jar)$", true),
+            (r"\.sql~?$", true),
+            (r"\.(sql|html)$", false),
+            (r"\.(sql|PHP)$", false),
+            (r"\.(sql|bak)", false),
+            (r"(\.sql|/members)$", false),
+            (r"\.sql/?$", false),
+            (r"\.[a-z]+$", false),
+            (r"sql$", false),
+            (r"^/members(/|$)", false),
+            ("", false),
+        ] {
+            let compiled = PathPattern::compile(pattern).unwrap();
+            assert_eq!(compiled.names_files(), expected, "{pattern}");
         }
     }
 }

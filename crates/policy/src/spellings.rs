@@ -15,7 +15,7 @@ mod variables;
 
 pub use self::form::FormScanner;
 
-use self::shape::{Likeness, Shape};
+use self::shape::{Likeness, REST, Shape};
 use self::variables::{Meaning, meaning};
 use crate::query::{self, FormDecoded, MAX_PARAMETERS, split_pair};
 use crate::site::{EqualSpellings, Rule};
@@ -402,8 +402,6 @@ const FRONTS: [&[u8]; 5] = [
     b"wp-signup.php",
     b"wp-activate.php",
 ];
-
-const REST: &[u8] = b"/wp-json/";
 
 #[cfg(test)]
 mod tests;

@@ -24,7 +24,11 @@ enum Matches {
         reach: RuleReach,
     },
     /// A regular expression, compared without regard to case.
-    Pattern(PathPattern),
+    Pattern {
+        pattern: PathPattern,
+        /// Whether it matches names of files only, which no page has.
+        is_of_files: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +53,10 @@ pub(super) enum Likeness {
 impl Shape {
     pub(super) fn of(rule: &Rule) -> Self {
         let matches = if let Some(pattern) = &rule.pattern {
-            Matches::Pattern(pattern.without_case())
+            Matches::Pattern {
+                pattern: pattern.without_case(),
+                is_of_files: pattern.names_files(),
+            }
         } else {
             let (text, reach) = match rule.path.strip_suffix('*') {
                 Some(text) if text.ends_with('/') => (text, RuleReach::Below),
@@ -92,7 +99,7 @@ impl Shape {
                     None
                 }
             }
-            Matches::Pattern(pattern) => {
+            Matches::Pattern { pattern, .. } => {
                 let is_it = |path: &[u8]| {
                     let whole = bare(path);
                     pattern.matches(path) || (!whole.is_empty() && pattern.matches(whole))
@@ -122,7 +129,8 @@ impl Shape {
                         || reach.has(lower, bare(base))
                         || (*reach == RuleReach::Prefix && base.starts_with(lower))
                 }
-                Matches::Pattern(_) => true,
+                // A batch of the REST API may name any route.
+                Matches::Pattern { is_of_files, .. } => !is_of_files || base == REST,
             }
     }
 
@@ -134,15 +142,16 @@ impl Shape {
                     Some(first) => first.is_ascii_digit(),
                     None => *reach != RuleReach::Exact,
                 },
-                Matches::Pattern(_) => true,
+                Matches::Pattern { is_of_files, .. } => !is_of_files,
             }
     }
 }
 
 impl Matches {
     fn may_be_page(&self) -> bool {
-        let Self::Path { lower, reach, .. } = self else {
-            return true;
+        let (lower, reach) = match self {
+            Self::Path { lower, reach, .. } => (lower, reach),
+            Self::Pattern { is_of_files, .. } => return !is_of_files,
         };
         let below = lower.get(1..).unwrap_or_default();
         let first = below.split(|&b| b == b'/').next().unwrap_or_default();
@@ -181,3 +190,5 @@ const NO_PAGES: [&[u8]; 9] = [
     b".well-known",
     b"feed",
 ];
+
+pub(super) const REST: &[u8] = b"/wp-json/";

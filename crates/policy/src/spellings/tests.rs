@@ -115,6 +115,21 @@ fn spellings_of_a_path_are_closed() {
         ..closed("")
     };
     assert_closes(&pattern, &same, true);
+    // What names files closes no search, and no page by its number.
+    let files = Rule {
+        pattern: Some(PathPattern::compile(r"\.(sql|bak)$").unwrap()),
+        ..closed("")
+    };
+    assert_closes(
+        &files,
+        &["/?s=x", "/?author=1", "/?p=12", "/?m=2030"],
+        false,
+    );
+    assert_closes(
+        &files,
+        &["/dump.sql", "/DUMP.SQL", "/index.php/dump.sql"],
+        true,
+    );
     let other = [
         "/",
         "/internals",

@@ -38,14 +38,17 @@ pub fn predicted(why: &Value) -> String {
 /// Whether the response is the predicted one.
 ///
 /// RFC 9211 calls a purged copy stale. If the new response is not stored, `detail` says why not, so the header cannot say that a purge
-/// was the reason of the miss; then the entry must have been purged.
+/// was the reason of the miss; then the entry must have been purged. A stored error that the upstream repeats is a failure of the
+/// upstream, which `why` cannot foresee: the stored one is sent again.
 pub fn is_as_predicted(why: &Value, response: &Response) -> bool {
     let (wanted, came) = (predicted(why), observed(response));
     let is_purged =
         ["purged", "outdated"].contains(&why["entry"]["standing"].as_str().unwrap_or(""));
     let is_unsaid =
         wanted == "miss purged" && came == "miss stale" && !is_stored(response) && is_purged;
-    wanted == came || is_unsaid
+    let is_repeated =
+        wanted == "miss stale" && came == "stale upstream-error" && response.status == 500;
+    wanted == came || is_unsaid || is_repeated
 }
 
 fn is_stored(response: &Response) -> bool {
