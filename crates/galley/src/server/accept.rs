@@ -13,6 +13,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
+use super::accepted::FirstReads;
 use super::endpoints::Endpoints;
 use super::proxy_protocol::read_client;
 use super::socket::Socket;
@@ -102,7 +103,7 @@ struct Behind {
 
 /// A listening socket that the runtime knows.
 enum ListeningSocket {
-    Tcp(AsyncFd<net::TcpListener>),
+    Tcp(AsyncFd<net::TcpListener>, Rc<FirstReads>),
     Unix(UnixListener),
 }
 
@@ -114,7 +115,8 @@ impl ListeningSocket {
     fn open(socket: Listening) -> io::Result<Self> {
         match socket {
             Listening::Tcp(listener) => {
-                AsyncFd::with_interest(listener, Interest::READABLE).map(Self::Tcp)
+                let listener = AsyncFd::with_interest(listener, Interest::READABLE)?;
+                Ok(Self::Tcp(listener, Rc::default()))
             }
             Listening::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
         }
@@ -123,7 +125,10 @@ impl ListeningSocket {
     /// Cancel-safe.
     async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         match self {
-            Self::Tcp(listener) => listener.async_io(Interest::READABLE, accept_tcp).await,
+            Self::Tcp(listener, first_reads) => {
+                let accept = |listener: &_| accept_tcp(listener, first_reads);
+                listener.async_io(Interest::READABLE, accept).await
+            }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 Ok((Socket::Unix(stream), NOBODY))
@@ -133,19 +138,23 @@ impl ListeningSocket {
 }
 
 /// Takes in one connection, which does not block.
-fn accept_tcp(listener: &net::TcpListener) -> io::Result<(Socket, SocketAddr)> {
+fn accept_tcp(
+    listener: &net::TcpListener,
+    first_reads: &Rc<FirstReads>,
+) -> io::Result<(Socket, SocketAddr)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (socket, client) = rustix::net::acceptfrom_with(listener, flags)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    Ok((Socket::accepted(socket), client.map_or(NOBODY, plain)))
+    let socket = Socket::accepted(socket, first_reads);
+    Ok((socket, client.map_or(NOBODY, plain)))
 }
 
 /// Takes in what the kernel still holds, of which the runtime may not have heard yet: closing the listener resets it.
 fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &Behind) {
     let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
-        ListeningSocket::Tcp(listener) => {
+        ListeningSocket::Tcp(listener, first_reads) => {
             let listener = listener.into_inner();
-            Box::new(move || accept_tcp(&listener))
+            Box::new(move || accept_tcp(&listener, &first_reads))
         }
         ListeningSocket::Unix(listener) => {
             let Ok(listener) = listener.into_std() else {

@@ -11,6 +11,7 @@ use std::io::{self, BufRead, IoSlice, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::accepted::Accepted;
+use super::accepted::{Accepted, FirstReads};
 use crate::sys;
 
 /// See the module.
@@ -56,8 +57,8 @@ impl Unsent for Socket {
 
 impl Socket {
     /// A connection over TCP that does not block.
-    pub(super) fn accepted(socket: OwnedFd) -> Self {
-        Self::Accepted(Accepted::new(socket))
+    pub(super) fn accepted(socket: OwnedFd, first_reads: &Rc<FirstReads>) -> Self {
+        Self::Accepted(Accepted::new(socket, first_reads))
     }
 
     /// Makes the connection known to the runtime.
