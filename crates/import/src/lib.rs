@@ -4,7 +4,7 @@
 //! each option names the line that it comes from, and a report with the [`StatementFate`] of every statement: carried, not needed, or not carried
 //! with a remedy. A statement that no part of the import knows is reported as not carried; nothing is dropped silently.
 //!
-//! [`copy`] makes a configuration that runs beside the original, and [`served`] says what of it visitors may notice: `galley import --try`
+//! `copy` makes a configuration that runs beside the original, and `served` says what of it visitors may notice: `galley import --try`
 //! sends the same requests to both servers.
 //!
 //! Pure: no I/O of its own. Total: any text is read, with limits on files, statements and nesting.
