@@ -56,30 +56,25 @@ impl Handle {
     /// Whether `who` is turned away here and now: the queue of the pool number `pool` has no room for its requests, and nobody
     /// generates the page `key`, which it could join. The fetch thread would say the same; under a crawl it would do so a thousand
     /// times a second, and wake who asked each time. `key`: none for requests that bypass the cache. Where it is so, that is counted.
-    pub fn turns_away(&self, pool: usize, who: QueueIdentity, key: Option<&[u8]>) -> bool {
+    ///
+    /// A page that a browser requests in advance (`is_prefetch`) is turned away too if it would take the last free slot: nobody waits for
+    /// it, and the browser requests it again when somebody follows the link.
+    pub fn turns_away(
+        &self,
+        pool: usize,
+        who: QueueIdentity,
+        key: Option<&[u8]>,
+        is_prefetch: bool,
+    ) -> bool {
         let Some(stats) = self.upstream_stats.get(pool) else {
             return false;
         };
-        let is_rejected = stats.is_full_for(who)
+        let is_rejected = (stats.is_full_for(who) || (is_prefetch && stats.is_busy()))
             && !key.is_some_and(|key| self.registry.may_have(&Key::new(key)));
         if is_rejected {
             stats.count_rejected(who.class);
         }
         is_rejected
-    }
-
-    /// Whether a page that a browser requests in advance is refused: the pool number `pool` has hardly a free slot, and nobody generates
-    /// the page `key`, which the request could join. The browser then requests the page when somebody follows the link.
-    pub fn declines_prefetch(&self, pool: usize, who: QueueIdentity, key: Option<&[u8]>) -> bool {
-        let Some(stats) = self.upstream_stats.get(pool) else {
-            return false;
-        };
-        let is_declined =
-            stats.is_busy() && !key.is_some_and(|key| self.registry.may_have(&Key::new(key)));
-        if is_declined {
-            stats.count_rejected(who.class);
-        }
-        is_declined
     }
 
     /// Fetches, forwarded requests and background work of its thread that are in progress or queued. 0: nothing that the thread does

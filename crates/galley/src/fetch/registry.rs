@@ -132,21 +132,27 @@ mod tests {
             })
             .into();
         let (page, key) = (Some(b"page".as_slice()), Key::new(b"page"));
-        assert!(!handle.turns_away(0, crawl, page), "there is room");
+        assert!(!handle.turns_away(0, crawl, page, false), "there is room");
         stats.set_full_for(Some(crawl), &[]);
-        assert!(handle.turns_away(0, crawl, page));
-        assert!(handle.turns_away(0, crawl, None));
-        assert!(!handle.turns_away(0, other, page));
-        assert!(!handle.turns_away(1, crawl, page), "there is no such pool");
+        assert!(handle.turns_away(0, crawl, page, false));
+        assert!(handle.turns_away(0, crawl, None, false));
+        assert!(!handle.turns_away(0, other, page, false));
+        assert!(
+            !handle.turns_away(1, crawl, page, false),
+            "there is no such pool"
+        );
         handle.registry.add(&key);
-        assert!(!handle.turns_away(0, crawl, page), "it may join");
-        assert!(handle.turns_away(0, crawl, None));
+        assert!(!handle.turns_away(0, crawl, page, false), "it may join");
+        assert!(handle.turns_away(0, crawl, None, false));
         handle.registry.remove(&key);
-        assert!(handle.turns_away(0, crawl, page));
+        assert!(handle.turns_away(0, crawl, page, false));
         stats.set_full_for(None, &[Class::Crawler]);
-        assert!(handle.turns_away(0, other, page), "nobody of the class");
+        assert!(
+            handle.turns_away(0, other, page, false),
+            "nobody of the class"
+        );
         stats.set_full_for(None, &[Class::Visitor]);
-        assert!(!handle.turns_away(0, crawl, page));
+        assert!(!handle.turns_away(0, crawl, page, false));
         let of_crawlers = stats.classes().find(|of| of.class == Class::Crawler);
         assert_eq!(of_crawlers.unwrap().rejected, 5);
     }

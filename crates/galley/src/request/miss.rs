@@ -56,9 +56,10 @@ fn is_turned_away(
     class: Class,
     key: Option<&[u8]>,
 ) -> bool {
-    let (thread, who) = (&pool.fetch_thread, who(exchange, class));
-    (exchange.info.is_prefetch() && thread.declines_prefetch(pool.index, who, key))
-        || thread.turns_away(pool.index, who, key)
+    let who = who(exchange, class);
+    let is_prefetch = exchange.info.is_prefetch();
+    pool.fetch_thread
+        .turns_away(pool.index, who, key, is_prefetch)
 }
 
 impl Miss<'_, '_> {

@@ -135,10 +135,12 @@ impl Miss<'_, '_> {
         let exchange = &*self.exchange;
         let pool = pool(exchange)?;
         let class = Class::of(&exchange.info);
-        if pool
-            .fetch_thread
-            .turns_away(pool.index, who(exchange, class), None)
-        {
+        if pool.fetch_thread.turns_away(
+            pool.index,
+            who(exchange, class),
+            None,
+            exchange.info.is_prefetch(),
+        ) {
             return Err(pool.fault(FillError::Overload));
         }
         let began = Instant::now();

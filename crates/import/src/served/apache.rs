@@ -52,7 +52,9 @@ impl ApacheStatements<'_> {
                     let paths = section_paths(directive, host.root.as_deref());
                     let inner = paths.map_or_else(|| scope.clone(), |paths| scope.of(paths));
                     if !matches!(inner.paths, StatementPaths::All) {
-                        self.add(directive, &inner, StatementSubject::Section);
+                        self.found
+                            .statements
+                            .push(inner.statement(directive, StatementSubject::Section));
                     }
                     self.statements(directive.inner(), &inner, host);
                 }
@@ -103,15 +105,6 @@ impl ApacheStatements<'_> {
             return;
         };
         let scope = own_paths(directive).map_or_else(|| scope.clone(), |paths| scope.of(paths));
-        self.add(directive, &scope, subject);
-    }
-
-    fn add(
-        &mut self,
-        directive: &ParsedDirective,
-        scope: &StatementScope,
-        subject: StatementSubject,
-    ) {
         self.found
             .statements
             .push(scope.statement(directive, subject));

@@ -60,7 +60,9 @@ impl NginxReader<'_> {
                 "server" if directive.block.is_some() => self.server(directive.inner()),
                 "location" => {
                     let scope = scope.of(location_paths(directive));
-                    self.add(directive, &scope, StatementSubject::Section);
+                    self.found
+                        .statements
+                        .push(scope.statement(directive, StatementSubject::Section));
                     self.statements(directive.inner(), &scope);
                 }
                 "if" => self.statements(directive.inner(), &condition(directive, scope)),
@@ -70,30 +72,25 @@ impl NginxReader<'_> {
                         .iter()
                         .map(|one| one.argument(0).to_owned());
                     let subject = StatementSubject::Access(networks.collect());
-                    self.add(directive, scope, subject);
+                    self.found
+                        .statements
+                        .push(scope.statement(directive, subject));
                 }
                 "rewrite" => {
                     let scope = scope.of(StatementPaths::pattern(directive.argument(0), false));
-                    self.add(directive, &scope, StatementSubject::Redirect);
+                    self.found
+                        .statements
+                        .push(scope.statement(directive, StatementSubject::Redirect));
                 }
                 _ => {
                     if let Some(subject) = self.subject(directive) {
-                        self.add(directive, scope, subject);
+                        self.found
+                            .statements
+                            .push(scope.statement(directive, subject));
                     }
                 }
             }
         }
-    }
-
-    fn add(
-        &mut self,
-        directive: &ParsedDirective,
-        scope: &StatementScope,
-        subject: StatementSubject,
-    ) {
-        self.found
-            .statements
-            .push(scope.statement(directive, subject));
     }
 
     fn subject(&self, directive: &ParsedDirective) -> Option<StatementSubject> {

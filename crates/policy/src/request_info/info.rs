@@ -320,9 +320,10 @@ impl RequestInfo {
         self.found.has_authorization
     }
 
-    /// Whether a browser requests the page in advance (`Sec-Purpose: prefetch`), so that nobody waits for it.
+    /// Whether a browser requests the page in advance (`Sec-Purpose: prefetch`), so that nobody waits for it. No for methods that change
+    /// something, whatever they say.
     pub fn is_prefetch(&self) -> bool {
-        self.found.is_prefetch
+        self.found.is_prefetch && self.method().is_safe()
     }
 
     /// Whether it names caches that it has passed (`CDN-Loop`, RFC 8586), of which this may be one.

@@ -5,6 +5,7 @@ use crate::encoding::Coding;
 use crate::key;
 use crate::outcome::PassWhy;
 use crate::site::{Ignore, NamePattern, Policy, Rule};
+use crate::testing::parsed;
 use crate::uri::BadTarget;
 
 const LINE: RequestLineInfo<'static> = RequestLineInfo {
@@ -606,11 +607,12 @@ fn browsers_say_that_they_request_in_advance() {
         ("prerender", false),
         ("", false),
     ] {
-        let info = crate::testing::parsed(
-            &crate::testing::LINE,
-            &[("Sec-Purpose", value)],
-            &Policy::default(),
-        );
-        assert_eq!(info.is_prefetch(), is_prefetch, "{value}");
+        let of_method = |method| {
+            let line = RequestLineInfo { method, ..LINE };
+            let info = parsed(&line, &[("Sec-Purpose", value)], &Policy::default());
+            info.is_prefetch()
+        };
+        assert_eq!(of_method("GET"), is_prefetch, "{value}");
+        assert!(!of_method("POST"), "{value}");
     }
 }
