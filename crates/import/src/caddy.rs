@@ -5,7 +5,7 @@ mod site;
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::draft::{Draft, ImportedSite};
+use crate::draft::{Draft, ImportedSite, Section};
 use crate::ledger::Ledger;
 use crate::source::Source;
 use crate::tree::{self, Grammar, ParsedDirective};
@@ -30,13 +30,17 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
             break;
         }
     }
-    // Caddy redirects every site to TLS and obtains its certificate.
     if draft.sites.iter().any(|site| site.section.has("tls")) {
-        for (name, address) in [("listen", "0.0.0.0:80"), ("listen_tls", "0.0.0.0:443")] {
-            draft.server.add(name, [address.to_owned()], None);
-        }
+        listen_for_tls(&mut draft.server);
     }
     draft
+}
+
+/// Caddy redirects every site to TLS and obtains its certificate.
+fn listen_for_tls(server: &mut Section) {
+    for (name, address) in [("listen", "0.0.0.0:80"), ("listen_tls", "0.0.0.0:443")] {
+        server.add(name, [address.to_owned()], None);
+    }
 }
 
 /// By their names.

@@ -40,7 +40,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
         Box::pin(repair::missed(services, exchange)).await;
     }
     answer.change(
-        exchange.site.heads.of(exchange.info.rule()),
+        exchange.site.heads.of(exchange.info.rule(), answer.status),
         exchange.info.scheme(),
     );
     if matches!(

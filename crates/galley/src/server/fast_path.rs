@@ -256,7 +256,7 @@ impl RequestContext<'_> {
             }
         };
         let info = &buffers.info;
-        let changes = site.heads.of(info.rule());
+        let changes = site.heads.of(info.rule(), hit.status().as_u16());
         let scheme = info.scheme();
         write_head(
             output,

@@ -78,12 +78,7 @@ fn add_header(
     section: &mut Section,
     ledger: &mut Ledger,
 ) {
-    let (first, second) = (directive.argument(0), directive.argument(1));
-    let (name, value) = match directive.name() {
-        "more_set_headers" => first.split_once(':').unwrap_or((first, "")),
-        _ => (first, second),
-    };
-    let (name, value) = (name.trim(), value.trim());
+    let (name, value) = name_and_value(directive);
     let lower = name.to_ascii_lowercase();
     if let Some(fate) = header_fate(&lower, value) {
         ledger.judge(directive.id, fate);
@@ -97,6 +92,15 @@ fn add_header(
     } else {
         directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
     }
+}
+
+fn name_and_value(directive: &ParsedDirective) -> (&str, &str) {
+    let (first, second) = (directive.argument(0), directive.argument(1));
+    let (name, value) = match directive.name() {
+        "more_set_headers" => first.split_once(':').unwrap_or((first, "")),
+        _ => (first, second),
+    };
+    (name.trim(), value.trim())
 }
 
 const ONE_HSTS: &str = "set `hsts` in the site: it is one for all paths of a host";

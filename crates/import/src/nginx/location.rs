@@ -61,30 +61,26 @@ impl LocationPaths {
 
     /// A rule without options. `None`: its pattern is none of Galley's.
     fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
-        let origin = &directive.origin;
-        let mut section = Section::default();
-        let (priority, length) = match self {
-            Self::Exact(path) => {
-                section.set("path", path.clone(), origin);
-                (RulePriority::Exact, 0)
-            }
-            Self::FirstPrefix(path) => {
-                section.set("path", format!("{path}*"), origin);
-                (RulePriority::FirstPrefix, path.len())
-            }
-            Self::Prefix(path) => {
-                section.set("path", format!("{path}*"), origin);
-                (RulePriority::Prefix, path.len())
-            }
+        let (option, value) = match self {
+            Self::Exact(path) => ("path", path.clone()),
+            Self::FirstPrefix(path) | Self::Prefix(path) => ("path", format!("{path}*")),
             Self::Pattern { text, ignores_case } => {
-                let pattern = known::pattern(text, *ignores_case)?;
-                section.set("pattern", pattern, origin);
-                (RulePriority::Pattern, 0)
+                ("pattern", known::pattern(text, *ignores_case)?)
             }
             Self::Named => return None,
         };
-        let starts_well = self.is_pattern() || self.text().starts_with('/');
-        starts_well.then_some(RuleDraft {
+        if !self.is_pattern() && !self.text().starts_with('/') {
+            return None;
+        }
+        let (priority, length) = match self {
+            Self::FirstPrefix(path) => (RulePriority::FirstPrefix, path.len()),
+            Self::Prefix(path) => (RulePriority::Prefix, path.len()),
+            Self::Pattern { .. } => (RulePriority::Pattern, 0),
+            Self::Exact(_) | Self::Named => (RulePriority::Exact, 0),
+        };
+        let mut section = Section::default();
+        section.set(option, value, &directive.origin);
+        Some(RuleDraft {
             section,
             priority,
             length,
@@ -107,6 +103,9 @@ pub(super) fn convert(
         return whole_site(directive, site, context);
     }
     if is_php(&paths, directive) {
+        let is_php_only = !paths.text().contains("phtml");
+        let option = if is_php_only { "php" } else { PHP_ONLY };
+        context.carried(directive, option);
         return php(directive, site, context);
     }
     if is_administration(&paths) {
@@ -191,16 +190,14 @@ fn is_php(paths: &LocationPaths, directive: &ParsedDirective) -> bool {
         return false;
     };
     let plain = text.replace('\\', "");
-    let is_general = plain.contains(".php") || plain.contains("php(");
-    let names_one = ["wp-login", "xmlrpc", "wp-admin"]
-        .iter()
-        .any(|name| plain.contains(name));
-    is_general
-        && !names_one
-        && (directive.has("fastcgi_pass")
-            || directive.has("proxy_pass")
-            || directive.has("include"))
+    let has = |parts: &[&str]| parts.iter().any(|part| plain.contains(part));
+    let passes = ["fastcgi_pass", "proxy_pass", "include"];
+    has(&[".php", ".(php", "php("])
+        && !has(&["wp-login", "xmlrpc", "wp-admin"])
+        && passes.iter().any(|name| directive.has(name))
 }
+
+const PHP_ONLY: &str = "php, for scripts that end in .php: Galley runs no others";
 
 fn is_administration(paths: &LocationPaths) -> bool {
     let plain = paths.text().replace('\\', "");
@@ -231,7 +228,6 @@ fn whole_site(directive: &ParsedDirective, site: &mut ImportedSite, context: &mu
 }
 
 fn php(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
-    context.carried(directive, "php");
     for inner in directive.inner() {
         match inner.name() {
             "if" => condition::convert(inner, site, context),
@@ -258,7 +254,7 @@ fn administration(
     context: &mut Context<'_>,
 ) {
     let block = directive.inner();
-    let restricts = block.iter().any(|inner| inner.name() == "allow");
+    let restricts = directive.has("allow");
     if restricts {
         common::access(block, "admin_allow", &mut site.section, context.ledger);
     }

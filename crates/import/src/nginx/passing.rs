@@ -53,16 +53,23 @@ pub(super) fn cache_time(
         [] => vec!["200", "301", "302"],
         statuses => statuses.iter().map(String::as_str).collect(),
     };
-    for status in named {
-        let number = status.parse::<u16>();
-        if status == "any" {
-            ttl.set("default", time.clone(), &directive.origin);
-        } else if number.is_ok_and(|number| (200..600).contains(&number)) {
-            ttl.set(&format!("\"{status}\""), time.clone(), &directive.origin);
-        }
+    for option in named.into_iter().filter_map(lifetime_option) {
+        ttl.set(&option, time.clone(), &directive.origin);
     }
     context.carried(directive, "site.ttl");
     true
+}
+
+/// The option of `[site.ttl]` for a status, or for `any`.
+fn lifetime_option(status: &str) -> Option<String> {
+    let number = status.parse::<u16>();
+    match status {
+        "any" => Some("default".to_owned()),
+        _ if number.is_ok_and(|number| (200..600).contains(&number)) => {
+            Some(format!("\"{status}\""))
+        }
+        _ => None,
+    }
 }
 
 /// `return 301 URL` and `rewrite PATTERN URL FLAG`.

@@ -37,12 +37,16 @@ pub(super) fn convert(
     inherited: &[&ParsedDirective],
     context: &mut Context<'_>,
 ) -> Server {
-    let mut server = Server::default();
-    for directive in inherited {
-        statement(directive, &mut server, context);
-    }
-    for directive in block {
-        statement(directive, &mut server, context);
+    let mut server = Server {
+        is_refusal: refuses_hosts(block),
+        ..Server::default()
+    };
+    for directive in inherited.iter().copied().chain(block) {
+        match directive.name() {
+            "listen" => listen(directive, &mut server, context),
+            _ if server.is_refusal => directive.not_needed(NO_SUCH_HOST, context.ledger),
+            _ => statement(directive, &mut server, context),
+        }
     }
     common::access(block, "allow", &mut server.site.section, context.ledger);
     if server.listen.is_empty() && server.listen_tls.is_empty() {
@@ -51,12 +55,20 @@ pub(super) fn convert(
     server
 }
 
+/// Whether a server only closes connections: `return` at this level comes before all locations.
+pub(super) fn refuses_hosts(block: &[ParsedDirective]) -> bool {
+    let refuses = |one: &ParsedDirective| one.name() == "return" && one.argument(0) == "444";
+    block.iter().any(refuses)
+}
+
+pub(super) const NO_SUCH_HOST: &str =
+    "Galley answers 421 to hosts that no site has; a site with `hosts = [\"*\"]` has them all";
+
 fn statement(directive: &ParsedDirective, server: &mut Server, context: &mut Context<'_>) {
     let origin = &directive.origin;
     let argument = directive.argument(0);
     let site = &mut server.site;
     match directive.name() {
-        "listen" => listen(directive, server, context),
         "server_name" => names(directive, site, context),
         "root" => {
             directive.sets("root", argument, &mut site.section, context.ledger);
@@ -242,11 +254,6 @@ fn redirect(directive: &ParsedDirective, server: &mut Server, context: &mut Cont
                 origin: directive.origin.clone(),
             });
             context.carried(directive, "https_redirect or canonical_host");
-        }
-        None if directive.name() == "return" && directive.argument(0) == "444" => {
-            let why = "Galley answers 421 to hosts that no site has";
-            context.not_needed(directive, why);
-            server.is_refusal = true;
         }
         None => passing::redirect(directive, None, &mut server.site, context),
     }

@@ -1,6 +1,6 @@
 //! Changes as they are applied to a response.
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, header};
 
 use super::changes::{Changes, HeaderField};
 use crate::request_info::Scheme;
@@ -9,9 +9,19 @@ use crate::site::{Policy, Rule};
 /// The changes of a site, and of each of its rules.
 #[derive(Clone, Debug, Default)]
 pub struct HeadChanges {
-    of_site: Compiled,
-    of_rules: Vec<Compiled>,
+    of_site: ByStatus,
+    of_rules: Vec<ByStatus>,
 }
+
+/// The changes of one rule, for responses of both kinds.
+#[derive(Clone, Debug, Default)]
+struct ByStatus {
+    success: Compiled,
+    error: Compiled,
+}
+
+/// Set and added below status 400 only: browsers must not keep an error for as long as the file that was asked for.
+const OF_SUCCESS: [HeaderName; 2] = [header::CACHE_CONTROL, header::EXPIRES];
 
 impl HeadChanges {
     /// What a site's rules say.
@@ -19,17 +29,32 @@ impl HeadChanges {
         let of_rules = site
             .rules
             .iter()
-            .map(|rule| Compiled::new(site, Some(rule)));
+            .map(|rule| ByStatus::new(site, Some(rule)));
         Self {
-            of_site: Compiled::new(site, None),
+            of_site: ByStatus::new(site, None),
             of_rules: of_rules.collect(),
         }
     }
 
-    /// Those for a request to which this rule applies.
-    pub fn of(&self, rule: Option<usize>) -> &Compiled {
-        rule.and_then(|index| self.of_rules.get(index))
-            .unwrap_or(&self.of_site)
+    /// Those for a response with this status to a request to which this rule applies.
+    pub fn of(&self, rule: Option<usize>, status: u16) -> &Compiled {
+        let changes = rule.and_then(|index| self.of_rules.get(index));
+        let changes = changes.unwrap_or(&self.of_site);
+        match status {
+            ..400 => &changes.success,
+            _ => &changes.error,
+        }
+    }
+}
+
+impl ByStatus {
+    fn new(site: &Policy, rule: Option<&Rule>) -> Self {
+        let all = |_: &HeaderName| true;
+        let of_errors = |name: &HeaderName| !OF_SUCCESS.contains(name);
+        Self {
+            success: Compiled::new(site, rule, all),
+            error: Compiled::new(site, rule, of_errors),
+        }
     }
 }
 
@@ -51,9 +76,10 @@ struct WrittenFields {
 }
 
 impl Compiled {
-    fn new(site: &Policy, rule: Option<&Rule>) -> Self {
-        let none = Changes::default();
-        let (own, rule) = (&site.changes, rule.map_or(&none, |rule| &rule.changes));
+    /// `applies`: whether fields of this name are set and added.
+    fn new(site: &Policy, rule: Option<&Rule>, applies: impl Fn(&HeaderName) -> bool) -> Self {
+        let own = applied(&site.changes, &applies);
+        let rule = rule.map_or_else(Changes::default, |rule| applied(&rule.changes, &applies));
         let is_of_rule = |name: &HeaderName| {
             rule.remove.contains(name) || rule.set.iter().any(|(set, _)| set == name)
         };
@@ -68,17 +94,16 @@ impl Compiled {
             rule.add.clone(),
         ]
         .concat();
-        let sts = http::header::STRICT_TRANSPORT_SECURITY;
+        let sts = header::STRICT_TRANSPORT_SECURITY;
         let hsts = site.hsts.clone().map(|value| (sts.clone(), value));
         let set = own.set.iter().chain(&rule.set).map(|(name, _)| name);
         let removed = own.remove.iter().chain(&rule.remove);
         let mut gone: Vec<HeaderName> = removed.chain(set).cloned().collect();
         gone.extend(hsts.is_some().then_some(sts));
         let secure = fields.iter().cloned().chain(hsts).collect();
+        let masks = gone.iter().map(|name| mask_of(name.as_str()));
         Self {
-            mask: gone
-                .iter()
-                .fold(0, |all, name| all | mask_of(name.as_str())),
+            mask: masks.fold(0, |all, one| all | one),
             gone,
             plain: WrittenFields::new(fields),
             secure: WrittenFields::new(secure),
@@ -134,6 +159,14 @@ impl Compiled {
         };
         Left { rest: lines, gone }
     }
+}
+
+/// Changes without the fields that do not apply.
+fn applied(changes: &Changes, applies: impl Fn(&HeaderName) -> bool) -> Changes {
+    let mut changes = changes.clone();
+    changes.set.retain(|(name, _)| applies(name));
+    changes.add.retain(|(name, _)| applies(name));
+    changes
 }
 
 impl WrittenFields {

@@ -47,13 +47,13 @@ fn a_rules_changes_come_on_top_of_its_sites() {
         ..Policy::default()
     };
     let all = HeadChanges::new(&site);
-    let text = |rule| String::from_utf8(all.of(rule).lines(Scheme::Http).to_vec()).unwrap();
+    let text = |rule| String::from_utf8(all.of(rule, 200).lines(Scheme::Http).to_vec()).unwrap();
     assert_eq!(text(None), "x-a: 1\r\nx-b: 1\r\nlink: </s>\r\nx-c: 1\r\n");
     assert_eq!(
         text(Some(0)),
         "x-a: 2\r\nlink: </s>\r\nx-c: 1\r\nlink: </r>\r\n"
     );
-    let rule = all.of(Some(0));
+    let rule = all.of(Some(0), 200);
     assert!(
         ["server", "x-a", "x-b"]
             .iter()
@@ -64,13 +64,39 @@ fn a_rules_changes_come_on_top_of_its_sites() {
 }
 
 #[test]
+fn an_error_is_not_kept_as_long_as_a_file() {
+    let site = Policy {
+        changes: changes(&[], &["X-A: 1", "Cache-Control: max-age=9"], &[]),
+        rules: vec![Rule {
+            changes: changes(&[], &["Cache-Control: max-age=99"], &["Expires: 0"]),
+            ..Rule::default()
+        }],
+        ..Policy::default()
+    };
+    let all = HeadChanges::new(&site);
+    for status in [200, 304, 301, 399] {
+        let changes = all.of(Some(0), status);
+        assert_eq!(
+            changes.lines(Scheme::Http),
+            b"x-a: 1\r\ncache-control: max-age=99\r\nexpires: 0\r\n"
+        );
+        assert!(changes.drops(&header::CACHE_CONTROL));
+    }
+    for (rule, status) in [(None, 400), (Some(0), 404), (Some(0), 503)] {
+        let changes = all.of(rule, status);
+        assert_eq!(changes.lines(Scheme::Http), b"x-a: 1\r\n");
+        assert!(!changes.drops(&header::CACHE_CONTROL), "that of PHP stays");
+    }
+}
+
+#[test]
 fn hsts_is_sent_over_tls_only() {
     let site = Policy {
         hsts: Some(HeaderValue::from_static("max-age=1")),
         ..Policy::default()
     };
     let all = HeadChanges::new(&site);
-    let own = all.of(None);
+    let own = all.of(None, 200);
     assert_eq!(own.lines(Scheme::Http), b"");
     assert_eq!(
         own.lines(Scheme::Https),
@@ -90,10 +116,14 @@ fn stored_lines_leave_without_what_is_gone() {
     };
     let all = HeadChanges::new(&site);
     let (lines, mask) = stored(&["x-a: 1", "x-b: 2", "x-bb: 3", "x-c: old", "x-b: 4"]);
-    let left = all.of(None).left(&lines, mask).collect::<Vec<_>>().concat();
+    let left = all
+        .of(None, 200)
+        .left(&lines, mask)
+        .collect::<Vec<_>>()
+        .concat();
     assert_eq!(left, b"x-a: 1\r\nx-bb: 3\r\n");
     let (lines, mask) = stored(&["etag: 1", "date: 2"]);
-    let pieces: Vec<_> = all.of(None).left(&lines, mask).collect();
+    let pieces: Vec<_> = all.of(None, 200).left(&lines, mask).collect();
     assert_eq!(pieces, [lines.as_slice()], "in one piece");
 }
 
@@ -154,7 +184,7 @@ proptest! {
         let remove: Vec<&str> = gone.iter().map(String::as_str).collect();
         let site = Policy { changes: changes(&remove, &[], &[]), ..Policy::default() };
         let all = HeadChanges::new(&site);
-        let left = all.of(None).left(&lines, mask).collect::<Vec<_>>().concat();
+        let left = all.of(None, 200).left(&lines, mask).collect::<Vec<_>>().concat();
         let expected = given.iter().filter(|name| !gone.contains(name));
         let expected: Vec<String> = expected.map(|name| format!("{name}: v\r\n")).collect();
         prop_assert_eq!(left, expected.concat().into_bytes());

@@ -133,7 +133,7 @@ fn try_find(
     let lookup = fast_path::find(core, sites, &head, &origin, now, &mut buffers, known)?;
     let resumed = match lookup {
         HitLookup::Hit(hit, site) => {
-            let changes = site.heads.of(buffers.info.rule());
+            let changes = site.heads.of(buffers.info.rule(), hit.status().as_u16());
             let begin = encoded.len();
             let scheme = buffers.info.scheme();
             write_block(encoded, &hit, changes, scheme, core.date.get());
