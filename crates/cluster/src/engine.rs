@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use redis::streams::{StreamRangeReply, StreamReadReply};
-use redis::{Client, Cmd, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
+use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
 
 use crate::error::{EngineError, password};
 use crate::identity::EngineIdentity;
@@ -49,8 +49,9 @@ pub(crate) struct StreamEntry {
 /// What a node finds when it renews its key.
 pub(crate) struct Renewal {
     pub(crate) epoch: Option<String>,
-    /// Whether the entry that the node has applied last is in the stream.
-    pub(crate) has_last: bool,
+    /// Whether the stream has the entries that the node had applied last before and now: all between them were read, and the key is
+    /// written.
+    pub(crate) is_whole: bool,
 }
 
 /// How far the members are.
@@ -195,47 +196,46 @@ impl Session {
         member: &str,
         last: StreamId,
     ) -> Result<Option<String>, EngineError> {
-        let mut pipe = redis::pipe();
-        pipe.add_command(self.register(member, last)).ignore();
-        pipe.cmd("SET")
+        cmd("SET")
             .arg(&self.keys.epoch)
             .arg(random_word())
             .arg("NX")
-            .ignore();
-        pipe.cmd("GET").arg(&self.keys.epoch);
-        let (epoch,) = pipe.query(&mut self.connection)?;
-        Ok(epoch)
+            .query::<()>(&mut self.connection)?;
+        Ok(self.register(member, last, None)?.epoch)
     }
 
-    fn register(&self, member: &str, last: StreamId) -> Cmd {
+    /// Renews the node's key, unless entries that the node has not read are lost. `before`: what it had applied before it read up to
+    /// `last`. A stream that was deleted and begun anew may have `last`, but not `before`.
+    pub(crate) fn renew(
+        &mut self,
+        member: &str,
+        before: StreamId,
+        last: StreamId,
+    ) -> Result<Renewal, EngineError> {
+        self.register(member, last, Some(before))
+    }
+
+    fn register(
+        &mut self,
+        member: &str,
+        last: StreamId,
+        before: Option<StreamId>,
+    ) -> Result<Renewal, EngineError> {
         let mut command = cmd("EVAL");
         command
             .arg(REGISTER)
-            .arg(2)
+            .arg(4)
             .arg(format!("{}{member}", self.keys.node_prefix))
             .arg(&self.keys.members)
+            .arg(&self.keys.epoch)
+            .arg(&self.keys.purges)
             .arg(last.to_string())
             .arg(u64::try_from(KEY_LIFETIME.as_millis()).unwrap_or(u64::MAX))
             .arg(member)
-            .arg(MEMBER_LIFETIME.as_secs());
-        command
-    }
-
-    /// Renews the node's key, and looks for what a loss of data takes away.
-    pub(crate) fn renew(&mut self, member: &str, last: StreamId) -> Result<Renewal, EngineError> {
-        let mut pipe = redis::pipe();
-        pipe.cmd("GET").arg(&self.keys.epoch);
-        pipe.cmd("XRANGE")
-            .arg(&self.keys.purges)
-            .arg(last.to_string())
-            .arg(last.to_string());
-        pipe.add_command(self.register(member, last)).ignore();
-        let (epoch, found): (Option<String>, StreamRangeReply) =
-            pipe.query(&mut self.connection)?;
-        Ok(Renewal {
-            epoch,
-            has_last: last == StreamId::START || !found.ids.is_empty(),
-        })
+            .arg(MEMBER_LIFETIME.as_secs())
+            .arg(before.map(|id| id.to_string()).unwrap_or_default());
+        let (is_whole, epoch) = command.query(&mut self.connection)?;
+        Ok(Renewal { epoch, is_whole })
     }
 
     /// Whether an entry is in the stream.
@@ -276,15 +276,11 @@ impl Session {
 
     /// Gives an empty stream an entry that purges nothing, so that a point in it is newer than all of a stream that was deleted.
     pub(crate) fn begin_stream(&mut self) -> Result<(), EngineError> {
-        if self.newest()? == StreamId::START {
-            cmd("XADD")
-                .arg(&self.keys.purges)
-                .arg("*")
-                .arg("begin")
-                .arg(1)
-                .query::<()>(&mut self.connection)?;
-        }
-        Ok(())
+        let mut command = cmd("EVAL");
+        command.arg(BEGIN).arg(1).arg(&self.keys.purges);
+        command
+            .query(&mut self.connection)
+            .map_err(EngineError::from)
     }
 
     /// The entries after `last`, [`MOST_ENTRIES`] at a time. Waits for some if `wait` says so.
@@ -428,13 +424,25 @@ impl Session {
     }
 }
 
-/// Writes a member's key, and puts the member into the set by the engine's clock, because those of nodes may be wrong.
-/// `KEYS`: its key, the set. `ARGV`: the entry, milliseconds, the member, seconds after which a member is none.
+/// Writes a member's key, and puts the member into the set by the engine's clock, because those of nodes may be wrong. Neither, if the
+/// stream lacks one of two entries. Whether both are there, and the epoch.
+/// `KEYS`: its key, the set, the epoch, the stream. `ARGV`: the entry, milliseconds, the member, seconds after which a member is none,
+/// the entry before or nothing.
 const REGISTER: &str = "\
+if ARGV[5] ~= '' then
+  for at = 1, 5, 4 do
+    if #redis.call('XRANGE', KEYS[4], ARGV[at], ARGV[at]) == 0 then return {0, redis.call('GET', KEYS[3])} end
+  end
+end
 local now = tonumber(redis.call('TIME')[1])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], now, ARGV[3])
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[4]))";
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[4]))
+return {1, redis.call('GET', KEYS[3])}";
+
+/// `KEYS`: the stream.
+const BEGIN: &str = "\
+if redis.call('XLEN', KEYS[1]) == 0 then redis.call('XADD', KEYS[1], '*', 'begin', 1) end";
 
 /// The epoch, the members, and what their keys say. `KEYS`: the set, the epoch. `ARGV`: what their keys begin with, further members.
 const PROGRESS: &str = "\

@@ -80,16 +80,16 @@ impl Reader {
         self.epoch = session.join(&self.shared.member, known.unwrap_or(StreamId::START))?;
         session.begin_stream()?;
         self.find_position(&mut session)?;
-        // Purges that came while the node was away are applied before the lease begins.
-        while self.apply(session.read(self.last(), None)?) {}
+        self.catch_up(&mut session)?;
         self.shared.set_position(self.position.as_ref());
-        self.renew(&mut session)?;
+        self.renew(&mut session, self.last())?;
         self.connected(&session);
         self.shared.has_read.store(true, Ordering::Relaxed);
         while !self.shared.is_stopped() {
-            let entries = session.read(self.last(), Some(WAIT))?;
+            let before = self.last();
+            let entries = session.read(before, Some(WAIT))?;
             self.apply(entries);
-            self.renew(&mut session)?;
+            self.renew(&mut session, before)?;
         }
         Ok(())
     }
@@ -134,6 +134,20 @@ impl Reader {
         Ok(())
     }
 
+    /// Applies the purges that came while the node was away, before the lease begins.
+    fn catch_up(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        loop {
+            let before = self.last();
+            let entries = session.read(before, None)?;
+            if before != StreamId::START && !session.has(before)? {
+                return Err(self.lost());
+            }
+            if !self.apply(entries) {
+                return Ok(());
+            }
+        }
+    }
+
     /// Applies entries in their order. False: there were none.
     fn apply(&mut self, entries: Vec<StreamEntry>) -> bool {
         let Some(newest) = entries.last().map(|entry| entry.id) else {
@@ -166,19 +180,16 @@ impl Reader {
     }
 
     /// Says how far the node is, and prolongs the lease. The stream must have been read to its end once: purges of an earlier run may
-    /// be anywhere in it.
-    fn renew(&mut self, session: &mut Session) -> Result<(), EngineError> {
+    /// be anywhere in it. `before`: what was applied last before the newest entries were read. As long as the stream has that entry,
+    /// they follow it without a gap. Without this look, a node would not notice a stream that another one has begun anew meanwhile.
+    fn renew(&mut self, session: &mut Session, before: StreamId) -> Result<(), EngineError> {
         // In this order, and before the epoch is looked at: what is noted then was true of this epoch.
         let note = self.sink.numbers();
         let own = self.shared.own.newest(&session.identity.word());
         let sent = Instant::now();
-        let renewal = session.renew(&self.shared.member, self.last())?;
-        if !renewal.has_last || renewal.epoch != self.epoch {
-            self.gap("the cluster's engine has lost data");
-            if let Some(position) = &mut self.position {
-                position.last = StreamId::START;
-            }
-            return Err(EngineError::Lost);
+        let renewal = session.renew(&self.shared.member, before, self.last())?;
+        if !renewal.is_whole || renewal.epoch != self.epoch {
+            return Err(self.lost());
         }
         if let Some(confirmed) = session.confirmed(sent)? {
             self.shared.lease.extend((self.tick_at)(confirmed + LEASE));
@@ -226,6 +237,15 @@ impl Reader {
             Strength::Hard
         };
         self.purge_everything(strength, why);
+    }
+
+    /// The stream does not have what it had: it is read from its start.
+    fn lost(&mut self) -> EngineError {
+        self.gap("the cluster's engine has lost data");
+        if let Some(position) = &mut self.position {
+            position.last = StreamId::START;
+        }
+        EngineError::Lost
     }
 
     fn purge_everything(&self, strength: Strength, why: &'static str) {

@@ -235,6 +235,32 @@ fn what_the_engine_forgets_is_published_again() {
     });
 }
 
+/// Entries that no node has read yet may have been in the former stream, and nothing in the new one shows that.
+#[test]
+fn a_stream_that_is_begun_anew_at_once_is_noticed() {
+    let Engine { redis, .. } = engine();
+    let nodes = [
+        Node::start(&redis, "a", None),
+        Node::start(&redis, "b", None),
+    ];
+    nodes[0].publish_until_final("first");
+    redis.run(&["EVAL", BEGIN_ANEW, "1", PURGES]).unwrap();
+    wait_for("both nodes to notice", PATIENCE, || {
+        nodes.iter().all(|node| node.publisher.status().gaps > 0)
+    });
+    for node in &nodes {
+        assert_eq!(*node.sink.to_all.lock().unwrap(), [Strength::Soft]);
+    }
+    nodes[1].publish_until_final("second");
+    assert!(nodes[0].has_applied("second"));
+}
+
+const PURGES: &str = "galley:test:purges";
+
+const BEGIN_ANEW: &str = "\
+redis.call('DEL', KEYS[1])
+redis.call('XADD', KEYS[1], '*', 'begin', 1)";
+
 #[test]
 fn a_publisher_is_told_within_five_seconds() {
     let engine = engine();
