@@ -7,7 +7,7 @@
 //! Whether it may be served is not decided here: purges in [`crate::purge_table`], freshness in `galley_policy::decide`.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -93,6 +93,8 @@ pub struct Entry {
     pub(crate) proof: ValidityCheck,
     /// Written by look-ups that found it; stops at [`HITS_COUNTED`].
     hits: AtomicU32,
+    /// Set by look-ups that are not counted any more, cleared by [`Entry::was_hit_since`].
+    is_hit_again: AtomicBool,
     /// Written by [`Entry::claim_renewal`]: the tick from which it may be claimed again.
     renewal: AtomicU64,
     /// Written by [`Entry::claim_plain`]: the tick at which the plain body of a packed entry was last wanted, and one more.
@@ -149,6 +151,7 @@ impl Entry {
             born: parts.born,
             proof: ValidityCheck::born(parts.born),
             hits: AtomicU32::new(0),
+            is_hit_again: AtomicBool::new(false),
             renewal: AtomicU64::new(0),
             plain_wanted: AtomicU64::new(0),
             weight: 0,
@@ -264,6 +267,7 @@ impl Entry {
             born: self.born,
             proof: ValidityCheck::born(self.born),
             hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
+            is_hit_again: AtomicBool::new(false),
             renewal: load(&self.renewal),
             plain_wanted: load(&self.plain_wanted),
             weight: self.weight,
@@ -411,7 +415,14 @@ impl Entry {
         // Two hits at once may pass the mark by a few; what matters is that a hot entry's line stops being written.
         if self.hits.load(Ordering::Relaxed) < HITS_COUNTED {
             self.hits.fetch_add(1, Ordering::Relaxed);
+        } else if !self.is_hit_again.load(Ordering::Relaxed) {
+            self.is_hit_again.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Whether it was found since it had `hits`, or, if they are no longer counted, since this was last asked.
+    pub(crate) fn was_hit_since(&self, hits: u64) -> bool {
+        self.hits() > hits || self.is_hit_again.swap(false, Ordering::Relaxed)
     }
 
     /// Reserves what is not paid for yet; a second call has nothing left to do.

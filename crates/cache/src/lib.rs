@@ -28,6 +28,7 @@ mod plain_body;
 pub mod private;
 pub mod purge_table;
 mod scopes;
+mod site_shares;
 pub mod source;
 mod sync;
 #[cfg(test)]

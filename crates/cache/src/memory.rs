@@ -2,7 +2,8 @@
 //!
 //! Invariants: an entry never takes the place of one that was born later; the weight of residents stays below the
 //! limit when something is admitted, not afterwards; every entry has its bytes reserved from one [`MemoryBudget`] that fills
-//! draw from too. A part of the limit is kept from residents so that fills find room while the store is full.
+//! draw from too. A part of the limit is kept from residents so that fills find room while the store is full. Where several sites
+//! share the store, what one of them stores never takes another's share ([`crate::site_shares`]).
 //!
 //! It knows nothing of purges and lifetimes: who finds an entry asks `PurgeTable::prove` and `galley_policy::decide`.
 
@@ -16,7 +17,10 @@ use crate::budget::MemoryBudget;
 use crate::entry::Entry;
 use crate::fill::Keep;
 use crate::key::{AsHashed, Key, KeyRef};
+use crate::site_shares::{Room, SiteShares, TYPICAL_ENTRY};
 use crate::sync::Mutex;
+
+pub use crate::site_shares::SiteQuota;
 
 /// Why an entry was not taken in. The response is served all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +80,8 @@ pub struct Memory {
     /// never take these.
     writers: [Mutex<()>; WRITERS],
     budget: MemoryBudget,
+    /// What each site holds; `None`: its entries do not belong to sites.
+    shares: Option<SiteShares>,
     max_object: u64,
     evictions: AtomicU64,
     swept: AtomicU64,
@@ -89,7 +95,7 @@ impl Memory {
     }
 
     /// Two stores under one limit, of which the second has at most the bytes of `share`, and the first the rest. What is in one
-    /// never leaves for what comes into the other.
+    /// never leaves for what comes into the other. Sites share the first.
     pub fn divided(all: MemoryLimits, share: MemoryLimits) -> (Self, Self) {
         let share_bytes = share.bytes.min(all.bytes / 2);
         let budget = MemoryBudget::new(all.bytes);
@@ -98,9 +104,26 @@ impl Memory {
         (first, Self::table(budget, share_bytes, share.object_bytes))
     }
 
+    /// Names the sites that share this store; see [`SiteQuota`]. Entries stay.
+    pub fn share_among(&self, sites: &[SiteQuota]) {
+        if let Some(shares) = &self.shares {
+            shares.name(sites);
+        }
+    }
+
+    /// Bytes that the entries of a site weigh, by the last four bytes of its keys.
+    pub fn site_bytes(&self, mark: u32) -> u64 {
+        self.shares.as_ref().map_or(0, |shares| shares.bytes(mark))
+    }
+
     fn drawing_on(budget: MemoryBudget, limit_bytes: u64, max_object: u64) -> Self {
         let headroom = max_object.clamp(limit_bytes / 8, limit_bytes / 4);
-        Self::table(budget, limit_bytes - headroom, max_object)
+        let capacity = limit_bytes - headroom;
+        let table = Self::table(budget, capacity, max_object);
+        Self {
+            shares: Some(SiteShares::new(capacity, table.cache.num_shards())),
+            ..table
+        }
     }
 
     fn table(budget: MemoryBudget, capacity: u64, max_object: u64) -> Self {
@@ -117,6 +140,7 @@ impl Memory {
             cache: Cache::with_options(options, ByWeight, AsHashed, Evicted),
             writers: std::array::from_fn(|_| Mutex::new(())),
             budget,
+            shares: None,
             max_object,
             evictions: AtomicU64::new(0),
             swept: AtomicU64::new(0),
@@ -171,14 +195,13 @@ impl Memory {
 
     /// Removes whatever is under a key.
     pub fn remove(&self, key_bytes: &[u8]) {
-        self.cache.remove_if(&KeyRef::new(key_bytes), |_| true);
+        let removed = self.cache.remove_if(&KeyRef::new(key_bytes), |_| true);
+        self.subtract(removed.map(|(_, entry)| entry));
     }
 
     /// Removes `entry` if its key still finds it, and not one that took its place.
     pub fn remove_if_same(&self, entry: &Arc<Entry>) {
-        self.cache.remove_if(&KeyRef::from(&entry.key), |resident| {
-            Arc::ptr_eq(resident, entry)
-        });
+        self.take(entry);
     }
 
     /// Occupation now. Takes each shard's lock for a moment.
@@ -239,22 +262,78 @@ impl Memory {
         if !may(resident.as_ref()) {
             return Err(PutRefused::Superseded);
         }
-        if resident.is_some_and(|resident| Arc::ptr_eq(&resident, &entry)) {
+        if resident
+            .as_ref()
+            .is_some_and(|resident| Arc::ptr_eq(resident, &entry))
+        {
             return Ok(());
         }
+        self.make_room(&entry, resident.as_deref())?;
+        drop(resident);
         entry.hold(&self.budget).map_err(|_| PutRefused::Full)?;
         let newcomer = Arc::clone(&entry);
         let mut left = Vec::new();
+        self.add(&newcomer);
         self.cache
             .insert_with_lifecycle(entry.key.clone(), entry, &mut left);
         drop(writer);
+        self.subtract(left.iter().cloned());
         let evicted = left.iter().filter(|gone| gone.key != newcomer.key).count();
         self.evictions.fetch_add(evicted as u64, Ordering::Relaxed);
         // The table may turn the newcomer itself away.
         if left.iter().any(|gone| Arc::ptr_eq(gone, &newcomer)) {
             return Err(PutRefused::Full);
         }
+        if let Some(shares) = &self.shares {
+            shares.enroll(&newcomer);
+        }
         Ok(())
+    }
+
+    /// Removes entries of the site that is above its share, until there is room for `entry` in the place of `resident`.
+    fn make_room(&self, entry: &Entry, resident: Option<&Entry>) -> Result<(), PutRefused> {
+        let Some(shares) = &self.shares else {
+            return Ok(());
+        };
+        let more = entry
+            .weight()
+            .saturating_sub(resident.map_or(0, Entry::weight));
+        loop {
+            match shares.room(&entry.key, more) {
+                Room::Enough => return Ok(()),
+                Room::None => return Err(PutRefused::Full),
+                Room::Evict(other) => {
+                    if self.take(&other) {
+                        self.evictions.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes `entry` if its key still finds it; whether it did.
+    fn take(&self, entry: &Arc<Entry>) -> bool {
+        let removed = self.cache.remove_if(&KeyRef::from(&entry.key), |resident| {
+            Arc::ptr_eq(resident, entry)
+        });
+        let is_removed = removed.is_some();
+        self.subtract(removed.map(|(_, entry)| entry));
+        is_removed
+    }
+
+    fn add(&self, entry: &Entry) {
+        if let Some(shares) = &self.shares {
+            shares.add(entry);
+        }
+    }
+
+    fn subtract(&self, gone: impl IntoIterator<Item = Arc<Entry>>) {
+        let Some(shares) = &self.shares else {
+            return;
+        };
+        for entry in gone {
+            shares.subtract(&entry);
+        }
     }
 
     /// What the table admits at most: its hot part of one shard, with a little less than the 97 % it takes.
@@ -272,8 +351,6 @@ impl Memory {
 
 /// Writers of different keys rarely meet with so many.
 const WRITERS: usize = 32;
-/// A WordPress page with its head, for sizing the table's memory of what left.
-const TYPICAL_ENTRY: u64 = 16 * 1024;
 /// A shard holds at least this many of the largest objects, else one of them would empty it.
 const OBJECTS_PER_SHARD: u64 = 4;
 /// More shards than this gain nothing on the machines WordPress runs on.

@@ -131,11 +131,13 @@ fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
     });
     let cache = Cache {
         memory,
+        memory_per_site: given.given("memory_per_site"),
         max_object,
         max_file: given.value("max_file"),
         disk,
     };
     check_cache(given, &cache, complaints);
+    check_memory_per_site(given, &cache, complaints);
     cache
 }
 
@@ -157,6 +159,21 @@ fn check_cache(given: &SectionTable, cache: &Cache, complaints: &mut Complaints)
         let help =
             "lower `max_object`, raise `memory`, or set `disk` and a `disk_size` of twice as much";
         given.complain("max_object", why, help, complaints);
+    }
+}
+
+/// No site can have more than there is.
+fn check_memory_per_site(given: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
+    if cache
+        .memory_per_site
+        .is_some_and(|most| most > cache.memory)
+    {
+        let why = format!(
+            "is more than `cache.memory`, which is `{}`",
+            write_size(cache.memory)
+        );
+        let help = "lower `memory_per_site`, raise `memory`, or remove the line";
+        given.complain("memory_per_site", why, help, complaints);
     }
 }
 

@@ -179,6 +179,8 @@ pub struct SharedPagesConfig {
 pub struct Cache {
     /// The memory limit of the cache, in bytes.
     pub memory: u64,
+    /// The limit of one site, in bytes.
+    pub memory_per_site: Option<u64>,
     /// Largest body that Galley stores, in bytes; at most `memory`, or half of the disk's budget where that is more.
     pub max_object: u64,
     /// Largest file below a root that Galley keeps in memory, in bytes; 0: none.

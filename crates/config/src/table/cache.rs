@@ -9,6 +9,8 @@ use crate::table::row::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory limit of the cache: pages, their compressed variants, and responses in progress.")
         .computed("a quarter of the memory of the machine or its control group, at least 16MiB").example(r#""256MiB""#),
+    row(OptionSection::Cache, "memory_per_site", Size { least: MIB, most: 1024 * GIB }, "The part of `memory` that the pages of one site may use, even while there is more. Without it a site may use what the others leave free. In both cases an equal part of `memory` is reserved for each site as soon as it needs it: other sites cannot push its pages out.")
+        .computed("all of `memory`").example(r#""64MiB""#),
     row(OptionSection::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest response body that Galley stores; it forwards larger ones without storing them. At most `memory`, or half of `disk_size` where that is more.")
         .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#),
     row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file below a `root` that Galley keeps in memory; the system's file cache serves larger ones. Files use at most an eighth of `memory` and never evict a page. 0: Galley keeps no files in memory.")

@@ -89,6 +89,8 @@ families! {
 
 // Pages of a site.
 families! {
+    Gauge SITE_MEMORY "galley_site_memory_bytes" "bytes of stored pages in memory, by site"
+    Gauge SITE_DISK "galley_site_disk_bytes" "bytes of stored pages on disk, by site"
     Counter PURGES "galley_purges_total" "purges published"
     Counter PAGES_REFRESHED "galley_pages_refreshed_total" "pages refreshed because they named a generated file that is gone"
     Counter FILLS "galley_fills_total" "pages fetched from the upstream to be stored, refreshes included"

@@ -24,6 +24,7 @@ use super::text::{MetricFamily, MetricRow, Text};
 use super::{
     bodies, certificates, cluster, disk, families, http2, load, purge_forward, status, tls,
 };
+use crate::durable::SiteDiskCache;
 use crate::request::Site;
 use crate::sys;
 use crate::telemetry::access::AccessLog;
@@ -79,6 +80,8 @@ fn row(state: &AdminState, site: &Arc<Site>) -> SiteCounters {
         site: name,
         totals: CounterReader::site(&state.counters, Some(site.row)),
         own: Some(ProcessCounters {
+            memory_bytes: state.services.memory.site_bytes(site.mark),
+            disk_bytes: site.core.disk.as_ref().map(SiteDiskCache::bytes),
             purges: site.core.purges.given(),
             healed: site.refreshed_pages.refreshed(),
             fills: site.core.counters.fills(),
@@ -128,6 +131,7 @@ fn sites(rows: &[SiteCounters], text: &mut Text) {
     outcomes(rows, text);
     reasons(rows, text);
     owned(rows, text);
+    on_disk(rows, text);
     includes(rows, text);
     members(rows, text);
     tls::certificates(rows, text);
@@ -216,6 +220,7 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
     text.rows(
         &by_site(rows, Some),
         &[
+            (families::SITE_MEMORY, |own| own.memory_bytes),
             (families::PURGES, |own| own.purges),
             (families::PAGES_REFRESHED, |own| own.healed),
             (families::FILLS, |own| own.fills.begun),
@@ -232,6 +237,12 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
             }),
         ],
     );
+}
+
+/// Of the sites whose pages are on disk.
+fn on_disk(rows: &[SiteCounters], text: &mut Text) {
+    let rows = by_site(rows, |own| own.disk_bytes);
+    text.rows(&rows, &[(families::SITE_DISK, |bytes| *bytes)]);
 }
 
 /// Of the sites whose pages have ESI includes.

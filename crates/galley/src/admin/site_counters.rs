@@ -27,6 +27,10 @@ pub(super) struct SiteCounters {
 }
 
 pub(super) struct ProcessCounters {
+    /// What its stored pages take in memory.
+    pub(super) memory_bytes: u64,
+    /// What they take on disk.
+    pub(super) disk_bytes: Option<u64>,
     pub(super) purges: u64,
     pub(super) healed: u64,
     pub(super) fills: Fills,

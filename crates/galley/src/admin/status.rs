@@ -25,6 +25,7 @@ use super::purge_forward;
 use super::target::{JsonReply, View, target};
 use crate::body::body_spools::BodySpools;
 use crate::compress::Compressor;
+use crate::durable::SiteDiskCache;
 use crate::fetch::Handle;
 use crate::php::PoolNumbers;
 use crate::request::{Site, SmallFiles, Upstream};
@@ -160,6 +161,8 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         },
         "php": site.php.as_deref().map(php),
         "upstreams": site.upstream_stats().iter().map(|stats| upstream(stats)).collect::<Vec<_>>(),
+        "memory_bytes": state.services.memory.site_bytes(site.mark),
+        "disk_bytes": site.core.disk.as_ref().map(SiteDiskCache::bytes),
         "purges": site.core.purges.given(),
         "purge_forward": purge_forward::value(state, site),
         "requests": totals.requests(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+use galley_cache::memory::SiteQuota;
 use galley_certs::file;
 use galley_config::{Config, MOST_OF_TOKEN, Pace, SiteConfig};
 use galley_files::{Options, Root};
@@ -83,6 +84,7 @@ pub(super) fn build(
         SiteIncludes::enable(&services, &built);
         sites.push(built);
     }
+    lasting.memory.share_among(&quotas(config, &sites));
     Ok(Built {
         services,
         sites: Arc::new(sites),
@@ -91,6 +93,15 @@ pub(super) fn build(
         sandbox,
         threads,
     })
+}
+
+/// How the sites share the memory.
+fn quotas(config: &Config, sites: &[Arc<Site>]) -> Vec<SiteQuota> {
+    let quotas = sites.iter().map(|site| SiteQuota {
+        mark: site.mark,
+        most_bytes: config.cache.memory_per_site,
+    });
+    quotas.collect()
 }
 
 fn build_site(

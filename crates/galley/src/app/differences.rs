@@ -109,11 +109,17 @@ fn of_server(before: &ServerConfig, after: &ServerConfig) -> Vec<&'static str> {
 fn sections(before: &Config, after: &Config) -> Vec<String> {
     let server = of_server(&before.server, &after.server);
     let admin = differing!(before.admin, after.admin, token_file => "token_file");
+    let cache = differing!(before.cache, after.cache, memory_per_site => "memory_per_site");
     let log = differing!(before.log, after.log,
         access => "access", format => "format", error => "error", level => "level",
     );
     let acme = format!("{:?}", before.acme) != format!("{:?}", after.acme);
-    let named = [("server", server), ("admin", admin), ("log", log)];
+    let named = [
+        ("server", server),
+        ("admin", admin),
+        ("cache", cache),
+        ("log", log),
+    ];
     let mut lines: Vec<String> = named
         .into_iter()
         .filter(|(_, names)| !names.is_empty())

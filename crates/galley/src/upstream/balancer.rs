@@ -182,7 +182,7 @@ impl Balancer {
     fn best(&self, candidates: &[usize], key: Option<AffinityKey>, now: Instant) -> Option<usize> {
         let with_room = candidates.iter().copied().filter(|index| {
             let server = self.servers.get(*index);
-            server.is_some_and(|one| one.share.max.is_none_or(|max| one.state.in_flight() < max))
+            server.is_some_and(|one| one.share.max.is_none_or(|max| one.state.has_room(max)))
         });
         let open: Indexes = with_room.collect();
         match (key, &self.balancing.method) {

@@ -1,6 +1,9 @@
 //! One server, as all who use it see it: requests in progress, circuit breaker, health checks, when it came back.
 //!
-//! A state belongs to a server of a site, the number of requests in progress to an address, over all sites that name it. Both outlive a
+//! A state belongs to a server of a site, the number of requests in progress to an address, over all sites that name it. If several do
+//! and the server has a limit, one of them cannot take all of it: a site gets a further turn only while at least a third as many as it has
+//! would stay free. A site alone gets three quarters, two get 3/7 each, and there is always one for the next (dynamic thresholds,
+//! Choudhury and Hahne, 1998). Both outlive a
 //! configuration: a reload finds the states of the servers that stay ([`ServerStates`]). Fetch threads and the task that checks the
 //! server write; the admin interface reads. Nothing on the path of a hit touches them.
 
@@ -19,11 +22,22 @@ pub struct ServerState {
     /// Where it is, as people write it.
     pub address: String,
     pub(super) breaker: Breaker,
-    /// Requests in progress, of all sites.
-    in_flight: Arc<AtomicUsize>,
+    /// What all sites that name its address share.
+    shared: Arc<SharedAddress>,
+    /// Requests in progress, of this site.
+    own: Arc<AtomicUsize>,
     requests: AtomicU64,
     failures: AtomicU64,
     checks: Mutex<Checks>,
+}
+
+/// An address that one or several sites name.
+#[derive(Debug, Default)]
+struct SharedAddress {
+    /// Requests in progress, of all sites.
+    in_flight: AtomicUsize,
+    /// Sites that name it.
+    sites: AtomicUsize,
 }
 
 /// What the health checks of a server have found.
@@ -76,21 +90,26 @@ pub enum ServerStanding {
 
 /// One request in progress at a server; dropped, it has ended.
 #[derive(Debug)]
-pub(super) struct ServerTurn(Arc<AtomicUsize>);
+pub(super) struct ServerTurn {
+    shared: Arc<SharedAddress>,
+    own: Arc<AtomicUsize>,
+}
 
 /// The states of all servers of this process, by site and address.
 #[derive(Debug, Default)]
 pub struct ServerStates {
     states: Mutex<HashMap<(String, String), Weak<ServerState>>>,
-    in_flight: Mutex<HashMap<String, Weak<AtomicUsize>>>,
+    addresses: Mutex<HashMap<String, Weak<SharedAddress>>>,
 }
 
 impl ServerState {
-    fn new(site: &str, address: &str, in_flight: Arc<AtomicUsize>) -> Self {
+    fn new(site: &str, address: &str, shared: Arc<SharedAddress>) -> Self {
+        shared.sites.fetch_add(1, Ordering::Relaxed);
         Self {
             address: address.to_owned(),
             breaker: Breaker::new(site, address),
-            in_flight,
+            shared,
+            own: Arc::default(),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             checks: Mutex::new(Checks {
@@ -103,7 +122,7 @@ impl ServerState {
 
     /// Requests in progress, of all sites.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+        self.shared.in_flight.load(Ordering::Relaxed)
     }
 
     /// Requests that were sent to it.
@@ -149,15 +168,38 @@ impl ServerState {
         self.breaker.resumed().max(self.lock().returned)
     }
 
-    /// Counts a request in progress, unless there are `max` already.
+    /// Whether this site may have one more request in progress, where all sites together may have `max`.
+    pub(super) fn has_room(&self, max: usize) -> bool {
+        let own = self.own.load(Ordering::Relaxed);
+        let others = self.in_flight().saturating_sub(own);
+        others < max && own < self.most_of(max - others)
+    }
+
+    /// How many of `max` requests in progress this site may have while others have none.
+    pub(super) fn most_of(&self, max: usize) -> usize {
+        match self.shared.sites.load(Ordering::Relaxed) {
+            0 | 1 => max,
+            _ => max.saturating_sub(1) * TAKEN / (TAKEN + LEFT_FREE) + 1,
+        }
+    }
+
+    /// Counts a request in progress, unless there are `max` already, or this site has its part of them.
     pub(super) fn enter(&self, max: Option<usize>) -> Option<ServerTurn> {
         let most = max.unwrap_or(usize::MAX);
+        if max.is_some_and(|max| !self.has_room(max)) {
+            return None;
+        }
         let more = |count: usize| (count < most).then_some(count + 1);
-        self.in_flight
+        self.shared
+            .in_flight
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .ok()?;
+        self.own.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
-        Some(ServerTurn(Arc::clone(&self.in_flight)))
+        Some(ServerTurn {
+            shared: Arc::clone(&self.shared),
+            own: Arc::clone(&self.own),
+        })
     }
 
     pub(super) fn count_failure(&self) {
@@ -230,37 +272,48 @@ impl ServerStanding {
 
 impl Drop for ServerTurn {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.own.fetch_sub(1, Ordering::Relaxed);
+        self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for ServerState {
+    fn drop(&mut self) {
+        self.shared.sites.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl ServerStates {
     /// The state of a server of a site: the one that there is, else a new one.
     pub fn of(&self, site: &str, address: &str) -> Arc<ServerState> {
-        let in_flight = self.in_flight(address);
+        let shared = self.shared(address);
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.retain(|_, state| state.strong_count() > 0);
         let key = (site.to_owned(), address.to_owned());
         if let Some(known) = states.get(&key).and_then(Weak::upgrade) {
             return known;
         }
-        let state = Arc::new(ServerState::new(site, address, in_flight));
+        let state = Arc::new(ServerState::new(site, address, shared));
         states.insert(key, Arc::downgrade(&state));
         state
     }
 
-    fn in_flight(&self, address: &str) -> Arc<AtomicUsize> {
-        let counts = self.in_flight.lock();
-        let mut counts = counts.unwrap_or_else(PoisonError::into_inner);
-        counts.retain(|_, count| count.strong_count() > 0);
-        if let Some(known) = counts.get(address).and_then(Weak::upgrade) {
+    fn shared(&self, address: &str) -> Arc<SharedAddress> {
+        let addresses = self.addresses.lock();
+        let mut addresses = addresses.unwrap_or_else(PoisonError::into_inner);
+        addresses.retain(|_, shared| shared.strong_count() > 0);
+        if let Some(known) = addresses.get(address).and_then(Weak::upgrade) {
             return known;
         }
-        let count = Arc::default();
-        counts.insert(address.to_owned(), Arc::downgrade(&count));
-        count
+        let shared = Arc::default();
+        addresses.insert(address.to_owned(), Arc::downgrade(&shared));
+        shared
     }
 }
+
+/// A site may take so many turns of a server that it shares while so many stay free.
+const TAKEN: usize = 3;
+const LEFT_FREE: usize = 1;
 
 #[cfg(test)]
 mod tests {
@@ -317,5 +370,36 @@ mod tests {
         drop((one, again));
         let new = states.of("a.example", "10.0.0.1:80");
         assert_eq!(new.requests(), 0, "nobody used the old one any more");
+    }
+
+    /// Turns that a site gets one after the other, while others hold theirs.
+    fn take_all(state: &ServerState, max: usize) -> Vec<ServerTurn> {
+        std::iter::from_fn(|| state.enter(Some(max))).collect()
+    }
+
+    #[tokio::test]
+    async fn no_site_takes_all_turns_of_a_server_that_it_shares() {
+        for (max, first, second) in [(1, 1, 0), (2, 1, 1), (4, 3, 1), (8, 6, 1), (20, 15, 4)] {
+            let states = ServerStates::default();
+            let flooded = states.of("a.example", "10.0.0.1:80");
+            let neighbor = states.of("b.example", "10.0.0.1:80");
+            let taken = take_all(&flooded, max);
+            assert_eq!(taken.len(), first, "of {max}");
+            assert_eq!(take_all(&neighbor, max).len(), second, "of {max}");
+            assert_eq!(flooded.most_of(max), first, "of {max}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_site_has_a_server_alone_as_soon_as_nobody_else_names_it() {
+        let states = ServerStates::default();
+        let one = states.of("a.example", "10.0.0.1:80");
+        let other = states.of("b.example", "10.0.0.1:80");
+        assert_eq!(take_all(&one, 4).len(), 3);
+        drop(other);
+        assert_eq!(take_all(&one, 4).len(), 4);
+        let elsewhere = states.of("b.example", "10.0.0.2:80");
+        assert_eq!(take_all(&elsewhere, 4).len(), 4, "another address");
+        assert_eq!(take_all(&one, 4).len(), 4);
     }
 }

@@ -130,7 +130,10 @@ impl PoolSpec {
                 .filter(|server| is_wanted(server))
                 .peekable();
             wanted.peek()?;
-            let room = wanted.map(|server| server.share.max.unwrap_or(usize::MAX));
+            let room = wanted.map(|server| {
+                let max = server.share.max;
+                max.map_or(usize::MAX, |max| server.state.most_of(max))
+            });
             Some(room.fold(0, usize::saturating_add))
         };
         let is_up = |server: &BalancedServer| server.state.standing() == ServerStanding::Up;

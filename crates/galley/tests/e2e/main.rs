@@ -49,6 +49,7 @@ mod load;
 mod logs;
 mod managed;
 mod members;
+mod neighbors;
 mod outages;
 mod overload;
 mod overload_outage;
