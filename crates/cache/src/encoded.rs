@@ -4,6 +4,7 @@
 //! need; the map of the few fields that conditions ask for is held, because hits ask.
 
 use galley_policy::encoding::Coding;
+use galley_policy::images::ImageFormat;
 use http::header::{self, HeaderMap};
 
 use crate::body::StoredBody;
@@ -14,6 +15,8 @@ use crate::fields::{self, FieldLines, head_weight};
 pub struct EncodedEntry {
     /// The coding.
     pub coding: Coding,
+    /// The format, of a picture that is sent in place of another one.
+    pub format: Option<ImageFormat>,
     /// Its `ETag`, `Last-Modified` and `Date`, as far as it has them.
     pub validators: HeaderMap,
     /// The coded body; its reservation is inside.
@@ -31,6 +34,7 @@ impl EncodedEntry {
         let validators = lines.fields(|name| validators.contains(name));
         Self {
             coding,
+            format: None,
             validators,
             body,
             is_given: false,
@@ -43,6 +47,14 @@ impl EncodedEntry {
         Self {
             is_given: true,
             ..Self::new(coding, fields, body)
+        }
+    }
+
+    /// The same of a picture in another format.
+    pub fn picture(format: Option<ImageFormat>, fields: &HeaderMap, body: StoredBody) -> Self {
+        Self {
+            format,
+            ..Self::given(Coding::Identity, fields, body)
         }
     }
 

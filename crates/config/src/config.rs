@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use galley_certs::CertificateFiles;
 use galley_policy::compress::Compress;
+use galley_policy::images::ImageSiblings;
 use galley_policy::proxied::Proxies;
 use galley_policy::route::HostPattern;
 use galley_policy::site::{NamePattern, Policy};
@@ -264,6 +265,8 @@ pub struct SiteConfig {
     pub root: Option<PathBuf>,
     /// Decoded paths of files that are sent although their names are private.
     pub allow_files: Vec<NamePattern>,
+    /// Which files beside a picture are sent in its place to clients that prefer their format.
+    pub image_siblings: ImageSiblings,
     /// The upstream that generates its pages.
     pub upstream: UpstreamConfig,
     /// Upstreams that rules name; `Rule::upstream` is an index into it.

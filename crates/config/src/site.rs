@@ -7,6 +7,7 @@ use galley_certs::CertificateFiles;
 use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
 use galley_policy::headers::FieldName;
+use galley_policy::images::ImageSiblings;
 use galley_policy::redirect::Home;
 use galley_policy::route::HostPattern;
 use galley_policy::site::{
@@ -91,6 +92,7 @@ pub(crate) fn site(
         upstream_tls: tls::upstream(own, speaks_tls(&upstream, &further), complaints),
         root: own.given::<PathBuf>("root"),
         allow_files: allow_files(own),
+        image_siblings: image_siblings(own),
         balancing: balance::balancing(own, complaints),
         limits: limits(own, &upstream),
         upstream,
@@ -218,6 +220,12 @@ fn upstream(given: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig
     };
     balance::servers(given, &upstream, complaints);
     upstream
+}
+
+fn image_siblings(own: &SectionTable) -> ImageSiblings {
+    let word: String = own.value("image_siblings");
+    let mut all = ImageSiblings::ALL.into_iter();
+    all.find(|one| one.word() == word).unwrap_or_default()
 }
 
 fn allow_files(own: &SectionTable) -> Vec<NamePattern> {

@@ -2,7 +2,8 @@
 //!
 //! Where `style.css.br` lies beside `style.css` and is not older, it is sent instead to those who
 //! accept it: with the original's type, and an entity tag of its own. A sibling is taken only if it
-//! is a plain file: a link could name anything, and it would leave under the original's name.
+//! is a plain file: a link could name anything, and it would leave under the original's name. Other
+//! formats of a picture are siblings too (`pictures`), with a type of their own.
 //!
 //! What is kept of a file beyond a request must be able to see that the file has changed. Size,
 //! inode and times tell that only if none of the times is younger than the clock that writes them
@@ -14,6 +15,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, SystemTime};
 
 use galley_policy::encoding::{AcceptedCodings, Coding};
+use galley_policy::images::{AcceptedImages, ImageFormat};
 use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::tree::Tree;
@@ -24,9 +26,9 @@ use crate::types;
 pub struct Asset {
     /// The file itself.
     pub plain: FileForm,
-    /// The compressed files beside it that may be sent in its place.
+    /// The files beside it that may be sent in its place: compressed ones, or a picture in other formats, never both.
     pub siblings: Vec<FileForm>,
-    /// Media type, with a charset for text.
+    /// Media type of the file itself, with a charset for text.
     pub content_type: &'static str,
 }
 
@@ -39,6 +41,8 @@ pub struct FileForm {
     pub length: u64,
     /// The coding of its bytes.
     pub coding: Coding,
+    /// The format, of a picture that may be sent in place of another one.
+    pub format: Option<ImageFormat>,
     /// When it was last changed.
     modified: SystemTime,
     seal: FileIdentity,
@@ -61,19 +65,42 @@ impl Asset {
     }
 
     /// The form that suits a client best.
-    pub fn best(&self, codings: AcceptedCodings) -> &FileForm {
-        let available: Vec<Coding> = self.forms().map(|form| form.coding).collect();
-        let best = codings.best(&available).unwrap_or(Coding::Identity);
-        self.forms()
-            .find(|form| form.coding == best)
+    pub fn best(&self, codings: AcceptedCodings, images: AcceptedImages) -> &FileForm {
+        self.best_sibling(codings, images)
+            .and_then(|at| self.siblings.get(at))
             .unwrap_or(&self.plain)
     }
 
     /// The same, and the others are closed.
-    pub fn into_best(self, codings: AcceptedCodings) -> FileForm {
-        let best = self.best(codings).coding;
-        let chosen = self.siblings.into_iter().find(|form| form.coding == best);
-        chosen.unwrap_or(self.plain)
+    pub fn into_best(mut self, codings: AcceptedCodings, images: AcceptedImages) -> FileForm {
+        match self.best_sibling(codings, images) {
+            Some(at) => self.siblings.swap_remove(at),
+            None => self.plain,
+        }
+    }
+
+    /// The place of the best sibling, where that is better than the file itself.
+    fn best_sibling(&self, codings: AcceptedCodings, images: AcceptedImages) -> Option<usize> {
+        let place = |is_it: &dyn Fn(&FileForm) -> bool| self.siblings.iter().position(is_it);
+        if self.is_picture() {
+            let format =
+                images.best_of(|format| place(&|form| form.format == Some(format)).is_some())?;
+            return place(&|form| form.format == Some(format));
+        }
+        let available: Vec<Coding> = self.forms().map(|form| form.coding).collect();
+        let best = codings.best(&available)?;
+        place(&|form| form.coding == best)
+    }
+
+    /// Media type of a form, with a charset for text.
+    pub fn type_of(&self, form: &FileForm) -> &'static str {
+        form.format
+            .map_or(self.content_type, ImageFormat::media_type)
+    }
+
+    /// Whether its siblings are other formats of a picture.
+    fn is_picture(&self) -> bool {
+        self.siblings.iter().any(|form| form.format.is_some())
     }
 
     /// The head of a 200 with all of `form`: everything but `Content-Length`, `Date`, and what the
@@ -87,9 +114,14 @@ impl Asset {
             fields.insert(header::LAST_MODIFIED, last_modified);
         }
         if !self.siblings.is_empty() {
-            fields.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+            let chosen_by = if self.is_picture() {
+                "accept"
+            } else {
+                "accept-encoding"
+            };
+            fields.insert(header::VARY, HeaderValue::from_static(chosen_by));
         }
-        let content_type = HeaderValue::from_static(self.content_type);
+        let content_type = HeaderValue::from_static(self.type_of(form));
         fields.insert(header::CONTENT_TYPE, content_type);
         fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         let nosniff = HeaderValue::from_static("nosniff");
@@ -107,6 +139,7 @@ impl Asset {
         let mut stamp = Vec::new();
         for form in self.forms() {
             stamp.extend_from_slice(form.coding.token().as_bytes());
+            stamp.extend_from_slice(form.format.map_or("", ImageFormat::ending).as_bytes());
             form.seal.write(&mut stamp);
         }
         stamp.into()
@@ -151,8 +184,21 @@ impl FileForm {
             modified: metadata.modified()?,
             seal: FileIdentity::of(&metadata),
             coding,
+            format: None,
             file,
         })
+    }
+
+    /// Opens a picture of `format` that stands in for another one.
+    pub(crate) fn open_picture(tree: &Tree, real: &[u8], format: ImageFormat) -> io::Result<Self> {
+        let form = Self::open(tree, real, Coding::Identity)?;
+        let format = Some(format);
+        Ok(Self { format, ..form })
+    }
+
+    /// Whether it is no older than the file that it would stand in for, and not empty.
+    pub(crate) fn is_up_to_date_with(&self, plain: &Self) -> bool {
+        self.seal.modified >= plain.seal.modified && self.length > 0
     }
 
     /// All of its bytes, or `None` if the file has become another since it was opened: then what
@@ -226,8 +272,7 @@ impl FileIdentity {
 fn siblings_of(tree: &Tree, real: &[u8], plain: &FileForm) -> Vec<FileForm> {
     let open = |(coding, ending): &(Coding, &[u8])| {
         let form = FileForm::open(tree, &[real, ending].concat(), *coding).ok()?;
-        let is_usable = form.seal.modified >= plain.seal.modified && form.length > 0;
-        is_usable.then_some(form)
+        form.is_up_to_date_with(plain).then_some(form)
     };
     SIBLINGS.iter().filter_map(open).collect()
 }

@@ -16,6 +16,7 @@ mod htaccess;
 mod open_root;
 mod options;
 mod path;
+mod pictures;
 mod recheck;
 mod resolve;
 mod response;

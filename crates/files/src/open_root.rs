@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::htaccess::HtaccessCache;
+use crate::pictures::PictureNames;
 use crate::recheck::LastSeen;
 use crate::tree::Tree;
 
@@ -14,6 +15,8 @@ pub(crate) struct OpenRoot {
     pub(crate) htaccess: HtaccessCache,
     /// The front controller, seen as a regular file behind no link.
     pub(crate) front: LastSeen,
+    /// Other forms of pictures, seen beside them.
+    pub(crate) pictures: PictureNames,
 }
 
 impl OpenRoot {
@@ -23,6 +26,7 @@ impl OpenRoot {
             tree: Tree::open(configured)?,
             htaccess: HtaccessCache::default(),
             front: LastSeen::default(),
+            pictures: PictureNames::default(),
         })
     }
 }

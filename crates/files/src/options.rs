@@ -1,5 +1,6 @@
 //! What a site says about the files below its root.
 
+use galley_policy::images::ImageSiblings;
 use galley_policy::site::NamePattern;
 
 use crate::path::RelPath;
@@ -15,6 +16,8 @@ pub struct Options {
     pub wordpress: bool,
     /// Decoded paths whose private names are open all the same.
     pub allowed: Vec<NamePattern>,
+    /// Which files beside a picture are other forms of it.
+    pub images: ImageSiblings,
 }
 
 impl Options {

@@ -133,6 +133,25 @@ impl RelPath {
         })
     }
 
+    /// The path without the name of a site, where WordPress's own rules for sub-directory multisites
+    /// take that away: `[_0-9a-zA-Z-]+/` before `wp-content`, `wp-admin`, `wp-includes` or anything
+    /// that ends in `.php`.
+    pub(crate) fn without_site(&self) -> Option<Self> {
+        let is_name = |site: &[u8]| {
+            site.iter()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+        };
+        if !is_name(self.segment(0)?) {
+            return None;
+        }
+        let second = self.segment(1)?;
+        let is_core = [b"wp-content".as_slice(), b"wp-admin", b"wp-includes"]
+            .iter()
+            .any(|directory| second.starts_with(directory));
+        let is_script = !self.has_slash() && self.last()?.ends_with(b".php");
+        (is_core || is_script).then(|| self.without_first())?
+    }
+
     /// `/` and the text.
     pub(crate) fn absolute(&self) -> Vec<u8> {
         [b"/", self.text.as_slice()].concat()

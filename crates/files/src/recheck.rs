@@ -1,5 +1,6 @@
 //! How long a look at the disk holds.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,5 +20,41 @@ impl LastSeen {
     }
 }
 
-/// How long a look at the configured path, at a `.htaccess`, or at the front controller, holds.
+/// What was seen of paths, as long as it holds.
+pub(crate) struct RecentLooks<V>(Mutex<HashMap<Vec<u8>, Look<V>>>);
+
+struct Look<V> {
+    at: Instant,
+    what: V,
+}
+
+impl<V> Default for RecentLooks<V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<V: Clone> RecentLooks<V> {
+    /// What was seen less than a second ago.
+    pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<V> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = entries.get(path)?;
+        let is_recent = now.saturating_duration_since(seen.at) < RECHECK;
+        is_recent.then(|| seen.what.clone())
+    }
+
+    pub(crate) fn put(&self, path: &[u8], what: V, now: Instant) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= MAX_SEEN && !entries.contains_key(path) {
+            // All at once: nothing of it would hold for longer than a second.
+            entries.clear();
+        }
+        entries.insert(path.to_vec(), Look { at: now, what });
+    }
+}
+
+/// Paths that are remembered: more than are requested within a second.
+const MAX_SEEN: usize = 4096;
+
+/// How long a look at the configured path, at a `.htaccess`, at the front controller, or for other forms of a picture, holds.
 pub(crate) const RECHECK: Duration = Duration::from_secs(1);

@@ -17,12 +17,13 @@ use std::time::Instant;
 use galley_policy::cgi::Script;
 use rustix::io::Errno;
 
-use crate::asset::Asset;
+use crate::asset::{Asset, FileForm};
 use crate::deny::{self, ScriptName};
 use crate::htaccess::{self, PublicAccess, Rules, Subject};
 use crate::open_root::OpenRoot;
 use crate::options::Options;
 use crate::path::RelPath;
+use crate::pictures::PictureSearch;
 use crate::tree::{Located, Node};
 
 /// What a path means.
@@ -194,7 +195,7 @@ impl<'t> PathLookup<'t> {
             return found;
         }
         if self.options.multisite
-            && let Some(inner) = without_site(&path)
+            && let Some(inner) = path.without_site()
             && let Some(found) = self.attempt(&inner)
         {
             return match found {
@@ -394,10 +395,31 @@ impl<'t> PathLookup<'t> {
         }
         let real = real.unwrap_or(at.text());
         match Asset::open(&self.root.tree, real, name) {
-            Ok(asset) => Resolved::File(asset),
+            Ok(mut asset) => {
+                let siblings = self.pictures(real, name, &asset.plain);
+                asset.siblings.extend(siblings);
+                Resolved::File(asset)
+            }
             Err(error) if is_lack(&error) => Resolved::Failed(error),
             Err(_) => Resolved::Denied,
         }
+    }
+
+    /// Other forms of a picture.
+    fn pictures(&self, real: &[u8], name: &[u8], plain: &FileForm) -> Vec<FileForm> {
+        let search = PictureSearch {
+            tree: &self.root.tree,
+            options: self.options,
+            now: self.now,
+        };
+        let names = &self.root.pictures;
+        names.usable(&search, real, name, plain, |path| self.may_be_sent(path))
+    }
+
+    /// Whether a file at a path without links may be sent.
+    fn may_be_sent(&self, path: &RelPath) -> bool {
+        !self.is_denied(path, None, ScriptName::No)
+            && self.access_to(path, None, Subject::File) == PublicAccess::Public
     }
 
     /// Whether the names forbid it, before and behind the links, or the names before and behind do
@@ -450,25 +472,6 @@ impl<'t> PathLookup<'t> {
         let name = path.segment(chain.len() - 1).unwrap_or_default();
         htaccess::judge(&chain, path, name, subject)
     }
-}
-
-/// The path without the name of a site, where WordPress's own rules for sub-directory multisites
-/// take that away: `[_0-9a-zA-Z-]+/` before `wp-content`, `wp-admin`, `wp-includes` or anything
-/// that ends in `.php`.
-fn without_site(path: &RelPath) -> Option<RelPath> {
-    let is_name = |site: &[u8]| {
-        site.iter()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-    };
-    if !is_name(path.segment(0)?) {
-        return None;
-    }
-    let second = path.segment(1)?;
-    let is_core = [b"wp-content".as_slice(), b"wp-admin", b"wp-includes"]
-        .iter()
-        .any(|directory| second.starts_with(directory));
-    let is_script = !path.has_slash() && path.last()?.ends_with(b".php");
-    (is_core || is_script).then(|| path.without_first())?
 }
 
 /// Built from segments, so that it never begins with two slashes: that would lead to another host.

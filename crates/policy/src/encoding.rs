@@ -170,7 +170,7 @@ impl AcceptedCodings {
 const MOST_WELCOME: u16 = 1000;
 
 /// `token [;q=0.5]` as token and thousandths; `None` if the member is empty or its weight is malformed.
-fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
+pub(crate) fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
     let mut parts = member.split(|&byte| byte == b';');
     let token = parts.next()?.trim_ascii();
     let mut weight = MOST_WELCOME;

@@ -31,6 +31,7 @@ pub mod forward;
 pub mod fragments;
 pub mod freshness;
 pub mod headers;
+pub mod images;
 pub mod key;
 pub mod no_vary_search;
 pub mod outcome;

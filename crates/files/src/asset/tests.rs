@@ -11,6 +11,7 @@ fn opened(path: &Path, coding: Coding) -> FileForm {
         modified: metadata.modified().unwrap(),
         seal: FileIdentity::of(&metadata),
         coding,
+        format: None,
         file,
     }
 }

@@ -6,6 +6,7 @@
 )]
 
 mod htaccess;
+mod pictures;
 mod property;
 mod resolve;
 mod site;

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use crate::site::{self, MULTISITE, PHP, STATIC, Site};
 use galley_files::Resolved;
 use galley_policy::encoding::Coding;
+use galley_policy::images::AcceptedImages;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
@@ -365,7 +366,7 @@ fn compressed_siblings() {
         let Resolved::File(asset) = root.resolve(path.as_bytes()) else {
             panic!("{path} is no file");
         };
-        let form = asset.best(site::codings(accept));
+        let form = asset.best(site::codings(accept), AcceptedImages::default());
         let fields = asset.fields(form);
         assert_eq!(
             (form.coding, fields.contains_key("vary")),

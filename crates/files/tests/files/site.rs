@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use galley_files::{Options, Resolved, Root};
 use galley_policy::encoding::AcceptedCodings;
+use galley_policy::images::ImageSiblings;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 pub const PHP: Options = Options {
@@ -14,18 +15,21 @@ pub const PHP: Options = Options {
     multisite: false,
     wordpress: true,
     allowed: Vec::new(),
+    images: ImageSiblings::FullName,
 };
 pub const STATIC: Options = Options {
     php: false,
     multisite: false,
     wordpress: true,
     allowed: Vec::new(),
+    images: ImageSiblings::FullName,
 };
 pub const MULTISITE: Options = Options {
     php: true,
     multisite: true,
     wordpress: true,
     allowed: Vec::new(),
+    images: ImageSiblings::FullName,
 };
 
 /// `site` below a directory that is removed at the end.

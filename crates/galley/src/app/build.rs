@@ -211,6 +211,7 @@ fn folder(
         multisite: site.multisite,
         wordpress: site.rules.urls.has_wordpress_paths,
         allowed: site.allow_files.clone(),
+        images: site.image_siblings,
     };
     let root = Root::open(path, options).map_err(|cause| ServerStartError::Root {
         site: site.name.clone(),

@@ -140,6 +140,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
         has_auto_tls => "certificates",
         root => "root",
         allow_files => "allow_files",
+        image_siblings => "image_siblings",
         multisite => "multisite",
         upstream => "upstream",
         further => "upstream",

@@ -239,8 +239,9 @@ fn listeners(site: &SiteConfig) -> Vec<String> {
 fn file_mark(name: &str, site: &SiteConfig) -> u32 {
     let (root, allowed, rules) = (&site.root, &site.allow_files, &site.rules.urls);
     let wordpress = (rules.has_wordpress_paths, site.multisite);
+    let images = site.image_siblings;
     let [a, b, c, d, ..] = hash(&format!(
-        "{name} {root:?} {allowed:?} {wordpress:?} {:?}",
+        "{name} {root:?} {allowed:?} {wordpress:?} {images:?} {:?}",
         site.upstream
     ))
     .to_be_bytes();

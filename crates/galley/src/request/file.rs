@@ -96,11 +96,11 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
 
 /// The answer of a file that is not in memory; what is short and wanted whole is read at once.
 fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Result<FileProbe> {
-    let best = asset.best(info.codings());
+    let best = asset.best(info.codings(), info.images());
     let answer = files::answer(&folder.fields(&asset, best), best.length, info);
     let files::FileForm {
         mut file, length, ..
-    } = asset.into_best(info.codings());
+    } = asset.into_best(info.codings(), info.images());
     let whole =
         matches!(answer.parts.as_slice(), [files::Part::Span { start: 0, end }] if *end == length);
     let small = whole
@@ -109,9 +109,9 @@ fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Resu
     Ok(FileProbe::File(answer, Arc::new(file), small.flatten()))
 }
 
-/// The answer of a file that is in memory. Parts are parts of what lies on the disk (see `page::coded`).
+/// The answer of a file that is in memory. Parts are parts of what lies on the disk (see `page::form`).
 fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
-    let coded = page::coded(&exchange.info, entry);
+    let coded = page::form(&exchange.info, entry);
     let coded = coded.and_then(|at| entry.coded().get(at));
     let of_coded = coded.map(|coded| (coded.fields(), coded.body.bytes().clone()));
     // Files are not packed, and not in pieces.

@@ -1,7 +1,7 @@
 //! A site's files, and the small ones of them in memory.
 //!
 //! A file in memory answers for two seconds after a look at the disk found it unchanged: path, permissions, deny list,
-//! `.htaccess`, links and compressed siblings are all gone through again in each look, on a helper thread. After the first
+//! `.htaccess`, links and siblings (compressed, or pictures in other formats) are all gone through again in each look, on a helper thread. After the first
 //! second one request has the next look begun, and is answered meanwhile; after the second nobody is answered before a
 //! look has ended. So a change holds within about a second where a file is asked for often, and at once where it is not.
 //!
@@ -255,7 +255,11 @@ impl SiteFiles {
         };
         let given = asset.siblings.iter().map(|form| {
             let fields = asset.fields(form);
-            Some(EncodedEntry::given(form.coding, &fields, read(form)?))
+            let body = read(form)?;
+            Some(match form.format {
+                None => EncodedEntry::given(form.coding, &fields, body),
+                Some(_) => EncodedEntry::picture(form.format, &fields, body),
+            })
         });
         let given = given.collect::<Option<Vec<EncodedEntry>>>()?;
         let entry = Entry::new(EntryParts {

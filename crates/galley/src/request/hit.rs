@@ -179,7 +179,7 @@ fn file(site: &Site, info: &RequestInfo, now: Tick, key: &mut Vec<u8>) -> Option
         .folder
         .as_ref()?
         .file_in_memory(info, site.names_program(info), now, key)?;
-    let coded = page::coded(info, &entry);
+    let coded = page::form(info, &entry);
     let is_known = match file_condition(info, &entry, coded) {
         ConditionalResult::Proceed => false,
         ConditionalResult::NotModified => true,

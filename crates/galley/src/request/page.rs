@@ -147,6 +147,17 @@ pub(super) fn coded(info: &RequestInfo, entry: &Entry) -> Option<usize> {
     entry.coded().iter().position(|coded| coded.coding == best)
 }
 
+/// The form of a file that this client takes best, where it is not the file itself: a picture in another format, or a coding.
+pub(super) fn form(info: &RequestInfo, file: &Entry) -> Option<usize> {
+    let forms = file.coded();
+    if forms.first()?.format.is_none() {
+        return coded(info, file);
+    }
+    let place = |format| forms.iter().position(|form| form.format == Some(format));
+    let best = info.images().best_of(|format| place(format).is_some())?;
+    place(best)
+}
+
 /// What of a stored part `wanted`, a `Range`, asks for: its range in the stored bytes, and its `Content-Range`. `None` where the
 /// part does not hold all of it.
 pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<usize>, String)> {

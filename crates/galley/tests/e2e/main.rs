@@ -53,6 +53,7 @@ mod neighbors;
 mod outages;
 mod overload;
 mod overload_outage;
+mod pictures;
 mod poison;
 mod pool;
 mod privileged;

@@ -3,6 +3,7 @@
 use super::Directives;
 use super::kinds::{AcceptClass, Cacheability, Device, Method, Scheme};
 use crate::encoding::AcceptedCodings;
+use crate::images::AcceptedImages;
 use crate::query::Parameter;
 use crate::span::Span;
 use crate::spellings;
@@ -56,6 +57,7 @@ pub(super) struct FieldFindings {
     pub(super) rule: Option<usize>,
     pub(super) codings: AcceptedCodings,
     pub(super) accept: AcceptClass,
+    pub(super) images: AcceptedImages,
     pub(super) device: Device,
     pub(super) if_none_match: Option<Span>,
     pub(super) if_match: Option<Span>,
@@ -207,6 +209,11 @@ impl RequestInfo {
     /// Content codings that the client takes.
     pub fn codings(&self) -> AcceptedCodings {
         self.found.codings
+    }
+
+    /// Picture formats that the client takes in place of the picture that it asks for.
+    pub fn images(&self) -> AcceptedImages {
+        self.found.images
     }
 
     /// The class of `Accept`.

@@ -6,6 +6,7 @@ use super::info::{FieldFindings, RequestInfo, RequestLineInfo, VaryCookie};
 use super::kinds::{Cacheability, Device, Method};
 use crate::classes::is_name;
 use crate::cookie::{self, Class};
+use crate::images::OriginalFormat;
 use crate::outcome::PassWhy;
 use crate::proxied::Port;
 use crate::query::{self, QueryCacheability};
@@ -314,7 +315,12 @@ impl FieldPass<'_> {
                     .or_else(|| route::named_port(value, self.line.host));
             }
             5 if is_name(name, b"range") => first(info, |found| &mut found.range, value),
-            6 if is_name(name, b"accept") => self.accept.read(value),
+            6 if is_name(name, b"accept") => {
+                self.accept.read(value);
+                if let Some(original) = OriginalFormat::of_path(info.decoded_path()) {
+                    info.found.images.read(value, original);
+                }
+            }
             6 if is_name(name, b"cookie") => self.cookies(info, value),
             6 if is_name(name, b"origin") => {
                 self.seen.foreign_origin |= is_foreign(value, self.line.host);

@@ -6,6 +6,7 @@ use galley_cache::entry::Entry;
 use galley_files as files;
 use galley_policy::cgi::Script;
 use galley_policy::decide;
+use galley_policy::encoding::AcceptedCodings;
 use serde_json::{Value, json};
 
 use crate::request::{Exchange, WantedFile};
@@ -43,8 +44,8 @@ impl PathExplanation {
         let runs_program = site.names_program(info);
         match folder.below(&WantedFile::of(info, runs_program)) {
             files::Resolved::File(asset) => Self::File {
-                content_type: asset.content_type,
-                length: asset.plain.length,
+                content_type: asset.type_of(asset.best(info.codings(), info.images())),
+                length: asset.best(AcceptedCodings::default(), info.images()).length,
                 kept: folder
                     .peek(info, runs_program)
                     .filter(|(entry, _)| is_of(entry, &asset))
