@@ -68,6 +68,7 @@ const PARTS = array(
 	'includes/shims.php',
 	'includes/other-purgers.php',
 	'includes/preload.php',
+	'includes/speculation.php',
 	'includes/api.php',
 );
 

@@ -105,13 +105,32 @@ function settings_choices(): void {
 	settings_types( $choices['types'] );
 	printf( '<tr><th scope="row">%s</th><td><p>%s</p></td></tr>', esc_html__( 'Visitors with a cookie', 'galley' ), esc_html__( 'Galley decides by cookies before WordPress runs, so names of cookies are in its configuration: the option bypass_cookies of the site. Logged-in users, carts and comment authors are recognized without it.', 'galley' ) );
 	printf(
-		'<tr><th scope="row">%s</th><td><label><input type="checkbox" name="preload" value="1"%s> %s</label></td></tr></tbody></table>',
+		'<tr><th scope="row">%s</th><td><label><input type="checkbox" name="preload" value="1"%s> %s</label></td></tr>',
 		esc_html__( 'Preload', 'galley' ),
 		checked( $choices['preload'], true, false ),
 		esc_html__( 'after purging all pages and after a change of the theme', 'galley' )
 	);
+	settings_speculation( $choices['speculation'] );
+	echo '</tbody></table>';
 	submit_button( __( 'Save settings', 'galley' ), 'primary', 'galley-choose' );
 	echo '</form>';
+}
+
+/**
+ * @param string $chosen Of `SPECULATIONS`.
+ */
+function settings_speculation( string $chosen ): void {
+	$words = array(
+		''               => __( 'as WordPress does by itself (recommended)', 'galley' ),
+		'prefetch'       => __( 'when a visitor points at a link', 'galley' ),
+		'prefetch-eager' => __( 'as early as the browser permits', 'galley' ),
+		'prerender'      => __( 'when a visitor points at a link, and draw them, too', 'galley' ),
+	);
+	printf( '<tr><th scope="row"><label for="galley-speculation">%s</label></th><td><select id="galley-speculation" name="speculation" aria-describedby="galley-speculation-help">', esc_html__( 'Load pages in advance', 'galley' ) );
+	foreach ( $words as $value => $text ) {
+		printf( '<option value="%s"%s>%s</option>', esc_attr( $value ), selected( $chosen, $value, false ), esc_html( $text ) );
+	}
+	printf( '</select><p class="description" id="galley-speculation-help">%s</p></td></tr>', esc_html__( 'Browsers then show the next page at once. Only links to pages of this site count, without query strings, carts and accounts. Pages that are not stored are not loaded in advance while PHP is busy. Drawing a page in advance runs its scripts, which some statistics count as a visit.', 'galley' ) );
 }
 
 /**

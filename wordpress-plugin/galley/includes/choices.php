@@ -1,6 +1,7 @@
 <?php
 /**
- * What the site's owner has chosen on the plugin's page: a lifetime, what is never stored, whether to preload, and development mode.
+ * What the site's owner has chosen on the plugin's page: a lifetime, what is never stored, whether to preload, what browsers may load in
+ * advance, and development mode.
  *
  * All of it works by the fields that Galley reads in each response (`Galley-Cache-Control`), so it holds for what PHP generates from then
  * on; who changes a choice purges everything. Galley's configuration comes first: a rule of the site's file that fixes a lifetime, or
@@ -27,7 +28,7 @@ add_action( 'galley_development_end', __NAMESPACE__ . '\\on_development_end' );
 /**
  * The choices; where nothing was chosen, what the plugin does by itself.
  *
- * @return array{lifetime: int, paths: string[], types: string[], preload: bool}
+ * @return array{lifetime: int, paths: string[], types: string[], preload: bool, speculation: string}
  */
 function choices(): array {
 	return clean_choices( loaded_option( 'galley_choices' ) );
@@ -47,8 +48,8 @@ function loaded_option( string $name ) {
 /**
  * Choices as they may be used, whatever was sent or stored. Pure.
  *
- * @param mixed $raw `lifetime` in seconds (0: Galley's own), `paths` as lines or a list, `types`, `preload`.
- * @return array{lifetime: int, paths: string[], types: string[], preload: bool}
+ * @param mixed $raw `lifetime` in seconds (0: Galley's own), `paths` as lines or a list, `types`, `preload`, `speculation`.
+ * @return array{lifetime: int, paths: string[], types: string[], preload: bool, speculation: string}
  */
 function clean_choices( $raw ): array {
 	$raw      = is_array( $raw ) ? $raw : array();
@@ -64,11 +65,13 @@ function clean_choices( $raw ): array {
 	}
 	$types = array_filter( is_array( $raw['types'] ?? null ) ? $raw['types'] : array(), 'is_string' );
 	$types = preg_grep( '/^[a-z0-9_-]{1,20}$/D', $types );
+	$rules = $raw['speculation'] ?? '';
 	return array(
-		'lifetime' => $lifetime <= 0 ? 0 : min( LIFETIME, max( SHORTEST_LIFETIME, $lifetime ) ),
-		'paths'    => array_values( $paths ),
-		'types'    => array_values( array_unique( $types ? $types : array() ) ),
-		'preload'  => ! empty( $raw['preload'] ),
+		'lifetime'    => $lifetime <= 0 ? 0 : min( LIFETIME, max( SHORTEST_LIFETIME, $lifetime ) ),
+		'paths'       => array_values( $paths ),
+		'types'       => array_values( array_unique( $types ? $types : array() ) ),
+		'preload'     => ! empty( $raw['preload'] ),
+		'speculation' => is_string( $rules ) && isset( SPECULATIONS[ $rules ] ) ? $rules : '',
 	);
 }
 

@@ -84,12 +84,12 @@ final class PageTest extends TestCase {
 	}
 
 	public function test_choices_are_bounded() {
-		$none = array( 'lifetime' => 0, 'paths' => array(), 'types' => array(), 'preload' => false );
-		foreach ( array( null, false, 'x', array(), array( 'lifetime' => 'x', 'paths' => 7, 'types' => 'page' ) ) as $odd ) {
+		$none = array( 'lifetime' => 0, 'paths' => array(), 'types' => array(), 'preload' => false, 'speculation' => '' );
+		foreach ( array( null, false, 'x', array(), array( 'lifetime' => 'x', 'paths' => 7, 'types' => 'page', 'speculation' => array() ), array( 'speculation' => 'eager' ) ) as $odd ) {
 			$this->assertSame( $none, Galley\clean_choices( $odd ) );
 		}
-		$clean = Galley\clean_choices( array( 'lifetime' => '5', 'paths' => " /a/*\r\n\nnot-a-path\n/b c\n/a/*\n/d", 'types' => array( 'page', 'page', 'No Type', 5 ), 'preload' => '1' ) );
-		$this->assertSame( array( 'lifetime' => Galley\SHORTEST_LIFETIME, 'paths' => array( '/a/*', '/d' ), 'types' => array( 'page' ), 'preload' => true ), $clean );
+		$clean = Galley\clean_choices( array( 'lifetime' => '5', 'paths' => " /a/*\r\n\nnot-a-path\n/b c\n/a/*\n/d", 'types' => array( 'page', 'page', 'No Type', 5 ), 'preload' => '1', 'speculation' => 'prefetch' ) );
+		$this->assertSame( array( 'lifetime' => Galley\SHORTEST_LIFETIME, 'paths' => array( '/a/*', '/d' ), 'types' => array( 'page' ), 'preload' => true, 'speculation' => 'prefetch' ), $clean );
 		$this->assertSame( $clean, Galley\clean_choices( $clean ) );
 		$many = Galley\clean_choices( array( 'lifetime' => PHP_INT_MAX, 'paths' => array_map( static function ( $n ) { return "/$n"; }, range( 1, 999 ) ) ) );
 		$this->assertSame( Galley\LIFETIME, $many['lifetime'] );

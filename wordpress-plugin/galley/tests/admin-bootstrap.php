@@ -79,7 +79,7 @@ if ( ! function_exists( 'get_userdata' ) ) {
 
 require_once dirname( __DIR__ ) . '/includes/request.php';
 require_once dirname( __DIR__ ) . '/includes/nonces.php';
-foreach ( array( 'questions', 'lifetime', 'choices', 'purge-log', 'preload' ) as $name ) {
+foreach ( array( 'questions', 'lifetime', 'choices', 'purge-log', 'preload', 'speculation' ) as $name ) {
 	require_once dirname( __DIR__ ) . "/includes/$name.php";
 }
 foreach ( array( 'page', 'health', 'culprits', 'cookies', 'state', 'costs', 'purge-words', 'forms', 'columns', 'editor', 'chart', 'cli' ) as $name ) {

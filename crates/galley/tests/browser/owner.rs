@@ -42,6 +42,12 @@ fn submit(stack: &Stack, browser: &mut Browser, action: &str, fields: &[(&str, &
     answer.field("location").unwrap_or_default().to_owned()
 }
 
+/// A page as strangers get it from the cache.
+fn stored(stack: &Stack, target: &str) -> String {
+    stack.warm(target);
+    stack.get(target).text()
+}
+
 fn edit(browser: &mut Browser, post: u32, title: &str) {
     let nonce = browser
         .get("/wp-admin/admin-ajax.php?action=rest-nonce")
@@ -169,6 +175,38 @@ fn excluded_pages_are_not_stored_and_lifetimes_hold() {
     for path in ["/kept-apart/", "/for-everybody/"] {
         stack.warm(path);
     }
+}
+
+#[test]
+fn strangers_get_the_chosen_speculation_rules() {
+    let stack = &*shared();
+    stack.publish("speculated");
+    let mut admin = stack.admin();
+    let rules = |text: &str| text.contains("<script type=\"speculationrules\">");
+    // WordPress before 6.8 has none of its own.
+    assert!(!rules(&stored(stack, "/speculated/")));
+    let fields = [("speculation", "prefetch-eager"), ("paths", "/kept-away/*")];
+    submit(stack, &mut admin, "galley_choose", &fields);
+    let text = stored(stack, "/speculated/");
+    assert!(rules(&text), "{text}");
+    let found = between(&text, "<script type=\"speculationrules\">", "</script>");
+    let found: Value = serde_json::from_str(found.trim()).unwrap();
+    let rule = &found["prefetch"][0];
+    assert_eq!(rule["eagerness"], "eager");
+    let excluded = rule["where"]["and"][1]["not"]["href_matches"].to_string();
+    for path in [
+        "/wp-admin/*",
+        "/wp-*.php",
+        "/cart/*",
+        "/kept-away/*",
+        "/*\\\\?(.+)",
+    ] {
+        assert!(excluded.contains(path), "{path}: {excluded}");
+    }
+    assert!(!rules(&admin.get("/speculated/").unwrap().text()));
+    assert!(page(&mut admin).contains("value=\"prefetch-eager\" selected"));
+    submit(stack, &mut admin, "galley_choose", &[]);
+    assert!(!rules(&stored(stack, "/speculated/")));
 }
 
 #[test]
