@@ -48,6 +48,14 @@ function recentRatio() {
   return ratio(since);
 }
 
+// Answers with a status of 5xx among those of the last minutes.
+function recentErrors() {
+  const [first, last] = [samples[0], samples.at(-1)];
+  const of = (name) => Math.max((last.answers[name] ?? 0) - (first.answers[name] ?? 0), 0);
+  const requests = of('requests');
+  return { errors: of('server_errors'), share: requests > 0 ? of('server_errors') / requests : null };
+}
+
 function ofSites({ status, site }) {
   return status.sites.filter((one) => !site || one.name === site);
 }
@@ -63,10 +71,13 @@ function rows(context) {
   const paused = upstreams.flatMap((one) => one.servers).filter((server) => server.state !== 'up').length;
   const slots = sum(upstreams, (one) => one.slots);
   const rate = rates().at(-1);
+  const failures = sum(upstreams.flatMap((one) => one.servers), (server) => server.failures);
+  const { errors, share } = recentErrors();
   const all = [
     ['Requests per second', rate === undefined ? '…' : rate.toFixed(1), `${count(answers.requests)} since the start`],
     ['Hit ratio', percent(ratio(answers)), `now: ${percent(recentRatio())}`],
     ['PHP slots in use', `${sum(upstreams, (one) => one.in_flight)} of ${slots}`, `${sum(upstreams, (one) => one.waiting)} waiting`],
+    ['Errors (5xx), last three minutes', share === null ? count(errors) : `${count(errors)} (${percent(share)})`, `${count(answers.server_errors)} since the start, ${several(failures, 'upstream failure')}`],
     ['Refused or failed', count(answers.refused), paused > 0 ? `${several(paused, 'upstream server')} out of use` : 'all upstream servers in use'],
   ];
   return [...all, ...machine(status)];

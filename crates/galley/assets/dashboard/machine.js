@@ -29,6 +29,14 @@ function upstreams(site) {
   return table(`Upstream servers of ${site.name}`, columns, rows, 'This site has files only.');
 }
 
+function slowRequests(site) {
+  const columns = [['Request', 'wide'], ['Slowest', 'number'], ['Times', 'number'], ['Last', 'number']];
+  const rows = (site.slow_requests ?? []).map((one) => [
+    `${one.method} ${one.target}`, one.ms < 10000 ? `${count(one.ms)} ms` : duration(one.ms / 1000), count(one.count), `${duration(one.last_ago_s)} ago`,
+  ]);
+  return table(`Slowest requests of ${site.name} in the last hour`, columns, rows, 'No request took the upstream longer than half a second in the last hour.');
+}
+
 export const php = {
   id: 'php',
   title: 'PHP',
@@ -37,6 +45,8 @@ export const php = {
       h('h2', {}, site.name),
       site.php ? pool(site.php) : h('p', { class: 'quiet' }, 'Galley does not run the PHP of this site: memory and restarts are not known here.'),
       upstreams(site),
+      h('h3', {}, 'Slow requests'),
+      slowRequests(site),
       site.cron ? facts([
         ['Scheduler runs', count(site.cron.runs)], ['Failed runs', count(site.cron.failures)], ['Last trouble', site.cron.last?.trouble],
         ['Next run', site.cron.next_in_s === null ? null : `in ${duration(site.cron.next_in_s)}`],
@@ -56,7 +66,12 @@ export const certificates = {
         one.names.join(', '), one.not_after === null ? 'there is none yet' : moment(one.not_after),
         one.valid_for_s === null ? '' : duration(one.valid_for_s), one.trouble ?? (one.ordering ? 'is being ordered' : 'fine'),
       ]);
-      return [h('h2', {}, site.name), table(`Certificates of ${site.name} that Galley obtains`, columns, rows, 'Galley obtains no certificate for this site.')];
+      const files = (site.certificate_files ?? []).map((one) => [one.names.join(', '), moment(one.not_after), duration(one.valid_for_s), one.valid_for_s > 0 ? 'from a file' : 'expired']);
+      return [
+        h('h2', {}, site.name),
+        table(`Certificates of ${site.name} that Galley obtains`, columns, rows, 'Galley obtains no certificate for this site.'),
+        files.length > 0 ? table(`Certificates of ${site.name} from files`, columns, files, '') : null,
+      ].filter(Boolean);
     });
     place.replaceChildren(...parts);
   },

@@ -23,6 +23,7 @@ use super::disk;
 use super::history::{last_hour, reading, recent};
 use super::purge_forward;
 use super::target::{JsonReply, View, target};
+use super::tls;
 use crate::body::body_spools::BodySpools;
 use crate::compress::Compressor;
 use crate::durable::SiteDiskCache;
@@ -172,6 +173,8 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
         },
         "hit_ratio": Minute::all(&totals).hit_ratio(),
         "certificates": certificates(state, site),
+        "certificate_files": certificate_files(state, site),
+        "slow_requests": slow_requests(state, site),
         "cron": cron(state, site),
         "fragments_switched_off": site.core.fragments.switched_off(),
         "fragments_failed": site.core.fragments.failed(),
@@ -251,6 +254,34 @@ fn certificates(state: &AdminState, site: &Site) -> Value {
     });
     let all: Vec<Value> = all.collect();
     json!((!all.is_empty()).then_some(all))
+}
+
+/// The certificates that a site has from files; empty where Galley gets them by itself, or there are none.
+fn certificate_files(state: &AdminState, site: &Site) -> Vec<Value> {
+    let now = state.services.clock.wall();
+    let all = tls::certificates_from_files(&state.services, site);
+    let shown = all.iter().map(|one| {
+        let unix = one.not_after.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let left = one.not_after.duration_since(now).unwrap_or_default();
+        json!({
+            "names": one.names.iter().collect::<Vec<_>>(),
+            "not_after": unix.as_secs(), "valid_for_s": left.as_secs(),
+        })
+    });
+    shown.collect()
+}
+
+/// What waited long for the upstream lately.
+fn slow_requests(state: &AdminState, site: &Site) -> Vec<Value> {
+    let now = state.services.clock.tick();
+    let all = site.slow_requests.list(now).into_iter().map(|one| {
+        json!({
+            "method": one.method, "target": String::from_utf8_lossy(&one.target),
+            "ms": u64::try_from(one.took.as_millis()).unwrap_or(u64::MAX),
+            "count": one.count, "last_ago_s": now.since(one.last).as_secs(),
+        })
+    });
+    all.collect()
 }
 
 /// The runs of a site's scheduler; null where Galley makes none.

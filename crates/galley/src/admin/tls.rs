@@ -1,7 +1,9 @@
 //! Handshakes and certificates in numbers.
 
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use galley_certs::CertificateChain;
 use galley_policy::route::HostPattern;
 
 use super::site_counters::SiteCounters;
@@ -9,9 +11,30 @@ use super::text::Text;
 use super::{AdminState, families};
 use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
+use crate::tls::Kinds;
 
 /// When the first of a site's certificates ends, in seconds since 1970.
 pub(super) fn certificate_ends(services: &Services, site: &Site) -> Option<u64> {
+    let kinds = kinds(services, site)?;
+    let ends = kinds.iter().map(|one| one.not_after).min()?;
+    Some(ends.duration_since(UNIX_EPOCH).ok()?.as_secs())
+}
+
+/// The certificates of a site whose files the configuration names.
+pub(super) fn certificates_from_files(
+    services: &Services,
+    site: &Site,
+) -> Vec<Arc<CertificateChain>> {
+    let acme = services.acme.as_ref();
+    if acme.is_some_and(|acme| acme.of_site(site.number).next().is_some()) {
+        return Vec::new();
+    }
+    let kinds = kinds(services, site);
+    kinds.map_or_else(Vec::new, |kinds| kinds.iter().map(Arc::clone).collect())
+}
+
+/// The certificates that answer for the first host of a site.
+fn kinds(services: &Services, site: &Site) -> Option<Arc<Kinds>> {
     if !site.speaks_tls {
         return None;
     }
@@ -20,9 +43,7 @@ pub(super) fn certificate_ends(services: &Services, site: &Site) -> Option<u64> 
         HostPattern::Wildcard(suffix) => Some(format!("any{suffix}")),
         HostPattern::Any => None,
     };
-    let kinds = services.certificates.find(name.as_deref())?.kinds();
-    let ends = kinds.iter().map(|one| one.not_after).min()?;
-    Some(ends.duration_since(UNIX_EPOCH).ok()?.as_secs())
+    Some(services.certificates.find(name.as_deref())?.kinds())
 }
 
 /// Of all listeners.

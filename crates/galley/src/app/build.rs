@@ -24,7 +24,7 @@ use crate::fetch::{self, Handle};
 use crate::php::PoolNumbers;
 use crate::request::{
     AccessControl, ErrorPage, ErrorPages, PoolHandle, RefreshedPages, Services, Site, SiteCron,
-    SiteFiles, SiteIncludes, SmallFiles, Upstream,
+    SiteFiles, SiteIncludes, SlowRequests, SmallFiles, Upstream,
 };
 use crate::server::{ClientLimits, Speed};
 use crate::sys;
@@ -138,6 +138,7 @@ fn build_site(
         purge_get: site.purge_get,
         token: token(site.token_file.as_ref())?,
         refreshed_pages: RefreshedPages::default(),
+        slow_requests: SlowRequests::default(),
         cron: cron(site, planned, fetch_threads),
         upgrade: site.upgrade.clone(),
         hosts: site.hosts.clone(),

@@ -29,6 +29,7 @@ mod repair;
 mod respond;
 mod response;
 mod site;
+mod slow_requests;
 
 pub use access::enter;
 pub use access_control::AccessControl;
@@ -46,3 +47,4 @@ pub use refreshed_pages::RefreshedPages;
 pub use respond::handle;
 pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields};
 pub use site::{PoolHandle, Services, Site, SiteCron, Sites, Upstream, UpstreamWarnings};
+pub use slow_requests::{SlowRequest, SlowRequests};

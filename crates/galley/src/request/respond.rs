@@ -39,6 +39,11 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
         // Boxed: it is rare, and its room would be part of every idle connection.
         Box::pin(repair::missed(services, exchange)).await;
     }
+    if let Some(time) = answer.upstream_time {
+        let (site, head) = (&exchange.site, exchange.head);
+        let now = services.clock.tick();
+        site.slow_requests.note(head.method, head.target, time, now);
+    }
     answer.change(
         exchange.site.heads.of(exchange.info.rule(), answer.status),
         exchange.info.scheme(),

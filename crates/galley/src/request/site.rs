@@ -22,6 +22,7 @@ use super::access_control::AccessControl;
 use super::error_page::ErrorPages;
 use super::folder::{SiteFiles, SmallFiles};
 use super::refreshed_pages::RefreshedPages;
+use super::slow_requests::SlowRequests;
 use crate::access::ClientState;
 use crate::acme::Acme;
 use crate::body::body_spools::BodySpools;
@@ -73,6 +74,8 @@ pub struct Site {
     pub token: Option<String>,
     /// Its pages that were refreshed because they named files that are gone.
     pub refreshed_pages: RefreshedPages,
+    /// Its requests that waited long for its upstream.
+    pub slow_requests: SlowRequests,
     /// How its scheduled tasks are run; `None`: not by Galley.
     pub cron: Option<SiteCron>,
     /// Protocols to which its connections may change, in lower case.

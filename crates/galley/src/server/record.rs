@@ -95,6 +95,7 @@ pub(super) fn write(
     }
     core.counters.count(&CountedResponse {
         site: about.site,
+        status: end.status,
         outcome: end.outcome,
         body_bytes: end.body_bytes,
         total_time: record.total_time,

@@ -34,6 +34,8 @@ pub struct CounterReader {
 pub struct CountedResponse {
     /// The site's row; `None` where the request never found one.
     pub site: Option<u32>,
+    /// Its status.
+    pub status: u16,
     /// How it came to be.
     pub outcome: Outcome,
     /// Bytes of its body that were sent.
@@ -107,6 +109,9 @@ impl CoreCounters {
         let (requests, bytes) = slots::of_outcome(answered.outcome);
         row.add(requests, 1);
         row.add(bytes, answered.body_bytes);
+        if answered.status >= 500 {
+            row.add(slots::SERVER_ERRORS, 1);
+        }
         for slot in slots::of_reasons(answered.outcome).into_iter().flatten() {
             row.add(slot, 1);
         }
@@ -314,6 +319,7 @@ mod tests {
     fn answered(site: Option<u32>, outcome: Outcome, body_bytes: u64) -> CountedResponse {
         CountedResponse {
             site,
+            status: 200,
             outcome,
             body_bytes,
             total_time: Duration::from_micros(300),

@@ -167,6 +167,7 @@ mod tests {
         fn count(&self, outcome: Outcome) {
             self.writer.count(&CountedResponse {
                 site: Some(0),
+                status: 200,
                 outcome,
                 body_bytes: 10,
                 total_time: Duration::ZERO,

@@ -20,7 +20,9 @@ pub(super) mod slots {
     pub(super) const BYTES: usize = REQUESTS + OUTCOMES.len();
     pub(super) const STORED: usize = BYTES + OUTCOMES.len();
     pub(super) const COLLAPSED: usize = STORED + 1;
-    pub(super) const MISS: usize = COLLAPSED + 1;
+    /// Answers with a status of 5xx.
+    pub(in crate::telemetry) const SERVER_ERRORS: usize = COLLAPSED + 1;
+    pub(super) const MISS: usize = SERVER_ERRORS + 1;
     pub(super) const NOT_STORED: usize = MISS + MissWhy::ALL.len();
     pub(super) const STALE: usize = NOT_STORED + NotStored::ALL.len();
     pub(super) const PASS: usize = STALE + StaleWhy::ALL.len();
@@ -112,12 +114,13 @@ impl Totals {
     }
 
     /// The main sums by word, always the same words in the same order: `requests`, `bytes` (of bodies), the first word
-    /// of each outcome, and of the misses `stored` and `collapsed`.
+    /// of each outcome, of the misses `stored` and `collapsed`, and `server_errors`.
     pub fn words(&self) -> Vec<(&'static str, u64)> {
         let mut words = vec![("requests", self.requests()), ("bytes", self.bytes())];
         words.extend(self.outcomes().map(|(word, requests, _)| (word, requests)));
         words.push(("stored", self.stored()));
         words.push(("collapsed", self.collapsed()));
+        words.push(("server_errors", self.server_errors()));
         words
     }
 
@@ -155,6 +158,11 @@ impl Totals {
     /// Misses that waited for what another request had ordered.
     pub fn collapsed(&self) -> u64 {
         self.at(slots::COLLAPSED)
+    }
+
+    /// Answers with a status of 5xx, whoever made them.
+    pub fn server_errors(&self) -> u64 {
+        self.at(slots::SERVER_ERRORS)
     }
 
     /// Misses by why.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{Dashboard, MARKUP, Stage};
 
-const VIEWS: &[&str] = &[
+pub const VIEWS: &[&str] = &[
     "live",
     "day",
     "pages",
@@ -44,7 +44,7 @@ fn axe() -> String {
     })
 }
 
-fn open(tab: &mut Tab<'_>, view: &str) {
+pub fn open(tab: &mut Tab<'_>, view: &str) {
     tab.say(&format!("location.hash = '#{view}'")).unwrap();
     tab.wait(&format!(
         "document.querySelector('#view[data-view=\"{view}\"][data-ready]') && \
@@ -74,7 +74,7 @@ fn stage() -> Stage {
     stage
 }
 
-fn seen(tab: &mut Tab<'_>) -> String {
+pub fn seen(tab: &mut Tab<'_>) -> String {
     let text = tab.say("document.querySelector('main').innerText").unwrap();
     text.as_str().unwrap().to_owned()
 }
@@ -118,6 +118,57 @@ fn every_view_is_accessible_in_every_size_and_color() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// What each view says of `status.json`.
+const TROUBLES: &[(&str, &[&str])] = &[
+    (
+        "live",
+        &[
+            "3 of 8",
+            "1 waiting",
+            "91.0 %",
+            "1 upstream server out of use",
+            "7 since the start, 5 upstream failures",
+        ],
+    ),
+    ("purges", &["no space is left", "4"]),
+    (
+        "php",
+        &[
+            "paused: it does not respond",
+            "10",
+            "the upstream takes too long",
+            "Slow requests ended",
+            "GET /shop/<b>slow</b>?orderby",
+            "12 s",
+            "812 ms",
+        ],
+    ),
+    (
+        "certificates",
+        &[
+            "www.example.com",
+            "58 days",
+            "<i>rate limit</i>",
+            "there is none yet",
+            "legacy.example.com",
+            "expired",
+        ],
+    ),
+    (
+        "configuration",
+        &["did you mean `listen`?", "https://0.0.0.0:443"],
+    ),
+    (
+        "cluster",
+        &[
+            "connection refused",
+            "not used",
+            "node-b<b>bold</b>",
+            "gone",
+        ],
+    ),
+];
+
 /// Parts of a server that a test does not have: managed PHP, certificates, a cluster, a disk that is full.
 #[test]
 fn troubles_of_the_machine_are_shown() {
@@ -142,52 +193,10 @@ fn troubles_of_the_machine_are_shown() {
     for (width, colors) in [(360, "light"), (1440, "dark")] {
         tab.screen(width, 900).unwrap();
         tab.prefer_colors(colors).unwrap();
-        for (view, texts) in [
-            (
-                "live",
-                &[
-                    "3 of 8",
-                    "1 waiting",
-                    "91.0 %",
-                    "1 upstream server out of use",
-                ][..],
-            ),
-            ("purges", &["no space is left", "4"]),
-            (
-                "php",
-                &[
-                    "paused: it does not respond",
-                    "10",
-                    "the upstream takes too long",
-                    "Slow requests ended",
-                ],
-            ),
-            (
-                "certificates",
-                &[
-                    "www.example.com",
-                    "58 days",
-                    "<i>rate limit</i>",
-                    "there is none yet",
-                ],
-            ),
-            (
-                "configuration",
-                &["did you mean `listen`?", "https://0.0.0.0:443"],
-            ),
-            (
-                "cluster",
-                &[
-                    "connection refused",
-                    "not used",
-                    "node-b<b>bold</b>",
-                    "gone",
-                ],
-            ),
-        ] {
+        for (view, texts) in TROUBLES {
             open(&mut tab, view);
             let shown = seen(&mut tab);
-            for text in texts {
+            for text in *texts {
                 assert!(shown.contains(text), "{view}: {text}: {shown}");
             }
             assert_eq!(violations(&mut tab), json!([]), "{view}");
