@@ -5,4 +5,5 @@
 mod browser;
 mod doors;
 mod figures;
+mod hostile;
 mod stage;

@@ -20,6 +20,8 @@ const SITE: &str = "site-a-token-0123456789";
 /// Markup that must stay text wherever it comes from.
 pub const MARKUP: &str = "<img/src=x/onerror=hacked=1>";
 
+const HOSTILE_COOKIE: &str = "a<img/src=x/onerror=hacked=1>=\"><script>hacked=1</script>";
+
 /// The running server. It ends first.
 pub struct Stage {
     pub galley: Galley,
@@ -38,6 +40,9 @@ impl Stage {
                 ("Cache-Control", "max-age=600"),
                 ("Cache-Tag", tags.as_str()),
             ];
+            if path.starts_with("/set-cookie/") {
+                fields.push(("Set-Cookie", HOSTILE_COOKIE));
+            }
             if path == "/cart/" {
                 fields[1] = ("Cache-Control", "private, no-store");
             }
