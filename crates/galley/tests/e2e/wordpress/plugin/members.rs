@@ -16,9 +16,9 @@ pub const ASSEMBLED: &str = "galley; hit; detail=assembled";
 const COMPARED: &str = "galley; fwd=bypass; detail=compared";
 pub const PATH: &str = "/salt-smoke-and-patience/";
 
-/// Counts the runs of PHP for each path, and shows nothing.
+/// Counts the pages that PHP generates for each path, and shows nothing. Shared fragments are rendered in the background, sooner or later.
 const COUNT: &str = r"<?php
-if ( PHP_SAPI !== 'cli' ) {
+if ( PHP_SAPI !== 'cli' && ! isset( $_SERVER['HTTP_GALLEY_FRAGMENT'] ) ) {
 	$path = explode( '?', $_SERVER['REQUEST_URI'] )[0];
 	file_put_contents( dirname( ABSPATH ) . '/notes/count' . strtr( $path, '/', '_' ), '.', FILE_APPEND );
 	add_filter( 'comment_flood_filter', '__return_false', 99 );
