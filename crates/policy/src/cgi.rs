@@ -177,14 +177,14 @@ fn variable_name(name: &str) -> Option<Vec<u8>> {
     if is_barred || !is_plain_name(name) || is_hop_by_hop(name, std::iter::empty()) {
         return None;
     }
-    let upper = name.bytes().map(|b| {
-        if b == b'-' {
-            b'_'
-        } else {
-            b.to_ascii_uppercase()
-        }
-    });
-    Some(b"HTTP_".iter().copied().chain(upper).collect())
+    let mut variable = [b"HTTP_", name.as_bytes()].concat();
+    for byte in &mut variable {
+        *byte = match *byte {
+            b'-' => b'_',
+            other => other.to_ascii_uppercase(),
+        };
+    }
+    Some(variable)
 }
 
 /// WordPress writes no `.htaccess` and offers plain permalinks where this contains `nginx`; it must not contain

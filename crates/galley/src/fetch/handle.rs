@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use galley_cache::entry::Entry;
-use galley_cache::fill::{FillError, FillReader};
+use galley_cache::fill::{self, FillError, FillReader, FillWriter};
 use galley_cache::key::Key;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::site::VaryPolicy;
@@ -16,6 +16,7 @@ use super::cron_runs::CronTrouble;
 use super::jobs::{CronJob, Fetched, PageJob, PassJob, When};
 use super::registry::FetchRegistry;
 use super::site::FetchSite;
+use super::spool::AHEAD;
 use super::waiters::WaitResult;
 use crate::upstream::{QueueIdentity, UpstreamStats};
 
@@ -26,7 +27,7 @@ pub(super) enum FetchCommand {
         Option<Tick>,
         oneshot::Sender<Result<Fetched, FillError>>,
     ),
-    Pass(Box<PassJob>, oneshot::Sender<FillReader>),
+    Pass(Box<PassJob>, FillWriter),
     Refresh(Box<PageJob>, When),
     /// With the stored page whose fragments were purged.
     Patch(
@@ -97,11 +98,13 @@ impl Handle {
         response.await.map_err(|_| FillError::Aborted)?
     }
 
-    /// Sends a request through, whole.
-    pub async fn pass(&self, job: PassJob) -> Result<FillReader, FillError> {
-        let (reply, response) = oneshot::channel();
-        self.queue(FetchCommand::Pass(Box::new(job), reply))?;
-        response.await.map_err(|_| FillError::Aborted)
+    /// Sends a request through, whole. The response is read from what is returned, which is made here: a fetch thread that made it would
+    /// have to wake this one to hand it over.
+    pub fn pass(&self, job: PassJob) -> Result<FillReader, FillError> {
+        let (writer, fill) = fill::fill(AHEAD, None);
+        let reader = fill.reader().ok_or(FillError::Aborted)?;
+        self.queue(FetchCommand::Pass(Box::new(job), writer))?;
+        Ok(reader)
     }
 
     /// Asks for a page to be generated anew in the background; nothing happens when it is under way or nobody has room.

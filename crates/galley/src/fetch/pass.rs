@@ -8,13 +8,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use galley_cache::fill::{self, FillError, FillReader, FillWriter};
+use galley_cache::fill::{FillError, FillWriter};
 use galley_policy::purge::{self, Purge, Scope, Strength};
 use galley_policy::site::AddressedFields;
 use galley_policy::storable;
 use galley_policy::tags;
 use http::header::HeaderMap;
-use tokio::sync::oneshot;
 
 use super::compress::Outlet;
 use super::rfc9111::{BodyCopy, publish_purges};
@@ -23,11 +22,7 @@ use super::{FetchWorker, PassJob, acknowledged, way};
 use crate::upstream::{IncomingResponse, QueueTurn};
 
 impl FetchWorker {
-    pub(super) async fn pass(self: Rc<Self>, job: PassJob, reply: oneshot::Sender<FillReader>) {
-        let (mut writer, fill) = fill::fill(AHEAD, None);
-        let Some(reader) = fill.reader() else { return };
-        drop(fill);
-        let _ = reply.send(reader);
+    pub(super) async fn pass(self: Rc<Self>, job: PassJob, mut writer: FillWriter) {
         let exchanged = self.exchange(&job, &mut writer).await;
         if let Some(session) = &job.session {
             session.end();

@@ -125,7 +125,7 @@ impl FetchWorker {
     async fn take(self: Rc<Self>, job: FetchCommand) {
         match job {
             FetchCommand::Page(job, since, reply) => self.page(job, since, reply).await,
-            FetchCommand::Pass(job, reply) => Box::pin(self.pass(*job, reply)).await,
+            FetchCommand::Pass(job, writer) => Box::pin(self.pass(*job, writer)).await,
             FetchCommand::Refresh(job, when) => {
                 Box::pin(self.refresh(*job, when)).await;
             }

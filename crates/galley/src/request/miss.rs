@@ -228,7 +228,7 @@ impl Miss<'_, '_> {
             session: session.clone().filter(|_| !is_safe),
             includes: exchange.site.includes.get().cloned(),
         };
-        let mut reader = match pool.fetch_thread.pass(job).await {
+        let mut reader = match pool.fetch_thread.pass(job) {
             Ok(reader) => reader,
             Err(failure) => return self.fall_back(pool.fault(failure)).await,
         };

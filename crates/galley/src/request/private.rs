@@ -157,7 +157,7 @@ impl Miss<'_, '_> {
             includes: exchange.site.includes.get().cloned(),
         };
         let fault = |failure| pool.fault(failure);
-        let mut reader = pool.fetch_thread.pass(job).await.map_err(fault)?;
+        let mut reader = pool.fetch_thread.pass(job).map_err(fault)?;
         let head = reader.head().await.map_err(fault)?;
         let upstream_time = began.elapsed();
         match collect(self.services, reader).await {

@@ -105,10 +105,15 @@ fn confined(fields: &HeaderMap) -> Vec<HeaderName> {
 
 /// A head to be passed on to the one client that it is for: without what belongs to one connection (RFC 9110 §7.6.1).
 pub fn forwarded_fields(fields: &HeaderMap) -> HeaderMap {
+    forwarded(fields, |_| true)
+}
+
+fn forwarded(fields: &HeaderMap, is_kept: impl Fn(&str) -> bool) -> HeaderMap {
     let listed = listed(fields);
     let mut kept = HeaderMap::with_capacity(fields.keys_len());
     for (name, value) in fields {
-        if !is_hop_by_hop(name.as_str(), listed.iter().copied()) {
+        let is_hop_by_hop = is_hop_by_hop(name.as_str(), listed.iter().copied());
+        if !is_hop_by_hop && is_kept(name.as_str()) {
             kept.append(name.clone(), value.clone());
         }
     }
@@ -118,12 +123,14 @@ pub fn forwarded_fields(fields: &HeaderMap) -> HeaderMap {
 /// The same for a site with the WordPress preset, whose plugins speak to caches on every page: also without tags, orders and
 /// what is said to us or to the caches of other products. Cookies that are for everybody are this client's too.
 pub fn passed_fields(fields: &HeaderMap, site: &Policy) -> HeaderMap {
-    let mut kept = forwarded_fields(fields);
-    for name in PURGE_FIELDS.iter().chain(TAG_FIELDS).chain(SAID_TO_CACHES) {
-        kept.remove(*name);
-    }
+    // Compared with the fields that are there: looking up each of these names takes ten times as long.
+    let is_said_to_caches = |name: &str| {
+        let mut lists = [PURGE_FIELDS, TAG_FIELDS, SAID_TO_CACHES].into_iter();
+        lists.any(|list: &[&str]| list.contains(&name))
+    };
+    let is_cookie = |name: &str| site.litespeed && LSC_COOKIE == *name;
+    let mut kept = forwarded(fields, |name| !is_said_to_caches(name) && !is_cookie(name));
     if site.litespeed {
-        kept.remove(LSC_COOKIE);
         litespeed::add_cookies(fields, &mut kept);
     }
     kept
