@@ -40,6 +40,11 @@ fn hits_stay_hits_while_other_work_goes_on() {
 }
 
 #[test]
+fn hits_stay_hits_while_dashboards_are_open() {
+    run(Part::Dashboards);
+}
+
+#[test]
 fn a_page_of_wordpress_takes_little_memory() {
     run(Part::Pages);
 }

@@ -8,6 +8,7 @@
 pub(crate) mod asker;
 mod beside;
 mod connections;
+mod dashboards;
 mod entries;
 mod limit;
 mod pages;
@@ -55,6 +56,8 @@ pub enum Part {
     Connections,
     /// Hits while other work goes on.
     Beside,
+    /// Hits while dashboards are open.
+    Dashboards,
     /// All of it in 256 MB.
     Limit,
     /// Pages as WordPress makes them, and their memory.
@@ -63,10 +66,11 @@ pub enum Part {
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Entries,
         Self::Connections,
         Self::Beside,
+        Self::Dashboards,
         Self::Limit,
         Self::Pages,
     ];
@@ -77,6 +81,7 @@ impl Part {
             Self::Entries => "entries",
             Self::Connections => "connections",
             Self::Beside => "beside",
+            Self::Dashboards => "dashboards",
             Self::Limit => "limit",
             Self::Pages => "pages",
         }
@@ -91,6 +96,7 @@ impl Part {
             Self::Entries => entries::run(setting),
             Self::Connections => connections::run(setting),
             Self::Beside => beside::run(setting),
+            Self::Dashboards => dashboards::run(setting),
             Self::Limit => limit::run(setting),
             Self::Pages => pages::run(setting),
         }
