@@ -267,6 +267,8 @@ pub struct SiteConfig {
     pub allow_files: Vec<NamePattern>,
     /// Which files beside a picture are sent in its place to clients that prefer their format.
     pub image_siblings: ImageSiblings,
+    /// Whether `103 Early Hints` are sent while a page is being generated.
+    pub early_hints: bool,
     /// The upstream that generates its pages.
     pub upstream: UpstreamConfig,
     /// Upstreams that rules name; `Rule::upstream` is an index into it.

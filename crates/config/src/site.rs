@@ -93,6 +93,7 @@ pub(crate) fn site(
         root: own.given::<PathBuf>("root"),
         allow_files: allow_files(own),
         image_siblings: image_siblings(own),
+        early_hints: own.value("early_hints"),
         balancing: balance::balancing(own, complaints),
         limits: limits(own, &upstream),
         upstream,

@@ -23,6 +23,7 @@ pub mod conditional;
 pub mod cookie;
 pub mod decide;
 pub mod decoded;
+pub mod early_hints;
 pub mod encoding;
 pub mod esi;
 pub mod extensions;

@@ -23,6 +23,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("a plain built-in page").example(r#""/etc/galley/error.html""#),
     row(OptionSection::Site, "preset", Word(&["wordpress", "none"]), "Built-in rules for an application. `wordpress`: its cookies, its paths, tracking parameters, and lifetimes for responses without one. `none`: RFC 9111 and nothing else.")
         .or(r#""wordpress""#),
+    row(OptionSection::Site, "early_hints", Flag, "Whether browsers get `103 Early Hints` while PHP generates a page: the `preload` and `preconnect` links of its last stored version. Only over HTTP/2 and for navigations.")
+        .or("false"),
     row(OptionSection::Site, "multisite", Flag, "Whether WordPress runs as a network in sub-directories.")
         .or("false"),
     row(OptionSection::Site, "cron", ValueKind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). The site needs a host without `*`.")

@@ -140,6 +140,7 @@ fn build_site(
         refreshed_pages: RefreshedPages::default(),
         slow_requests: SlowRequests::default(),
         cron: cron(site, planned, fetch_threads),
+        early_hints: site.early_hints,
         upgrade: site.upgrade.clone(),
         hosts: site.hosts.clone(),
         number: own.number,

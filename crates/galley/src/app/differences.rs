@@ -147,6 +147,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
         upstream_tls => "upstream",
         balancing => "upstream",
         upgrade => "upgrade",
+        early_hints => "early_hints",
         error_page => "error pages",
         error_pages => "error pages",
         request_body => "request_body",

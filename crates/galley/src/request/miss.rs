@@ -24,6 +24,7 @@ use super::exchange::Exchange;
 use super::forward::{
     backend, fetch_request, page_job, pass_request, pool, switch, upstream_call, who,
 };
+use super::hints;
 use super::lookup::LookupResult;
 use super::member_session;
 use super::page;
@@ -34,6 +35,7 @@ use crate::fetch::revalidate::When;
 use crate::fetch::rfc9111::{LearnFromPass, PassLesson, variants};
 use crate::fetch::{Fetched, PassJob};
 use crate::upstream::UpstreamCall;
+use crate::upstream::interim::InterimSender;
 
 /// A request that the upstream is asked for, with what is stored for it.
 pub(super) struct Miss<'a, 'h> {
@@ -88,8 +90,9 @@ impl Miss<'_, '_> {
         if is_turned_away(self.exchange, &pool, class, key) {
             return self.fall_back(pool.fault(FillError::Overload)).await;
         }
+        let hinted = hints::send(self.exchange, self.found);
         let began = Instant::now();
-        let composed = self.order(&pool, class).await;
+        let composed = self.order(&pool, class, hinted).await;
         let (mut reader, coded, collapsed) = match composed {
             Ok(Fetched::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
             Ok(Fetched::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
@@ -160,14 +163,19 @@ impl Miss<'_, '_> {
         }
     }
 
-    async fn order(&self, pool: &PoolHandle, class: Class) -> Result<Fetched, FillError> {
+    async fn order(
+        &self,
+        pool: &PoolHandle,
+        class: Class,
+        hinted: Option<InterimSender>,
+    ) -> Result<Fetched, FillError> {
         let exchange = &*self.exchange;
         let order = || {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
             let mut page = page_job(exchange, pool, request, self.script.clone(), class);
             if exchange.policy().storage.validation == ValidationPolicy::Origin {
                 // To the client whose request it is; those who join get none.
-                page.call.interim = exchange.interim();
+                page.call.interim = hinted.or_else(|| exchange.interim());
                 page.held = in_memory(self.found);
             }
             page

@@ -12,6 +12,7 @@ mod exchange;
 mod file;
 mod folder;
 mod forward;
+mod hints;
 mod hit;
 mod include;
 pub mod lookup;

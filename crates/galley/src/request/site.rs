@@ -78,6 +78,8 @@ pub struct Site {
     pub slow_requests: SlowRequests,
     /// How its scheduled tasks are run; `None`: not by Galley.
     pub cron: Option<SiteCron>,
+    /// Whether browsers hear of the files that a page needs while it is being generated.
+    pub early_hints: bool,
     /// Protocols to which its connections may change, in lower case.
     pub upgrade: Vec<String>,
     /// Its hosts, for the admin API.

@@ -107,6 +107,10 @@ fn origin() -> Origin {
             wire.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x\r\n\r\n");
             wire.answer(200, &[("Content-Type", "text/html")], b"<html></html>");
         }
+        "/hinted" => {
+            let links = "</a.css>; rel=preload; as=style, </?p=1>; rel=shortlink";
+            wire.answer(200, &[("Content-Type", "text/html"), ("Link", links)], b"<html></html>");
+        }
         "/broken" => {
             wire.write(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nCache-Control: private\r\nContent-Length: 1000000\r\n\r\n");
             wire.write(&noise(500_000));
@@ -124,6 +128,47 @@ fn origin() -> Origin {
         }
     })
     .unwrap()
+}
+
+#[test]
+fn a_page_that_is_generated_again_is_hinted_at_to_who_navigates() {
+    let origin = origin();
+    let begin = |options: &str| {
+        Plan::origin(&origin, "wordpress")
+            .server("h2c = true")
+            .site(options)
+            .start()
+    };
+    let stage = begin("early_hints = true");
+    let client = Client::open(stage.addr());
+    let navigation = Request::get("/hinted").field("Sec-Fetch-Mode", "navigate");
+    let purged = |request: &Request| {
+        stage.purge(&["--prefix", "/hinted"]);
+        let answer = client.ask(request);
+        assert!(!answer.is_hit());
+        (answer.interim, answer.status)
+    };
+    let bare = vec![];
+    let first = client.ask(&navigation);
+    assert_eq!(first.interim, bare, "nothing is known of it");
+    assert_eq!(purged(&navigation), (vec![103], 200));
+    let hit = client.ask(&navigation);
+    assert!(hit.is_hit() && hit.interim.is_empty());
+    for other in [
+        Request::get("/hinted"),
+        Request::get("/hinted").field("Sec-Fetch-Mode", "cors"),
+        navigation.clone().field("Sec-Purpose", "prefetch"),
+    ] {
+        assert_eq!(purged(&other), (bare.clone(), 200));
+    }
+    // Over HTTP/1.1 nobody wants them.
+    stage.purge(&["--prefix", "/hinted"]);
+    assert_eq!(stage.ask(navigation.clone()).interim, bare);
+    let silent = begin("");
+    let client = Client::open(silent.addr());
+    client.ask(&navigation);
+    silent.purge(&["--prefix", "/hinted"]);
+    assert_eq!(client.ask(&navigation).interim, bare);
 }
 
 #[test]
