@@ -154,6 +154,11 @@ impl Handle {
         fetched.map(Fetched::after_a_wait)
     }
 
+    /// The response for a job that is to be answered anew ([`PageJob::cut_off`]). Cancel-safe: the fill goes on without this reader.
+    pub async fn page_anew(&self, job: PageJob) -> Result<Fetched, FillError> {
+        self.send(job, None).await
+    }
+
     /// Has the scheduler run and returns when that has ended. Dropping it gives the run up.
     pub async fn cron(&self, job: CronJob) -> Result<(), CronTrouble> {
         let (reply, response) = oneshot::channel();

@@ -61,6 +61,11 @@ pub(super) struct InProgressFetch {
     headed: Notify,
     /// Its part in a cluster.
     pub(super) shared: SharedFetch,
+    /// The fetch of the same page that has to end before its request is sent.
+    former: RefCell<Option<Rc<Self>>>,
+    is_finished: Cell<bool>,
+    /// Notified when it has ended.
+    finished: Notify,
 }
 
 impl InProgressFetch {
@@ -75,6 +80,9 @@ impl InProgressFetch {
             waiters: Arc::new(Waiters::new(Arc::clone(&fill), limits.waiters)),
             stored: RefCell::default(),
             shared: SharedFetch::default(),
+            former: RefCell::default(),
+            is_finished: Cell::new(false),
+            finished: Notify::new(),
             headed: Notify::new(),
             fill,
             born: Cell::new(NOT_SENT),
@@ -112,6 +120,34 @@ impl InProgressFetch {
         self.sent_at.set(now);
         self.note_progress();
         self.waiters.open(born, now);
+    }
+
+    /// Has its request sent only when `former` has ended or fallen silent: those who come meanwhile share it.
+    pub(super) fn comes_after(&self, former: Option<Rc<Self>>) {
+        *self.former.borrow_mut() = former;
+    }
+
+    /// Waits until its request may be sent. Cancel-safe.
+    pub(super) async fn wait_for_former(&self) {
+        let former = self.former.take();
+        if let Some(former) = former {
+            former.over().await;
+        }
+    }
+
+    /// Waits until it has ended, or fallen silent as one that was given up in a panic does. Cancel-safe.
+    async fn over(&self) {
+        // On one thread: nothing comes between the look and the wait.
+        while !self.is_finished.get() && !self.is_silent() {
+            let finished = self.finished.notified();
+            let _ = tokio::time::timeout(self.silence_limit, finished).await;
+        }
+    }
+
+    /// Notes that it has ended.
+    pub(super) fn finish(&self) {
+        self.is_finished.set(true);
+        self.finished.notify_waiters();
     }
 
     /// How long ago its request was sent.

@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 
 use super::patch_progress::PatchProgress;
 use super::site::FetchSite;
+use crate::sys;
 use crate::upstream::UpstreamCall;
 
 /// A cacheable page that is wanted.
@@ -44,6 +45,8 @@ pub struct PageJob {
     pub depth: u8,
     /// Whether the response may be stored, if it allows that.
     pub may_store: bool,
+    /// Whether only a response whose request is sent after this job has arrived answers it.
+    pub is_anew: bool,
     /// Who knows what its ESI includes request, on a site that has any.
     pub includes: Option<Arc<dyn IncludeLookup>>,
 }
@@ -52,6 +55,20 @@ impl PageJob {
     /// Which responses are stored, and how.
     pub(super) fn storage(&self) -> &StoragePolicy {
         &self.site.rules.storage
+    }
+
+    /// The same while purges of other nodes may be missing: nothing stored answers it, its response is not stored, and it shares a fetch
+    /// only with jobs that have arrived before the request is sent. By RFC 9111, where a fetch may be for another variant, with none.
+    #[must_use]
+    pub fn cut_off(self) -> Self {
+        let is_anew = self.site.keys_say_all();
+        let random: [u8; 8] = if is_anew { [0; 8] } else { sys::random_bytes() };
+        Self {
+            key: Key::new(&[self.key.bytes(), b"\0anew", &random].concat()),
+            may_store: false,
+            is_anew,
+            ..self
+        }
     }
 
     /// The same for another attempt in the background.
@@ -66,6 +83,7 @@ impl PageJob {
             fragments: self.fragments.clone(),
             depth: self.depth,
             may_store: self.may_store,
+            is_anew: self.is_anew,
             includes: self.includes.clone(),
         }
     }

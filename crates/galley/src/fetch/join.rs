@@ -57,7 +57,11 @@ impl FetchWorker {
         else {
             return;
         };
+        let before = self.in_progress.borrow().get(&key).map(Rc::clone);
         let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());
+        if job.is_anew {
+            in_progress.comes_after(before);
+        }
         let wait = wait.leading(&in_progress);
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&job.site.name);
@@ -200,12 +204,14 @@ impl FetchWorker {
     fn approach(&self, job: &PageJob, key: &Key, wait: &mut Wait) -> Approach {
         let current = self.in_progress.borrow().get(key).map(Rc::clone);
         // It is removed in the same breath in which it ends; one that was not was given up in a panic.
-        let Some(in_progress) = current
-            .filter(|in_progress| !job.info.directives().no_cache && !in_progress.fill.has_ended())
+        let Some(in_progress) =
+            current.filter(|in_progress| joins(job) && !in_progress.fill.has_ended())
         else {
             return Approach::Lead(None);
         };
-        if wait.has_refused(&in_progress) {
+        let has_missed =
+            job.is_anew && in_progress.born.get() != NOT_SENT && !wait.is_at(&in_progress);
+        if has_missed || wait.has_refused(&in_progress) {
             return Approach::Lead(None);
         }
         let is_silent = in_progress.is_silent();
@@ -324,6 +330,7 @@ impl FetchWorker {
 
     /// Takes a fetch that has ended out of the table.
     pub(super) fn finish_fetch(&self, in_progress: &Rc<InProgressFetch>) {
+        in_progress.finish();
         let mut table = self.in_progress.borrow_mut();
         for key in in_progress.keys.take() {
             if table
@@ -335,6 +342,11 @@ impl FetchWorker {
             }
         }
     }
+}
+
+/// Whether a request joins fetches at all. What is answered anew has no need to insist.
+fn joins(job: &PageJob) -> bool {
+    job.is_anew || !job.info.directives().no_cache
 }
 
 /// Whether a response with these fields may answer a request that carries credentials.

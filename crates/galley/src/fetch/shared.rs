@@ -14,7 +14,6 @@ use galley_cluster::{FoundPage, PageName, PageSearch, PageToShare, SharedPages, 
 use galley_policy::decide::{Decision, Validity, decide};
 use galley_policy::key::variant_id;
 use galley_policy::request_info::RequestInfo;
-use galley_policy::site::{Policy, ValidationPolicy, VaryPolicy};
 
 use super::in_progress::{For, InProgressFetch, WaitTerms, WaiterSlot};
 use super::{FetchSite, FetchWorker, PageJob, revalidate, write_to_disk};
@@ -76,17 +75,12 @@ impl SharedLookup<'_> {
     }
 }
 
-/// Whether the pages of a site can be shared: what is stored under a key answers every request with that key.
-pub fn can_be_shared(rules: &Policy) -> bool {
-    rules.storage.vary == VaryPolicy::CoveredByKey
-        && rules.storage.validation == ValidationPolicy::Galley
-}
-
 impl FetchWorker {
     /// The shared pages, for a job of which they may hold the page.
     fn shared_for(&self, job: &PageJob) -> Option<&SharedPages> {
         let pages = self.shared_pages.as_ref()?;
-        (can_be_shared(&job.site.rules) && job.fragments.is_empty()).then_some(pages)
+        let is_page = job.site.keys_say_all() && job.fragments.is_empty();
+        (is_page && job.may_store).then_some(pages)
     }
 
     /// All purges up to here were published before now.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use galley_cache::fragment_table::FragmentTable;
 use galley_cache::private::PrivateStore;
-use galley_policy::site::Policy;
+use galley_policy::site::{Policy, ValidationPolicy, VaryPolicy};
 
 use super::acknowledged::AcknowledgedPurges;
 use super::counters::FetchCounters;
@@ -37,6 +37,14 @@ pub struct FetchSite {
     pub fragments: Arc<FragmentTable>,
     /// What members have of their own, where they get stored pages.
     pub private: Option<Arc<PrivateStore>>,
+}
+
+impl FetchSite {
+    /// Whether what answers one request answers every other one with its key.
+    pub fn keys_say_all(&self) -> bool {
+        let storage = &self.rules.storage;
+        storage.vary == VaryPolicy::CoveredByKey && storage.validation == ValidationPolicy::Galley
+    }
 }
 
 /// What a site allows its fetches.

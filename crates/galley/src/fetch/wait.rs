@@ -18,9 +18,12 @@ impl FetchWorker {
         in_progress: &InProgressFetch,
         whom: For,
     ) -> Result<Slot, FillError> {
-        let enter = self
-            .pool(job.pool)?
-            .enter(job.call.queue_identity(), &in_progress.turn);
+        let pool = self.pool(job.pool)?;
+        let enter = async {
+            in_progress.wait_for_former().await;
+            pool.enter(job.call.queue_identity(), &in_progress.turn)
+                .await
+        };
         match whom {
             For::Later => enter.await,
             For::Visitors => tokio::select! {

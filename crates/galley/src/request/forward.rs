@@ -130,6 +130,7 @@ pub(super) fn page_job(
         fragments: Box::default(),
         depth: 0,
         may_store: true,
+        is_anew: false,
         includes: exchange.site.includes.get().cloned(),
     }
 }

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use galley_cache::entry::Entry;
-use galley_cache::key::Key;
 use galley_http::head::{self, HeadBuffer, ParsedHead};
 use galley_policy::decide::{self, Decision, PathKind};
 use galley_policy::esi::target::{IncludeRefused, IncludeTarget, is_for_everybody};
@@ -26,7 +25,6 @@ use super::lookup::{LookupResult, Purpose, lookup};
 use super::redirect;
 use super::site::{Services, Site};
 use crate::fetch::{IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage};
-use crate::sys;
 
 /// The includes of one site.
 pub struct SiteIncludes {
@@ -138,10 +136,7 @@ impl SiteIncludes {
         let mut job = page_job(exchange, &pool, request, script, page.call.class);
         job.held = held(exchange, &found);
         if decision == Decision::Pass(PassWhy::Partition) {
-            // Purges of other nodes may be missing: neither what is stored nor a fetch that began earlier is used.
-            let random: [u8; 8] = sys::random_bytes();
-            job.key = Key::new(&[exchange.key.as_slice(), b"\0alone", &random].concat());
-            job.may_store = false;
+            job = job.cut_off();
         }
         Ok(IncludeFound::Fetch {
             job: Box::new(job),

@@ -84,6 +84,11 @@ impl LookupResult {
         (entry.kind == EntryKind::Page && is_usable).then_some(entry)
     }
 
+    /// Whether nothing was looked up because purges of other nodes may be missing.
+    pub(super) fn is_partitioned(&self) -> bool {
+        self.is_partitioned
+    }
+
     /// Whether nothing fresh is stored, of which it is known that it can be: for the public page of a member.
     pub(super) fn is_missing(&self) -> bool {
         let is_fresh = |(entry, validity): &(Arc<Entry>, Validity)| {

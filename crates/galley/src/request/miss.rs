@@ -82,6 +82,15 @@ impl Miss<'_, '_> {
         self.fetch().await
     }
 
+    /// Asks the upstream while purges of other nodes may be missing. Visitors who have come before the request is sent share it.
+    pub(super) async fn cut_off(self) -> Result<Response, Fault> {
+        if self.exchange.site.core.keys_say_all() {
+            self.fetch().await
+        } else {
+            self.pass(Outcome::Pass(PassWhy::Partition)).await
+        }
+    }
+
     /// Fetches a response that may be stored, for all who wait for it.
     pub(super) async fn fetch(self) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;
@@ -109,7 +118,12 @@ impl Miss<'_, '_> {
                 return Ok(answer);
             }
             Ok(Fetched::HitForPass) => {
-                return self.pass(Outcome::Pass(PassWhy::Remembered)).await;
+                let why = if self.found.is_partitioned() {
+                    PassWhy::Partition
+                } else {
+                    PassWhy::Remembered
+                };
+                return self.pass(Outcome::Pass(why)).await;
             }
             Ok(Fetched::Fill {
                 reader,
@@ -180,6 +194,9 @@ impl Miss<'_, '_> {
             }
             page
         };
+        if self.found.is_partitioned() {
+            return pool.fetch_thread.page_anew(order().cut_off()).await;
+        }
         let (site, info, key) = (&exchange.site.core, &exchange.info, &exchange.key);
         pool.fetch_thread.page(site, info, key, order).await
     }
@@ -259,6 +276,9 @@ impl Miss<'_, '_> {
     }
 
     fn miss(&self, outcome: StoreOutcome, collapsed: bool) -> Outcome {
+        if self.found.is_partitioned() {
+            return Outcome::Pass(PassWhy::Partition);
+        }
         Outcome::Miss {
             why: self.why,
             outcome,

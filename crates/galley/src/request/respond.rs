@@ -103,6 +103,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         stale_on_error,
     };
     match decision {
+        Decision::Pass(PassWhy::Partition) => miss.cut_off().await,
         Decision::Pass(why) => {
             miss.fetch_for_members();
             miss.pass(Outcome::Pass(why)).await

@@ -210,8 +210,7 @@ fn without_the_engine_no_stored_page_is_sent_and_no_purge_is_lost() {
     cluster.redis.kill();
     wait_for("the end of the leases", PATIENCE, || {
         let pages = [cluster.get(0, "/"), cluster.get(1, "/")];
-        let is_passed =
-            |page: &Response| page.cache_status() == "galley; fwd=bypass; detail=partition";
+        let is_passed = |page: &Response| page.cache_status() == PARTITION;
         pages.iter().all(is_passed)
     });
     assert_eq!(cluster.edit(0), "local");
@@ -234,6 +233,47 @@ fn without_the_engine_no_stored_page_is_sent_and_no_purge_is_lost() {
     }
     cluster.wait_until_acknowledged();
 }
+
+/// A page is generated for all who have come before its request is sent, and never for one who comes later.
+#[test]
+fn visitors_of_a_node_that_is_cut_off_share_fetches_that_begin_after_they_have_come() {
+    let mut cluster = Cluster::start(1, "");
+    cluster.wait_for_hits(0);
+    cluster.redis.kill();
+    wait_for("the end of the lease", PATIENCE, || {
+        cluster.get(0, "/").cache_status() == PARTITION
+    });
+    for (path, delay) in [("/", 500), ("/crowd", 200)] {
+        cluster.delay_ms.store(delay, Ordering::SeqCst);
+        let request = Request::get(path).host("a.test");
+        let before = cluster.served.load(Ordering::SeqCst);
+        let mut visitors = Vec::new();
+        for _ in 0..300 {
+            let mut visitor = Connection::open(cluster.addr(0)).unwrap();
+            let oldest = cluster.version.fetch_add(1, Ordering::SeqCst) + 1;
+            visitor.send(&request).unwrap();
+            visitors.push((visitor, oldest));
+        }
+        for (mut visitor, oldest) in visitors {
+            let page = visitor.receive("GET").unwrap();
+            assert_eq!(page.cache_status(), PARTITION);
+            let shown = version_of(&page.text());
+            assert!(shown >= oldest, "{shown} for a visitor of {oldest}");
+        }
+        let requests = cluster.served.load(Ordering::SeqCst) - before;
+        assert!((2..30).contains(&requests), "{requests} requests");
+    }
+    // What was fetched meanwhile is not stored.
+    cluster.delay_ms.store(0, Ordering::SeqCst);
+    cluster.redis.restart().unwrap();
+    wait_for("the lease", PATIENCE, || {
+        cluster.get(0, "/crowd").cache_status() != PARTITION
+    });
+    cluster.edit_until_final(0);
+    cluster.assert_newest(0, "/crowd");
+}
+
+const PARTITION: &str = "galley; fwd=bypass; detail=partition";
 
 #[test]
 fn a_purge_beside_a_dead_node_is_acknowledged_when_its_lease_is_over() {

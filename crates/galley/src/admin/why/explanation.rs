@@ -12,7 +12,7 @@ use super::question::WhyRequest;
 use crate::admin::AdminState;
 use crate::fetch::counters::Lately;
 use crate::fetch::hit_for_pass::{self, PassReason};
-use crate::fetch::shared::{SharedLookup, can_be_shared};
+use crate::fetch::shared::SharedLookup;
 use crate::request::Exchange;
 use crate::request::lookup::{LookupResult, Purpose, lookup};
 
@@ -69,7 +69,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
             return false;
         };
         let (core, info) = (&self.exchange.site.core, &self.exchange.info);
-        if !can_be_shared(&core.rules) || info.directives().no_cache {
+        if !core.keys_say_all() || info.directives().no_cache {
             return false;
         }
         let lookup = SharedLookup {
