@@ -251,24 +251,30 @@ impl Session {
     /// The newest purge; [`StreamId::START`] if there is none.
     pub(crate) fn newest(&mut self) -> Result<StreamId, EngineError> {
         let stream = self.keys.purges.clone();
-        self.newest_of(&stream)
+        self.back_from_newest(&stream, 1)
+    }
+
+    /// The oldest of the newest `count` purges; [`StreamId::START`] if there is none.
+    pub(crate) fn oldest_of_newest(&mut self, count: usize) -> Result<StreamId, EngineError> {
+        let stream = self.keys.purges.clone();
+        self.back_from_newest(&stream, count)
     }
 
     /// The newest entry with charges; [`StreamId::START`] if there is none.
     pub(crate) fn newest_charges(&mut self) -> Result<StreamId, EngineError> {
         let stream = self.keys.limits.clone();
-        self.newest_of(&stream)
+        self.back_from_newest(&stream, 1)
     }
 
-    fn newest_of(&mut self, stream: &str) -> Result<StreamId, EngineError> {
+    fn back_from_newest(&mut self, stream: &str, count: usize) -> Result<StreamId, EngineError> {
         let found: StreamRangeReply = cmd("XREVRANGE")
             .arg(stream)
             .arg("+")
             .arg("-")
             .arg("COUNT")
-            .arg(1)
+            .arg(count)
             .query(&mut self.connection)?;
-        match found.ids.first() {
+        match found.ids.last() {
             None => Ok(StreamId::START),
             Some(entry) => StreamId::parse(&entry.id).ok_or(EngineError::Reply("a stream id")),
         }

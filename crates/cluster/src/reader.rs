@@ -26,6 +26,9 @@ pub(crate) struct Reader {
     /// What was applied last, and in which engine.
     position: Option<Position>,
     epoch: Option<String>,
+    /// To be noted when the lease has begun: the purges that the node knew before it read on, and the entry that those of other nodes
+    /// came with or before.
+    known: Option<(StreamId, NotePoint)>,
     /// The newest sequence number of each run of a node.
     sequences: HashMap<String, u64>,
     written: Instant,
@@ -51,6 +54,7 @@ impl Reader {
             tick_at,
             position,
             epoch: None,
+            known: None,
             sequences: HashMap::new(),
             written: Instant::now(),
         }
@@ -79,7 +83,8 @@ impl Reader {
         let known = self.position.as_ref().map(|position| position.last);
         self.epoch = session.join(&self.shared.member, known.unwrap_or(StreamId::START))?;
         session.begin_stream()?;
-        self.find_position(&mut session)?;
+        let known = self.find_position(&mut session)?;
+        self.known = known.map(|last| (last, self.sink.numbers()));
         self.catch_up(&mut session)?;
         self.shared.set_position(self.position.as_ref());
         self.renew(&mut session, self.last())?;
@@ -100,19 +105,27 @@ impl Reader {
             .map_or(StreamId::START, |position| position.last)
     }
 
-    /// Where to read on. Purges that can be missing are made up for by purging everything.
-    fn find_position(&mut self, session: &mut Session) -> Result<(), EngineError> {
+    /// Where to read on. Purges that can be missing are made up for by purging everything. What this returns: the entry to read on after,
+    /// if all purges of other nodes that this node knows came with it or before, in this history of the engine's data.
+    fn find_position(&mut self, session: &mut Session) -> Result<Option<StreamId>, EngineError> {
         let engine = session.identity.word();
         let Some(position) = &self.position else {
-            let last = session.newest()?;
-            if self.sink.has_earlier_pages() {
+            let has_pages = self.sink.has_earlier_pages();
+            // A node that knows no purge reads the newest ones: it can use pages that were shared before some of them.
+            let is_new = !has_pages && !self.sink.has_earlier_purges();
+            let last = if is_new {
+                session.oldest_of_newest(MOST_EARLIER)?
+            } else {
+                session.newest()?
+            };
+            if has_pages {
                 self.purge_everything(
                     Strength::Hard,
                     "the node has stored pages and has never read the stream",
                 );
             }
             self.position = Some(Position { engine, last });
-            return Ok(());
+            return Ok(Some(last).filter(|last| is_new && *last != StreamId::START));
         };
         let is_there = position.last == StreamId::START || session.has(position.last)?;
         let is_same = position.engine == engine;
@@ -120,7 +133,7 @@ impl Reader {
         // A node with a lease has applied every purge that was acknowledged, and what was not is published again.
         if is_there && (is_same || had_lease) {
             self.position = Some(Position { engine, last });
-            return Ok(());
+            return Ok(Some(last).filter(|last| is_same && *last != StreamId::START));
         }
         self.gap(if is_there {
             "another engine became the primary while the node was disconnected"
@@ -131,7 +144,7 @@ impl Reader {
             engine,
             last: StreamId::START,
         });
-        Ok(())
+        Ok(None)
     }
 
     /// Applies the purges that came while the node was away, before the lease begins.
@@ -200,10 +213,13 @@ impl Reader {
     }
 
     /// Says what is in the stream, and which purges of this node are.
-    fn note_point(&self, session: &Session, note: NotePoint, own: Option<StreamId>) {
+    fn note_point(&mut self, session: &Session, note: NotePoint, own: Option<StreamId>) {
         let epoch = self.epoch.as_deref().unwrap_or_default();
         let data: Arc<str> = format!("{}/{epoch}", session.identity.word()).into();
         if let Some(own) = own {
+            if let Some((last, note)) = self.known.take() {
+                note(&StreamPoint::new(&data, last.max(own)));
+            }
             note(&StreamPoint::new(&data, self.last().max(own)));
         }
         self.shared
@@ -290,6 +306,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The position may be older than what was applied.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
+
+/// Purges that a node reads which knows none.
+const MOST_EARLIER: usize = 1000;
 
 /// Runs of nodes whose sequence numbers are known.
 const MOST_RUNS: usize = 10_000;

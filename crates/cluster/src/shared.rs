@@ -26,13 +26,16 @@ pub trait PurgeSink: Send + Sync {
     /// Whether pages of an earlier run are stored.
     fn has_earlier_pages(&self) -> bool;
 
+    /// Whether purges of an earlier run are known.
+    fn has_earlier_purges(&self) -> bool;
+
     /// Reads the number of each site's newest purge. What it returns is called if all purges up to these numbers are in the stream at
     /// a point or before.
     fn numbers(&self) -> NotePoint;
 }
 
 /// Notes that all purges up to certain numbers are in the stream at a point or before.
-pub type NotePoint = Box<dyn FnOnce(&StreamPoint)>;
+pub type NotePoint = Box<dyn FnOnce(&StreamPoint) + Send>;
 
 /// What all threads of a node share.
 #[derive(Default)]

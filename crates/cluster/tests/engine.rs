@@ -42,6 +42,10 @@ impl PurgeSink for Sink {
         self.has_earlier_pages
     }
 
+    fn has_earlier_purges(&self) -> bool {
+        false
+    }
+
     fn numbers(&self) -> NotePoint {
         Box::new(|_point| {})
     }

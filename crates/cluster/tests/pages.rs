@@ -20,6 +20,7 @@ use galley_testkit::{Redis, Scratch, Signal, wait_for};
 struct Table {
     scopes: Vec<Scope>,
     points: PurgePoints,
+    has_earlier_purges: bool,
 }
 
 impl Table {
@@ -62,6 +63,10 @@ impl PurgeSink for Sink {
         false
     }
 
+    fn has_earlier_purges(&self) -> bool {
+        self.0.lock().unwrap().has_earlier_purges
+    }
+
     fn numbers(&self) -> NotePoint {
         let table = Arc::clone(&self.0);
         let number = table.lock().unwrap().current();
@@ -78,13 +83,23 @@ struct Node {
 
 impl Node {
     fn start(redis: &Redis, name: &str, key_file: &Path) -> Self {
+        Self::start_with(redis, name, key_file, None, Sink::default())
+    }
+
+    fn start_with(
+        redis: &Redis,
+        name: &str,
+        key_file: &Path,
+        folder: Option<&Path>,
+        sink: Sink,
+    ) -> Self {
         let settings = ClusterSettings {
             engine: redis.url(),
             password_file: None,
             name: "test".to_owned(),
             node: name.to_owned(),
             serve_through_partitions: false,
-            folder: None,
+            folder: folder.map(Path::to_owned),
             key_file: Some(key_file.to_owned()),
             pages: Some(PageSettings {
                 most_bytes: 1 << 20,
@@ -94,7 +109,6 @@ impl Node {
         };
         let cluster = Cluster::new(settings).unwrap();
         let publisher = cluster.publisher();
-        let sink = Sink::default();
         let began = Instant::now();
         let tick_at = move |at: Instant| {
             let since = at.saturating_duration_since(began);
@@ -514,6 +528,68 @@ const LOSE_ALL_BUT_THE_PAGE: &str = "\
 local page, left = redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])
 redis.call('FLUSHALL')
 redis.call('SET', KEYS[2], page, 'PX', left)";
+
+#[test]
+fn a_node_that_starts_uses_older_pages_that_no_purge_came_after() {
+    let pair = Pair::start();
+    let key = pair.scratch.join("key");
+    block_on(async {
+        pair.one.share(PAGE, b"page").await;
+        for purged in ["another", "a third"] {
+            pair.other.purge_until_final(purged).await;
+        }
+        let fresh = Node::start(&pair.redis, "fresh", &key);
+        assert_eq!(fresh.find_soon(PAGE).await, b"page");
+        pair.one.purge_until_final(TAG).await;
+        assert_eq!(fresh.found(PAGE).await, None);
+        let fresh = Node::start(&pair.redis, "fresher", &key);
+        // It accepts what was shared after the purge, so what it knows has been noted.
+        fresh.share(OTHER, b"other").await;
+        pair.one.find_soon(OTHER).await;
+        pair.one.purge_until_final("another").await;
+        assert_eq!(fresh.find_soon(OTHER).await, b"other");
+        assert_eq!(fresh.found(PAGE).await, None);
+        // Purges that it had from an earlier run may be anywhere.
+        let table = Table {
+            has_earlier_purges: true,
+            ..Table::default()
+        };
+        let sink = Sink(Arc::new(Mutex::new(table)));
+        let aged = Node::start_with(&pair.redis, "aged", &key, None, sink);
+        aged.share(OTHER_SITE, b"x").await;
+        assert_eq!(aged.found(OTHER).await, None);
+    });
+}
+
+#[test]
+fn a_node_that_starts_again_uses_pages_that_were_shared_while_it_was_away() {
+    let pair = Pair::start();
+    let (key, folder) = (
+        pair.scratch.join("key"),
+        pair.scratch.dir("position").unwrap(),
+    );
+    let start = || Node::start_with(&pair.redis, "third", &key, Some(&folder), Sink::default());
+    block_on(async {
+        pair.one.share(OTHER, b"before").await;
+        let third = start();
+        pair.other.purge_until_final("another").await;
+        wait_for("the position to be written", PATIENCE, || {
+            folder.join("cluster-position").exists()
+        });
+        drop(third);
+        pair.one.share(PAGE, b"page").await;
+        pair.other.purge_until_final("another").await;
+        let third = start();
+        assert_eq!(third.find_soon(PAGE).await, b"page");
+        pair.one.purge_until_final(TAG).await;
+        drop(third);
+        let third = start();
+        third.share(OTHER_SITE, b"x").await;
+        for page in [PAGE, OTHER] {
+            assert_eq!(third.found(page).await, None);
+        }
+    });
+}
 
 #[test]
 fn large_and_short_lived_pages_are_not_shared() {

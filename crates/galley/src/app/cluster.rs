@@ -156,6 +156,10 @@ impl PurgeSink for SitesSink {
         self.has_earlier_pages
     }
 
+    fn has_earlier_purges(&self) -> bool {
+        self.sites.all().iter().any(|site| site.has_earlier())
+    }
+
     fn numbers(&self) -> NotePoint {
         let sites = self.sites.all().into_iter();
         let numbers: Vec<_> = sites.map(|site| (site.current(), site)).collect();

@@ -230,6 +230,11 @@ impl SitePurges {
         self.current().saturating_sub(self.first)
     }
 
+    /// Whether purges of an earlier run are known.
+    pub fn has_earlier(&self) -> bool {
+        self.first > 0
+    }
+
     /// The latest purges, the newest first.
     pub fn recent(&self) -> Vec<RecentPurge> {
         self.recent.newest()
