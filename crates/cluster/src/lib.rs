@@ -66,7 +66,7 @@ pub use own_purges::BegunPurge;
 pub use page_command::{FetchToken, FoundPage};
 #[cfg(fuzzing)]
 pub use page_value::fuzz as fuzz_page_value;
-pub use point::{PurgePoints, StreamPoint};
+pub use point::{BornPoint, NotedPoints, PurgePoints, StreamPoint};
 pub use reach::{PendingReach, PurgeReach};
 pub use record_file::RecordFile;
 pub use secret_turn::SecretTurn;

@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::cluster_key::MAC;
 use crate::page_value::PageValue;
-use crate::point::StreamPoint;
+use crate::point::BornPoint;
 
 pub(crate) enum PageCommand {
     /// The reply is dropped where there is none.
@@ -54,7 +54,7 @@ impl FoundValue {
     pub(crate) fn page(&self) -> FoundPage<'_> {
         let record = self.value.record.clone();
         FoundPage {
-            point: &self.value.point,
+            points: &self.value.points,
             record: self.bytes.get(record).unwrap_or_default(),
             since: self.value.lifetime.saturating_sub(self.left),
         }
@@ -68,8 +68,8 @@ impl FoundValue {
 /// A page that a node has stored under the name that was asked for.
 #[derive(Debug)]
 pub struct FoundPage<'v> {
-    /// It was generated after all purges up to here.
-    pub point: &'v StreamPoint,
+    /// What its parts were generated after, by the numbers that they were born with.
+    pub points: &'v [BornPoint],
     /// The record, as it was given to `SharedPages::store`.
     pub record: &'v [u8],
     /// How long ago that was, by the engine's clock.
@@ -89,7 +89,7 @@ pub(crate) struct StoreCommand {
     pub(crate) name: String,
     pub(crate) site: Box<str>,
     pub(crate) key: Box<[u8]>,
-    pub(crate) point: StreamPoint,
+    pub(crate) points: Vec<BornPoint>,
     pub(crate) lifetime: Duration,
     pub(crate) record: Box<dyn FnOnce() -> Option<Vec<u8>> + Send>,
     /// Given back behind the page.

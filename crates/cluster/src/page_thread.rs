@@ -143,7 +143,7 @@ impl PageWorker {
             name,
             site,
             key,
-            point,
+            points,
             lifetime,
             record,
             token,
@@ -154,7 +154,7 @@ impl PageWorker {
             key: &key,
         };
         let value = record().and_then(|record| {
-            page_value::seal(&self.key, name_of_page, &point, lifetime, &record)
+            page_value::seal(&self.key, name_of_page, &points, lifetime, &record)
         });
         let is_stored = match value {
             None => false,

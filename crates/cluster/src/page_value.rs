@@ -3,8 +3,10 @@
 //! ```text
 //!   1  version
 //!   8  for how many milliseconds the engine was told to keep it
-//!   2  length of the point
-//!      point: see [`crate::point`]
+//!   1  number of points; for each of them:
+//!   8    what was born with this number at the node that has stored the record ..
+//!   2    length of the point
+//!        .. was generated after all purges up to this point: see [`crate::point`]
 //!      record, which only the server reads
 //!  32  MAC of the page's name and of all before
 //! ```
@@ -13,32 +15,35 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::cluster_key::{ClusterKey, MAC, PageName};
-use crate::point::StreamPoint;
+use crate::point::{BornPoint, StreamPoint};
 
 /// A value that a node has stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageValue {
-    pub(crate) point: StreamPoint,
+    pub(crate) points: Vec<BornPoint>,
     pub(crate) lifetime: Duration,
     /// Where the record is in the value.
     pub(crate) record: Range<usize>,
 }
 
-/// The bytes to be stored; `None`: the point is longer than any is.
+/// The bytes to be stored; `None`: there are more points, or longer ones, than any page has.
 pub(crate) fn seal(
     key: &ClusterKey,
     page: PageName<'_>,
-    point: &StreamPoint,
+    points: &[BornPoint],
     lifetime: Duration,
     record: &[u8],
 ) -> Option<Vec<u8>> {
-    let point = point.to_string();
-    let length = u16::try_from(point.len()).ok()?;
-    let mut value = Vec::with_capacity(HEAD + point.len() + record.len() + MAC);
+    let mut value = Vec::with_capacity(HEAD + points.len() * POINT + record.len() + MAC);
     value.push(VERSION);
     value.extend_from_slice(&milliseconds(lifetime).to_le_bytes());
-    value.extend_from_slice(&length.to_le_bytes());
-    value.extend_from_slice(point.as_bytes());
+    value.push(u8::try_from(points.len()).ok()?);
+    for BornPoint { born, point } in points {
+        let point = point.to_string();
+        value.extend_from_slice(&born.to_le_bytes());
+        value.extend_from_slice(&u16::try_from(point.len()).ok()?.to_le_bytes());
+        value.extend_from_slice(point.as_bytes());
+    }
     value.extend_from_slice(record);
     key.seal(page, &mut value);
     Some(value)
@@ -56,13 +61,22 @@ fn parse(value: &[u8]) -> Option<PageValue> {
         return None;
     }
     let (lifetime, rest) = rest.split_first_chunk()?;
-    let (length, rest) = rest.split_first_chunk()?;
-    let length = usize::from(u16::from_le_bytes(*length));
-    let (point, _record) = rest.split_at_checked(length)?;
+    let (&count, mut rest) = rest.split_first()?;
+    let mut points = Vec::with_capacity(usize::from(count));
+    for _ in 0..count {
+        let (born, after) = rest.split_first_chunk()?;
+        let (length, after) = after.split_first_chunk()?;
+        let (point, after) = after.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+        points.push(BornPoint {
+            born: u64::from_le_bytes(*born),
+            point: StreamPoint::parse(std::str::from_utf8(point).ok()?)?,
+        });
+        rest = after;
+    }
     Some(PageValue {
-        point: StreamPoint::parse(std::str::from_utf8(point).ok()?)?,
+        points,
         lifetime: Duration::from_millis(u64::from_le_bytes(*lifetime)),
-        record: HEAD + length..value.len(),
+        record: value.len() - rest.len()..value.len(),
     })
 }
 
@@ -81,7 +95,7 @@ pub fn fuzz(bytes: &[u8]) {
     key.seal(page, &mut sealed);
     if let Some(value) = open(&key, page, &sealed) {
         let record = sealed.get(value.record).unwrap_or_default();
-        let again = seal(&key, page, &value.point, value.lifetime, record);
+        let again = seal(&key, page, &value.points, value.lifetime, record);
         // One spelling, but for zeros before the numbers of a point.
         assert!(again.is_some_and(|again| again.len() <= sealed.len()));
     }
@@ -91,10 +105,13 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
-/// Before the point.
-const HEAD: usize = 1 + 8 + 2;
+/// Before the points.
+const HEAD: usize = 1 + 8 + 1;
+
+/// Room for most points.
+const POINT: usize = 8 + 2 + 160;
 
 #[cfg(test)]
 mod tests {
@@ -111,23 +128,27 @@ mod tests {
         ClusterKey::derive(&[1; 32], "test").unwrap()
     }
 
-    fn point() -> StreamPoint {
-        StreamPoint::parse("run/history/epoch 12-3").unwrap()
+    fn points(count: u8) -> Vec<BornPoint> {
+        let point = |born: u8| BornPoint {
+            born: u64::from(born),
+            point: StreamPoint::parse(&format!("run/history/epoch 12-{born}")).unwrap(),
+        };
+        (0..count).map(point).collect()
     }
 
     proptest! {
         #[test]
-        fn a_value_is_read_as_it_was_written(record: Vec<u8>, lifetime: u64) {
+        fn a_value_is_read_as_it_was_written(record: Vec<u8>, lifetime: u64, count: u8) {
             let lifetime = Duration::from_millis(lifetime);
-            let sealed = seal(&key(), PAGE, &point(), lifetime, &record).unwrap();
+            let sealed = seal(&key(), PAGE, &points(count), lifetime, &record).unwrap();
             let read = open(&key(), PAGE, &sealed).unwrap();
             prop_assert_eq!(&sealed[read.record.clone()], &record[..]);
-            prop_assert_eq!((read.point, read.lifetime), (point(), lifetime));
+            prop_assert_eq!((read.points, read.lifetime), (points(count), lifetime));
         }
 
         #[test]
         fn any_change_is_noticed(record: Vec<u8>, at: usize, bit in 0_u8..8) {
-            let mut sealed = seal(&key(), PAGE, &point(), Duration::ZERO, &record).unwrap();
+            let mut sealed = seal(&key(), PAGE, &points(3), Duration::ZERO, &record).unwrap();
             let at = at % sealed.len();
             sealed[at] ^= 1 << bit;
             prop_assert_eq!(open(&key(), PAGE, &sealed), None);

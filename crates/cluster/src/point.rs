@@ -4,6 +4,9 @@
 //! A page carries a point that was in the stream before its request was sent, so every purge up to that point had been published. A
 //! node notes again and again that all purges which it has numbered so far are in the stream at a point or before. A page of that
 //! point or a later one contains the effect of all of them.
+//!
+//! The other way round, what was generated after all purges up to a number contains the effect of all purges of the stream up to a point,
+//! if none of these has a higher number. So a part of a page that was stored earlier gets a point when the page is shared.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -43,20 +46,81 @@ impl fmt::Display for StreamPoint {
     }
 }
 
+/// A number of a node's purges, and a point: what was generated there after all purges up to the number was generated after all up to the
+/// point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BornPoint {
+    /// The number, at the node that shares a page.
+    pub born: u64,
+    /// The point, for all nodes.
+    pub point: StreamPoint,
+}
+
+/// What a node knows of its purges and the stream at one moment.
+#[derive(Clone, Debug)]
+pub struct NotedPoints {
+    /// All purges that the node has numbered are in the stream here or before; `None`: one may be on its way.
+    pub published: Option<StreamPoint>,
+    /// All purges in the stream up to here have a number at the node; `None`: not to be used.
+    pub applied: Option<StreamPoint>,
+}
+
 /// For one site: the points at which all purges up to a number were in the stream, the oldest first.
 #[derive(Debug, Default)]
 pub struct PurgePoints {
     data: Option<Arc<str>>,
     points: VecDeque<(StreamId, u64)>,
+    /// Numbers, with the newest entry up to which no purge of the stream has a higher one.
+    applied: VecDeque<(u64, StreamId)>,
 }
 
 impl PurgePoints {
-    /// Notes that all purges up to `number` are in the stream at `point` or before.
-    pub fn note(&mut self, point: &StreamPoint, number: u64) {
-        if self.data.as_ref() != Some(&point.data) {
-            self.points.clear();
-            self.data = Some(Arc::clone(&point.data));
+    /// Notes what is known while `number` is the newest.
+    pub fn note(&mut self, points: &NotedPoints, number: u64) {
+        if let Some(point) = &points.published {
+            self.note_published(point, number);
         }
+        if let Some(point) = &points.applied {
+            self.note_applied(point, number);
+        }
+    }
+
+    fn begin(&mut self, data: &Arc<str>) {
+        if self.data.as_ref() != Some(data) {
+            *self = Self {
+                data: Some(Arc::clone(data)),
+                ..Self::default()
+            };
+        }
+    }
+
+    /// Notes that no purge in the stream up to `point` has a number above `number`.
+    fn note_applied(&mut self, point: &StreamPoint, number: u64) {
+        self.begin(&point.data);
+        match self.applied.back_mut() {
+            Some((known, last)) if *known == number => *last = point.last,
+            Some((known, _)) if *known > number => {}
+            _ => {
+                if self.applied.len() >= MOST_POINTS {
+                    self.applied.pop_front();
+                }
+                self.applied.push_back((number, point.last));
+            }
+        }
+    }
+
+    /// A point for what was generated after all purges up to `born`: it was generated after all purges of the stream up to there.
+    /// `None`: none is known.
+    pub fn of_born(&self, born: u64) -> Option<BornPoint> {
+        let later = self.applied.partition_point(|(known, _)| *known <= born);
+        let (_, last) = self.applied.get(later.checked_sub(1)?)?;
+        let point = StreamPoint::new(self.data.as_ref()?, *last);
+        Some(BornPoint { born, point })
+    }
+
+    /// Notes that all purges up to `number` are in the stream at `point` or before.
+    fn note_published(&mut self, point: &StreamPoint, number: u64) {
+        self.begin(&point.data);
         // With the same purges, the older point permits more pages. A stream that begins anew in the same data was deleted by
         // somebody: pages of before may have points behind it, until it has come past the last point.
         let is_known = |(last, noted): &(StreamId, u64)| *noted >= number || *last > point.last;
@@ -95,9 +159,9 @@ mod tests {
     fn a_point_stands_for_the_purges_before_it() {
         let mut points = PurgePoints::default();
         assert_eq!(points.number_at(&at("a", "5-0")), None);
-        points.note(&at("a", "5-0"), 10);
-        points.note(&at("a", "7-0"), 10);
-        points.note(&at("a", "9-0"), 12);
+        points.note_published(&at("a", "5-0"), 10);
+        points.note_published(&at("a", "7-0"), 10);
+        points.note_published(&at("a", "9-0"), 12);
         for (last, wanted) in [
             ("4-9", None),
             ("5-0", Some(10)),
@@ -113,16 +177,39 @@ mod tests {
     #[test]
     fn after_a_loss_of_data_no_older_point_is_known() {
         let mut points = PurgePoints::default();
-        points.note(&at("a", "5-0"), 10);
-        points.note(&at("b", "1-0"), 11);
+        points.note_published(&at("a", "5-0"), 10);
+        points.note_published(&at("b", "1-0"), 11);
         assert_eq!(points.number_at(&at("a", "5-0")), None);
         assert_eq!(points.number_at(&at("b", "5-0")), Some(11));
         // A stream that somebody has deleted.
-        points.note(&at("b", "0-1"), 12);
+        points.note_published(&at("b", "0-1"), 12);
         assert_eq!(points.number_at(&at("b", "5-0")), Some(11));
         assert_eq!(points.number_at(&at("b", "0-1")), None);
-        points.note(&at("b", "9-0"), 12);
+        points.note_published(&at("b", "9-0"), 12);
         assert_eq!(points.number_at(&at("b", "9-0")), Some(12));
+    }
+
+    #[test]
+    fn what_was_born_with_a_number_has_the_point_of_the_purges_before_it() {
+        let mut points = PurgePoints::default();
+        let point_of = |points: &PurgePoints, born| points.of_born(born).map(|found| found.point);
+        assert_eq!(point_of(&points, 10), None);
+        points.note_applied(&at("a", "5-0"), 10);
+        points.note_applied(&at("a", "9-0"), 12);
+        // Purges of other sites.
+        points.note_applied(&at("a", "11-0"), 12);
+        for (born, wanted) in [
+            (9, None),
+            (10, Some("5-0")),
+            (11, Some("5-0")),
+            (12, Some("11-0")),
+            (99, Some("11-0")),
+        ] {
+            assert_eq!(point_of(&points, born), wanted.map(|last| at("a", last)));
+        }
+        points.note_applied(&at("b", "1-0"), 13);
+        assert_eq!(point_of(&points, 12), None);
+        assert_eq!(point_of(&points, 13), Some(at("b", "1-0")));
     }
 
     #[test]
@@ -130,7 +217,7 @@ mod tests {
         let mut points = PurgePoints::default();
         let id = |number: u64| at("a", &format!("{number}-0"));
         for number in 1..=2000 {
-            points.note(&id(number), number);
+            points.note_published(&id(number), number);
         }
         assert_eq!(points.points.len(), MOST_POINTS);
         assert_eq!(points.number_at(&id(10)), None);

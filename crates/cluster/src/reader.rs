@@ -11,7 +11,7 @@ use galley_policy::time::Tick;
 use crate::engine::{Engine, Session, StreamEntry};
 use crate::error::EngineError;
 use crate::lease::LEASE;
-use crate::point::StreamPoint;
+use crate::point::{NotedPoints, StreamPoint};
 use crate::position::{Position, PositionFile};
 use crate::shared::{NotePoint, PurgeSink, Shared};
 use crate::stream_id::StreamId;
@@ -65,7 +65,6 @@ impl Reader {
         while !self.shared.is_stopped() {
             let began = Instant::now();
             let Err(error) = self.follow() else { break };
-            self.shared.set_point(None);
             self.disconnected(&error);
             pause = if began.elapsed() > LONGEST_PAUSE {
                 FIRST_PAUSE
@@ -74,7 +73,6 @@ impl Reader {
             };
             std::thread::sleep(pause);
         }
-        self.shared.set_point(None);
     }
 
     /// One connection, until it fails or the node ends.
@@ -216,14 +214,19 @@ impl Reader {
     fn note_point(&mut self, session: &Session, note: NotePoint, own: Option<StreamId>) {
         let epoch = self.epoch.as_deref().unwrap_or_default();
         let data: Arc<str> = format!("{}/{epoch}", session.identity.word()).into();
-        if let Some(own) = own {
-            if let Some((last, note)) = self.known.take() {
-                note(&StreamPoint::new(&data, last.max(own)));
-            }
-            note(&StreamPoint::new(&data, self.last().max(own)));
+        if let Some(own) = own
+            && let Some((last, note)) = self.known.take()
+        {
+            note(&NotedPoints {
+                published: Some(StreamPoint::new(&data, last.max(own))),
+                applied: None,
+            });
         }
-        self.shared
-            .set_point(Some(StreamPoint::new(&data, self.last())));
+        // The numbers were read when all up to the last entry had one: own purges get theirs before they are in the stream.
+        note(&NotedPoints {
+            published: own.map(|own| StreamPoint::new(&data, self.last().max(own))),
+            applied: Some(StreamPoint::new(&data, self.last())),
+        });
     }
 
     fn write_position(&mut self) {

@@ -11,7 +11,7 @@ use crate::limits::LimitQueue;
 use crate::message::RemotePurge;
 use crate::own_purges::OwnPurges;
 use crate::page_counters::PageCounters;
-use crate::point::StreamPoint;
+use crate::point::NotedPoints;
 use crate::position::Position;
 use crate::status::ClusterStatus;
 
@@ -29,13 +29,12 @@ pub trait PurgeSink: Send + Sync {
     /// Whether purges of an earlier run are known.
     fn has_earlier_purges(&self) -> bool;
 
-    /// Reads the number of each site's newest purge. What it returns is called if all purges up to these numbers are in the stream at
-    /// a point or before.
+    /// Reads the number of each site's newest purge. What it returns is called with what is known of the stream at that moment.
     fn numbers(&self) -> NotePoint;
 }
 
-/// Notes that all purges up to certain numbers are in the stream at a point or before.
-pub type NotePoint = Box<dyn FnOnce(&StreamPoint) + Send>;
+/// Notes what is known of the stream while certain numbers are the newest.
+pub type NotePoint = Box<dyn FnOnce(&NotedPoints) + Send>;
 
 /// What all threads of a node share.
 #[derive(Default)]
@@ -60,8 +59,6 @@ pub(crate) struct Shared {
     pub(crate) acknowledged: AtomicU64,
     pub(crate) local_only: AtomicU64,
     pub(crate) own: Arc<OwnPurges>,
-    /// All purges up to here were published before now; `None`: the stream is not being read.
-    pub(crate) point: Mutex<Option<StreamPoint>>,
     pub(crate) pages: PageCounters,
 }
 
@@ -83,15 +80,6 @@ impl Shared {
     pub(crate) fn set_position(&self, position: Option<&Position>) {
         let mut shared = self.position.lock().unwrap_or_else(PoisonError::into_inner);
         *shared = position.cloned();
-    }
-
-    pub(crate) fn point(&self) -> Option<StreamPoint> {
-        let point = self.point.lock();
-        point.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn set_point(&self, point: Option<StreamPoint>) {
-        *self.point.lock().unwrap_or_else(PoisonError::into_inner) = point;
     }
 
     pub(crate) fn status(&self) -> MutexGuard<'_, ClusterStatus> {

@@ -22,7 +22,7 @@ use crate::page_command::{
     FetchToken, FoundPage, LookCommand, LookReply, PageCommand, StoreCommand,
 };
 use crate::page_counters::count;
-use crate::point::StreamPoint;
+use crate::point::BornPoint;
 use crate::shared::Shared;
 use crate::status::PagesStatus;
 
@@ -60,8 +60,8 @@ pub enum PageSearch<T> {
 pub struct PageToShare<'p> {
     /// Its name.
     pub name: PageName<'p>,
-    /// It was generated after all purges up to here.
-    pub point: StreamPoint,
+    /// What its parts were generated after: for each number that one of them was born with.
+    pub points: Vec<BornPoint>,
     /// Bytes of its body.
     pub bytes: u64,
     /// How long it is fresh.
@@ -100,11 +100,6 @@ impl SharedPages {
 
     pub(crate) fn sender(&self) -> mpsc::WeakSender<PageCommand> {
         self.commands.downgrade()
-    }
-
-    /// All purges up to here were published before this call; `None`: that is not known now.
-    pub fn point(&self) -> Option<StreamPoint> {
-        self.shared.point()
     }
 
     /// Looks for a page that `accept` takes. Where another node fetches it, this waits for that page for half a second at most. Cancel-safe.
@@ -222,7 +217,7 @@ impl SharedPages {
             name: self.key.name_of(page.name),
             site: page.name.site.into(),
             key: page.name.key.into(),
-            point: page.point,
+            points: page.points,
             lifetime,
             record: page.record,
             token,

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use galley_cluster::{
-    Cluster, ClusterPublisher, ClusterSettings, FetchToken, NotePoint, PageName, PageSearch,
-    PageSettings, PageToShare, PagesStatus, PurgePoints, PurgeReach, PurgeSink, RemotePurge,
-    RunningCluster, SharedPages, StreamPoint,
+    BornPoint, Cluster, ClusterPublisher, ClusterSettings, FetchToken, NotePoint, PageName,
+    PageSearch, PageSettings, PageToShare, PagesStatus, PurgePoints, PurgeReach, PurgeSink,
+    RemotePurge, RunningCluster, SharedPages,
 };
 use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::time::Tick;
@@ -33,7 +33,10 @@ impl Table {
     }
 
     /// Whether a page with a tag that was fetched at a point is newer than all purges of this node.
-    fn accepts(&self, tag: &str, point: &StreamPoint) -> bool {
+    fn accepts(&self, tag: &str, points: &[BornPoint]) -> bool {
+        let [BornPoint { point, .. }] = points else {
+            return false;
+        };
         let Some(born) = self.points.number_at(point) else {
             return false;
         };
@@ -70,7 +73,7 @@ impl PurgeSink for Sink {
     fn numbers(&self) -> NotePoint {
         let table = Arc::clone(&self.0);
         let number = table.lock().unwrap().current();
-        Box::new(move |point| table.lock().unwrap().points.note(point, number))
+        Box::new(move |points| table.lock().unwrap().points.note(points, number))
     }
 }
 
@@ -121,15 +124,25 @@ impl Node {
             publisher,
             _running: running.unwrap(),
         };
-        wait_for("a point", PATIENCE, || node.pages.point().is_some());
+        wait_for("a point", PATIENCE, || node.now().is_some());
         node
+    }
+
+    /// What is known of a page that is requested now.
+    fn now(&self) -> Option<BornPoint> {
+        let table = self.sink.0.lock().unwrap();
+        table.points.of_born(table.current())
+    }
+
+    fn point(&self) -> BornPoint {
+        self.now().unwrap()
     }
 
     /// What the server does with what it finds: takes it only if no purge came after it. A look that gets no reply in time ends it.
     async fn find_once(&self, page: PageName<'_>) -> PageSearch<Vec<u8>> {
         let find = self.pages.find(page, |found| {
             let table = self.sink.0.lock().unwrap();
-            let is_newer = table.accepts(TAG, found.point);
+            let is_newer = table.accepts(TAG, found.points);
             is_newer.then(|| found.record.to_vec())
         });
         find.await
@@ -179,7 +192,7 @@ impl Node {
     async fn store(
         &self,
         page: PageName<'_>,
-        point: StreamPoint,
+        point: BornPoint,
         body: &[u8],
         token: Option<FetchToken>,
     ) {
@@ -194,7 +207,7 @@ impl Node {
         let record = body.to_vec();
         let page = PageToShare {
             name: page,
-            point,
+            points: vec![point],
             bytes: u64::try_from(body.len()).unwrap(),
             fresh: Duration::from_secs(60),
             record: Box::new(move || Some(record)),
@@ -215,7 +228,7 @@ impl Node {
                 PageSearch::Fetch(None) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         };
-        let point = self.pages.point().unwrap();
+        let point = self.point();
         self.store(page, point, body, Some(token)).await;
     }
 
@@ -342,7 +355,7 @@ fn a_page_from_before_a_purge_is_never_accepted_however_late_it_is_stored() {
             };
             // The request is sent, the purge comes, the page is stored.
             let token = fetching.token(PAGE).await;
-            let point = fetching.pages.point().unwrap();
+            let point = fetching.point();
             purging.purge_until_final(TAG).await;
             fetching.store(PAGE, point, b"old", Some(token)).await;
             for node in [fetching, purging] {
@@ -363,10 +376,10 @@ fn a_purge_between_the_read_and_the_comparison_counts() {
             let search = pair.other.pages.find(PAGE, |found| {
                 // The page has been read, and a purge of the other node is applied.
                 let mut table = pair.other.sink.0.lock().unwrap();
-                assert!(table.accepts(TAG, found.point));
+                assert!(table.accepts(TAG, found.points));
                 table.add(Scope::Tag(TAG.to_owned()));
                 is_read = true;
-                table.accepts(TAG, found.point).then_some(())
+                table.accepts(TAG, found.points).then_some(())
             });
             assert!(matches!(search.await, PageSearch::Fetch(_)));
         }
@@ -405,7 +418,7 @@ fn what_no_node_has_stored_under_a_name_is_not_used() {
         let file = key_file(&pair.scratch, "another", 'b');
         let stranger = Node::start(&pair.redis, "stranger", &file);
         let token = stranger.token(PAGE).await;
-        let point = stranger.pages.point().unwrap();
+        let point = stranger.point();
         stranger.store(PAGE, point, b"x", Some(token)).await;
         pair.one.share(PAGE, b"again").await;
         assert_eq!(pair.other.found(PAGE).await.unwrap(), b"again");
@@ -419,7 +432,7 @@ fn one_node_fetches_and_the_others_wait_for_it() {
         pair.one.share(OTHER_SITE, b"x").await;
         pair.other.find_soon(OTHER_SITE).await;
         let token = pair.one.token(PAGE).await;
-        let point = pair.one.pages.point().unwrap();
+        let point = pair.one.point();
         let (found, ()) = tokio::join!(pair.other.found(PAGE), async {
             tokio::time::sleep(Duration::from_millis(200)).await;
             pair.one.store(PAGE, point, b"page", Some(token)).await;
@@ -485,7 +498,7 @@ fn after_a_loss_of_data_pages_of_before_are_not_used() {
         wait_for("the loss to be noticed", PATIENCE, || {
             [&pair.one, &pair.other]
                 .iter()
-                .all(|node| node.publisher.status().gaps > 0 && node.pages.point().is_some())
+                .all(|node| node.publisher.status().gaps > 0 && node.now().is_some())
         });
         assert_eq!(pair.other.found(PAGE).await, None);
         assert!(pair.other.status().refused > 0);
@@ -505,22 +518,27 @@ fn a_stream_that_somebody_deletes_makes_no_old_page_usable() {
     block_on(async {
         // A page from before a purge, stored late.
         let token = pair.one.token(PAGE).await;
-        let point = pair.one.pages.point().unwrap();
+        let point = pair.one.point();
         pair.other.purge_until_final(TAG).await;
         pair.redis.run(&["DEL", "galley:test:purges"]).unwrap();
         pair.one.store(PAGE, point, b"old", Some(token)).await;
         wait_for("the loss to be noticed", PATIENCE, || {
             [&pair.one, &pair.other]
                 .iter()
-                .all(|node| node.publisher.status().gaps > 0 && node.pages.point().is_some())
+                .all(|node| node.publisher.status().gaps > 0 && node.now().is_some())
         });
         let file = pair.scratch.join("key");
         let fresh = Node::start(&pair.redis, "fresh", &file);
         for node in [&pair.one, &pair.other, &fresh] {
             assert_eq!(node.found(PAGE).await, None);
         }
-        pair.one.share(PAGE, b"new").await;
-        assert_eq!(fresh.find_soon(PAGE).await, b"new");
+        let next = loop {
+            pair.one.share(PAGE, b"new").await;
+            if let Some(next) = fresh.found(PAGE).await {
+                break next;
+            }
+        };
+        assert_eq!(next, b"new");
     });
 }
 
@@ -594,10 +612,10 @@ fn a_node_that_starts_again_uses_pages_that_were_shared_while_it_was_away() {
 #[test]
 fn large_and_short_lived_pages_are_not_shared() {
     let pair = Pair::start();
-    let point = pair.one.pages.point().unwrap();
+    let point = pair.one.point();
     let page = |bytes, fresh| PageToShare {
         name: PAGE,
-        point: point.clone(),
+        points: vec![point.clone()],
         bytes,
         fresh,
         record: Box::new(|| Some(Vec::new())),

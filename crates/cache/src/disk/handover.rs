@@ -80,10 +80,11 @@ pub fn write_record(entry: &Entry, now: DiskClock) -> Option<Vec<u8>> {
     (written > 0).then(|| writer.into_inner())
 }
 
-/// The page of another machine, as born at `born` here; it was written `since` ago. `None`: it is damaged, or the memory is full.
+/// The page of another machine, which was written `since` ago. `born`: the number here for one that a part of it was born with there.
+/// `None`: it is damaged, a number has none here, or the memory is full.
 pub fn read_record(
     record: &[u8],
-    born: u64,
+    born: &dyn Fn(u64) -> Option<u64>,
     since: Duration,
     now: DiskClock,
     budget: &MemoryBudget,
@@ -93,7 +94,7 @@ pub fn read_record(
         key: key(),
         clock: PageClock::Since(since),
         now,
-        born,
+        births: Births::Each(born),
     };
     let entry = reader.next(budget)?;
     reader.from.is_empty().then_some(entry)
@@ -120,15 +121,32 @@ impl PageClock {
 }
 
 /// Reads what a [`PageWriter`] has written.
-pub struct PageReader<R> {
+pub struct PageReader<'b, R> {
     from: R,
     key: DirectoryKey,
     clock: PageClock,
     now: DiskClock,
-    born: u64,
+    births: Births<'b>,
 }
 
-impl<R: Read> PageReader<R> {
+/// The numbers of purges that pages are born with here.
+enum Births<'b> {
+    /// One for all.
+    All(u64),
+    /// One for each of the writer, if it has one here.
+    Each(&'b dyn Fn(u64) -> Option<u64>),
+}
+
+impl Births<'_> {
+    fn of(&self, number: u64) -> Result<u64, Bad> {
+        match self {
+            Self::All(born) => Ok(*born),
+            Self::Each(born) => born(number).ok_or(Bad),
+        }
+    }
+}
+
+impl<R: Read> PageReader<'_, R> {
     /// `born`: the number that the counters of this process begin with.
     pub fn new(from: R, born: u64, now: DiskClock) -> Self {
         Self {
@@ -136,7 +154,7 @@ impl<R: Read> PageReader<R> {
             key: key(),
             clock: PageClock::Boot(Boot::here(now)),
             now,
-            born,
+            births: Births::All(born),
         }
     }
 
@@ -165,12 +183,12 @@ impl<R: Read> PageReader<R> {
         let parts = EntryParts {
             body: StoredBody::reserved(body, reservation),
             stored_at: self.now.tick,
-            born: self.born,
+            born: self.births.of(parts.born)?,
             ..parts
         };
         let mut fragments = stored.fragments;
         for fragment in &mut fragments {
-            fragment.born = self.born;
+            fragment.born = self.births.of(fragment.born)?;
         }
         Ok(Arc::new(Entry::new(parts).with_fragments(fragments)))
     }
@@ -266,16 +284,19 @@ mod tests {
         let budget = MemoryBudget::new(1 << 20);
         for (since, wall, wanted) in [(5, 1000, 5), (5, 1009, 9), (5, 990, 5), (0, 1000, 0)] {
             let now = stored(7, wall);
-            let read = read_record(&record, 3, seconds(since), now, &budget).unwrap();
+            let born = |number| (number == entry.born).then_some(3);
+            let read = read_record(&record, &born, seconds(since), now, &budget).unwrap();
             assert_eq!(read.age(Tick(7)), age + seconds(wanted), "{since} {wall}");
             assert_eq!(
                 (read.born, &read.body().unwrap()[..]),
                 (3, &entry.body().unwrap()[..])
             );
         }
+        let unknown = |_| None;
+        assert!(read_record(&record, &unknown, seconds(0), stored(0, 1000), &budget).is_none());
         let longer = [&record[..], b"x"].concat();
         for wrong in [&record[..record.len() - 1], &longer] {
-            let read = read_record(wrong, 3, seconds(0), stored(0, 1000), &budget);
+            let read = read_record(wrong, &Some, seconds(0), stored(0, 1000), &budget);
             assert!(read.is_none());
         }
     }

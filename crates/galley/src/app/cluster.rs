@@ -163,9 +163,9 @@ impl PurgeSink for SitesSink {
     fn numbers(&self) -> NotePoint {
         let sites = self.sites.all().into_iter();
         let numbers: Vec<_> = sites.map(|site| (site.current(), site)).collect();
-        Box::new(move |point| {
+        Box::new(move |points| {
             for (number, site) in &numbers {
-                site.note_point(point, *number);
+                site.note_points(points, *number);
             }
         })
     }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use galley_cache::entry::Entry;
 use galley_cache::log::OpenedLog;
 use galley_cache::purge_table::{PurgeTable, Touch, Touched, Touching, Unlogged, Validity};
-use galley_cluster::{ClusterPublisher, PendingReach, PurgePoints, StreamPoint};
+use galley_cluster::{
+    BornPoint, ClusterPublisher, NotedPoints, PendingReach, PurgePoints, StreamPoint,
+};
 use galley_policy::purge::Purge;
 
 use super::forward::ForwardInboxes;
@@ -206,9 +208,14 @@ impl SitePurges {
         }
     }
 
-    /// Notes that all purges up to `number` are in the stream of the cluster at `point` or before.
-    pub fn note_point(&self, point: &StreamPoint, number: u64) {
-        self.points().note(point, number);
+    /// Notes what is known of the stream of the cluster while `number` is the newest.
+    pub fn note_points(&self, points: &NotedPoints, number: u64) {
+        self.points().note(points, number);
+    }
+
+    /// A point for what was generated after all purges up to `born`; `None`: none is known.
+    pub fn of_born(&self, born: u64) -> Option<BornPoint> {
+        self.points().of_born(born)
     }
 
     /// A number up to which a page of `point` contains all purges; `None`: none is known.

@@ -121,8 +121,6 @@ impl FetchWorker {
                 None => (&job.call, None),
             };
             let sending = || {
-                // Before the counter: what is in the stream up to there has a number.
-                in_progress.shared.sent_at(self.point(job));
                 in_progress.start_request(site_purges.current(), self.clock.tick());
             };
             let slot = self.slot_for(job, in_progress, whom).await?;

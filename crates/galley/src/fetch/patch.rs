@@ -89,6 +89,7 @@ impl FetchWorker {
         let outcome = self.memory.put_if_same(held, Arc::clone(&entry));
         if outcome.is_ok() {
             write_to_disk(site, &entry, outcome);
+            self.share_patched(site, &entry);
         }
         site.counters.patched();
         Some(entry)

@@ -10,7 +10,7 @@ use galley_cache::disk::{DiskClock, read_record, write_record};
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::memory::Memory;
 use galley_cluster::lease::Lease;
-use galley_cluster::{FoundPage, PageName, PageSearch, PageToShare, SharedPages, StreamPoint};
+use galley_cluster::{FetchToken, FoundPage, PageName, PageSearch, PageToShare, SharedPages};
 use galley_policy::decide::{Decision, Validity, decide};
 use galley_policy::key::variant_id;
 use galley_policy::request_info::RequestInfo;
@@ -47,9 +47,13 @@ impl SharedLookup<'_> {
     /// The page, if it answers the request and no purge that may have been acknowledged by now came after it.
     pub fn accept(&self, found: &FoundPage<'_>) -> Option<Arc<Entry>> {
         let purges = &self.site.purges;
-        let born = purges.number_at(found.point)?;
+        let born = |number| {
+            let mut points = found.points.iter();
+            let known = points.find(|known| known.born == number)?;
+            purges.number_at(&known.point)
+        };
         let now = disk_clock(self.clock);
-        let entry = read_record(found.record, born, found.since, now, self.memory.budget())?;
+        let entry = read_record(found.record, &born, found.since, now, self.memory.budget())?;
         if entry.key.bytes() != self.key || entry.kind != EntryKind::Page {
             return None;
         }
@@ -81,11 +85,6 @@ impl FetchWorker {
         let pages = self.shared_pages.as_ref()?;
         let is_page = job.site.keys_say_all() && job.fragments.is_empty();
         (is_page && job.may_store).then_some(pages)
-    }
-
-    /// All purges up to here were published before now.
-    pub(super) fn point(&self, job: &PageJob) -> Option<StreamPoint> {
-        self.shared_for(job)?.point()
     }
 
     /// The page as another node has fetched it, in memory. Where another node fetches it now, this waits for that for a moment.
@@ -142,30 +141,46 @@ impl FetchWorker {
         (is_hit || slot.terms == WaitTerms::Leads).then_some(entry)
     }
 
-    /// Stores a page for the other nodes. Nobody waits for that.
+    /// Stores a page for the other nodes that was fetched. Nobody waits for that.
     pub(super) fn share(&self, job: &PageJob, in_progress: &InProgressFetch, entry: &Arc<Entry>) {
-        let point = in_progress.shared.take_point();
-        let (Some(pages), Some(point)) = (self.shared_for(job), point) else {
+        if job.may_store {
+            self.store_shared(&job.site, entry, in_progress.shared.take_token());
+        }
+    }
+
+    /// The same for a page that was patched.
+    pub(super) fn share_patched(&self, site: &FetchSite, entry: &Arc<Entry>) {
+        self.store_shared(site, entry, None);
+    }
+
+    fn store_shared(&self, site: &FetchSite, entry: &Arc<Entry>, token: Option<FetchToken>) {
+        // The record has no room for what an assembled page includes.
+        let is_page = site.keys_say_all() && entry.assembly().is_none();
+        let (Some(pages), true) = (&self.shared_pages, is_page) else {
             return;
         };
-        // The point is that of the page: what came from an earlier request would be taken for as new.
-        let is_older = entry.fragments().iter().any(|part| part.born < entry.born);
-        if is_older || entry.assembly().is_some() {
+        // Each part has a point of its own: a purge of one that was rendered again came before it, and after the rest.
+        let mut numbers: Vec<u64> = entry.fragments().iter().map(|part| part.born).collect();
+        numbers.push(entry.born);
+        numbers.sort_unstable();
+        numbers.dedup();
+        let points = numbers.into_iter().map(|born| site.purges.of_born(born));
+        let Some(points) = points.collect() else {
             return;
-        }
+        };
         let age = entry.age(self.clock.tick());
         let (record, clock) = (Arc::clone(entry), self.clock);
         let page = PageToShare {
             name: PageName {
-                site: job.site.purges.site(),
-                key: job.key.bytes(),
+                site: site.purges.site(),
+                key: entry.key.bytes(),
             },
-            point,
+            points,
             bytes: entry.length(),
             fresh: entry.life.fresh.saturating_sub(age),
             record: Box::new(move || write_record(&record, disk_clock(clock))),
         };
-        pages.store(page, in_progress.shared.take_token());
+        pages.store(page, token);
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use galley_cache::entry::Entry;
-use galley_cluster::{FetchToken, StreamPoint};
+use galley_cluster::FetchToken;
 
 /// A fetch's part in a cluster.
 #[derive(Default)]
@@ -13,8 +13,6 @@ pub(super) struct SharedFetch {
     found: RefCell<Option<Arc<Entry>>>,
     /// The right to fetch the page for all nodes.
     token: RefCell<Option<FetchToken>>,
-    /// All purges up to here were published before its request was sent.
-    point: RefCell<Option<StreamPoint>>,
 }
 
 impl SharedFetch {
@@ -36,16 +34,6 @@ impl SharedFetch {
     /// Gives the right away.
     pub(super) fn take_token(&self) -> Option<FetchToken> {
         self.token.take()
-    }
-
-    /// Notes the point at which its request is sent.
-    pub(super) fn sent_at(&self, point: Option<StreamPoint>) {
-        *self.point.borrow_mut() = point;
-    }
-
-    /// The point at which its request was sent.
-    pub(super) fn take_point(&self) -> Option<StreamPoint> {
-        self.point.take()
     }
 
     /// Lets other nodes fetch the page, if they still wait.

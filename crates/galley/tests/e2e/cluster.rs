@@ -48,6 +48,21 @@ impl Cluster {
                 );
                 return;
             }
+            if seen.path().starts_with("/sidebar") {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let part = format!("part {:04}", shown.load(Ordering::SeqCst));
+                let is_alone = seen.field("galley-fragment").is_some();
+                let (kind, place, body) = if is_alone {
+                    ("text/plain", "alone 0 9 - 0 part", part)
+                } else {
+                    let page = format!("<html><body>{part}</body></html>");
+                    ("text/html", "widget/x 12 9 - d.m part", page)
+                };
+                let tags = [("Galley-Tags", "own"), ("Galley-Fragment", place)];
+                let fields = [&[("Content-Type", kind), long], &tags[..]].concat();
+                wire.answer(200, &fields, body.as_bytes());
+                return;
+            }
             let fields = [("Content-Type", "text/plain"), long, ("Galley-Tags", "p1")];
             let body = format!("{} version {}.", seen.path(), shown.load(Ordering::SeqCst));
             counted.fetch_add(1, Ordering::SeqCst);
@@ -73,6 +88,13 @@ impl Cluster {
         }
         cluster.wait_until_acknowledged();
         cluster
+    }
+
+    /// A further node, with what the others have in their configuration.
+    pub(crate) fn add(&mut self, lines: &str) -> usize {
+        let node = self.launch(self.nodes.len(), lines);
+        self.nodes.push(node);
+        self.nodes.len() - 1
     }
 
     fn launch(&self, number: usize, lines: &str) -> Galley {
@@ -109,7 +131,12 @@ impl Cluster {
     /// Changes the page, and purges it through a node; how far the purge got.
     pub(crate) fn edit(&self, node: usize) -> String {
         self.version.fetch_add(1, Ordering::SeqCst);
-        let purge = ["purge", "--tag", "p1", "--json"];
+        self.purge(node, "p1")
+    }
+
+    /// Purges a tag through a node; how far the purge got.
+    pub(crate) fn purge(&self, node: usize, tag: &str) -> String {
+        let purge = ["purge", "--tag", tag, "--json"];
         let output = self.nodes[node].cli(&purge).unwrap();
         assert!(output.status.success(), "{output:?}");
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::{Signal, wait_for};
 
+use serde_json::Value;
+
 use crate::cluster::Cluster;
 
 /// Nodes that share pages.
@@ -135,6 +137,75 @@ fn a_refresh_takes_the_page_of_another_node() {
         nodes.served() == before
     };
     assert!((0..10).any(is_taken), "each node asks the upstream");
+}
+
+/// A part of a page is rendered again on one node, and another one gets the page with it.
+#[test]
+fn a_page_that_was_patched_is_shared_and_never_with_a_part_from_before_its_purge() {
+    let mut nodes = Sharing::start(2);
+    let page = |nodes: &Sharing, node| nodes.0.get(node, "/sidebar");
+    let newest = |nodes: &Sharing| {
+        let version = nodes.0.version.load(Ordering::SeqCst);
+        format!("<html><body>part {version:04}</body></html>")
+    };
+    nodes.share(0, 1, "warm");
+    nodes.fetch(0, "/sidebar");
+    wait_for("the part to be rendered alone", PATIENCE, || {
+        let why = nodes.0.nodes[0].cli(&["why", "http://a.test/sidebar", "--json"]);
+        let why: Value = serde_json::from_slice(&why.unwrap().stdout).unwrap();
+        why["entry"]["fragments"][0]["shared"] == true
+    });
+    let before = nodes.served();
+    wait_for("the page at the other node", PATIENCE, || {
+        is_shared(&page(&nodes, 1)) || page(&nodes, 1).is_hit()
+    });
+    assert!(nodes.served() <= before + 1);
+    for round in 0..3 {
+        wait_for("a final purge", PATIENCE, || {
+            nodes.0.version.fetch_add(1, Ordering::SeqCst);
+            nodes.0.purge(round % 2, "part") == "cluster"
+        });
+        for node in 0..2 {
+            assert_eq!(page(&nodes, node).text(), newest(&nodes), "node {node}");
+        }
+        // The page that was patched is in the engine, and a node that has just started takes it from there.
+        let (mut tries, mut is_taken) = (0, false);
+        while !is_taken {
+            tries += 1;
+            assert!(tries < 10, "no page that was patched is shared");
+            let new = nodes.0.add("key_file = KEY_FILE");
+            wait_for("the node to read the stream", PATIENCE, || {
+                nodes.0.get(new, "/other").is_hit()
+            });
+            let before = nodes.served();
+            let taken = page(&nodes, new);
+            assert_eq!(taken.text(), newest(&nodes));
+            is_taken = is_shared(&taken) && nodes.served() == before;
+        }
+    }
+}
+
+#[test]
+fn a_node_that_starts_uses_pages_from_before_its_start() {
+    let mut nodes = Sharing::start(2);
+    nodes.share(0, 1, "warm");
+    let mut number = 0;
+    loop {
+        number += 1;
+        assert!(number < 10, "no page from before the start is used");
+        let (old, purged) = (format!("/sidebar-{number}"), format!("/purged-{number}"));
+        nodes.fetch(0, &old);
+        nodes.fetch(0, &purged);
+        nodes.0.edit_until_final(1);
+        let new = nodes.0.add("key_file = KEY_FILE");
+        wait_for("the node to read the stream", PATIENCE, || {
+            nodes.0.get(new, "/other").is_hit()
+        });
+        nodes.0.assert_newest(new, &purged);
+        if is_shared(&nodes.0.get(new, &old)) {
+            break;
+        }
+    }
 }
 
 #[test]
