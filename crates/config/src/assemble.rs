@@ -12,6 +12,7 @@ use crate::complaint::Complaints;
 use crate::config::{AdminConfig, Cache, CacheDisk, Config};
 use crate::listen::AdminListen;
 use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget};
+use crate::log_field::LogField;
 use crate::machine::Surroundings;
 use crate::origin::Origin;
 use crate::quantity::write_size;
@@ -179,13 +180,16 @@ fn check_memory_per_site(given: &SectionTable, cache: &Cache, complaints: &mut C
 
 fn log(given: &SectionTable, complaints: &mut Complaints) -> LogConfig {
     check::log_folders(given, complaints);
+    let format = match given.value::<String>("format").as_str() {
+        "json" => LogFormat::Json,
+        "ecs" => LogFormat::Ecs,
+        _ => LogFormat::Combined,
+    };
+    let fields = log_fields(given, format, complaints);
     LogConfig {
         access: given.value::<LogTarget>("access"),
-        format: match given.value::<String>("format").as_str() {
-            "json" => LogFormat::Json,
-            "ecs" => LogFormat::Ecs,
-            _ => LogFormat::Combined,
-        },
+        format,
+        fields,
         error: given.value("error"),
         level: level(&given.value::<String>("level")),
     }
@@ -202,7 +206,34 @@ fn level(word: &str) -> LogLevel {
     }
 }
 
+/// The fields that access lines are to have; none: those of the format.
+fn log_fields(
+    given: &SectionTable,
+    format: LogFormat,
+    complaints: &mut Complaints,
+) -> Vec<LogField> {
+    let fields: Vec<LogField> = given.given("fields").unwrap_or_default();
+    if !fields.is_empty() && format == LogFormat::Combined {
+        let why = "applies only to `json` and `ecs`, but the format is `combined`";
+        let help = "add `format = \"json\"` or `format = \"ecs\"`, or remove the line";
+        given.complain("fields", why, help, complaints);
+    }
+    let mut all = fields.iter().enumerate();
+    if all.any(|(index, field)| fields.iter().take(index).any(|one| one == field)) {
+        let help = "name each field once";
+        given.complain("fields", "contains a field twice", help, complaints);
+    }
+    if fields.len() > MOST_LOG_FIELDS {
+        let why = format!("contains more than {MOST_LOG_FIELDS} fields");
+        given.complain("fields", why, "remove some", complaints);
+    }
+    fields
+}
+
 const NO_SITE: &str = "add a `[[site]]` with `hosts`, `root` and `php`, or start without a file: `galley run --root DIR`";
 /// The least that the table allows.
 const LEAST_MEMORY: u64 = 16 << 20;
+
+/// All fields that have names of their own, and as many header fields as anybody reads.
+const MOST_LOG_FIELDS: usize = 40;
 const MOST_OBJECT: u64 = 64 << 20;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::log_field::LogField;
+
 /// `[log]`.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
@@ -10,6 +12,8 @@ pub struct LogConfig {
     pub access: LogTarget,
     /// The form of access lines.
     pub format: LogFormat,
+    /// The fields of access lines behind the time; empty: those of the form.
+    pub fields: Vec<LogField>,
     /// Where messages go: `Stderr` or `File`.
     pub error: LogTarget,
     /// The least severe message that is written.

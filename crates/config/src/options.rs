@@ -130,6 +130,8 @@ pub enum ValueKind {
     FieldName,
     /// `Name: value`.
     FieldLine,
+    /// A field of access lines.
+    LogField,
     /// `stdout`, `off` or a path.
     AccessLog,
     /// `stderr` or a path.
@@ -325,6 +327,9 @@ impl ValueKind {
             Self::Method => "a request method such as `\"GET\"`".to_owned(),
             Self::FieldName => "the name of a header field".to_owned(),
             Self::FieldLine => "a header field, `\"Name: value\"`".to_owned(),
+            Self::LogField => {
+                "a name, `\"request_header:NAME\"` or `\"response_header:NAME\"`".to_owned()
+            }
             Self::AccessLog => "`\"stdout\"`, `\"off\"` or a path".to_owned(),
             Self::ErrorLog => "`\"stderr\"` or a path".to_owned(),
             Self::FileOrOff => "a path, or `\"off\"`".to_owned(),

@@ -19,6 +19,7 @@ use crate::complaint::nearest;
 use crate::limit;
 use crate::listen::{AdminListen, Listen, Proxy};
 use crate::log::LogTarget;
+use crate::log_field::LogField;
 use crate::options::{ValueKind, one_of};
 use crate::quantity::{Pace, parse_duration, parse_size};
 use crate::reader::{Problem, problem};
@@ -82,6 +83,7 @@ pub(crate) fn parse_text(
                 "write both with a colon between: `X-Frame-Options: SAMEORIGIN`",
             ),
         },
+        ValueKind::LogField => LogField::parse(text).map(ConfigValue::LogField),
         ValueKind::AccessLog => access_log(text, base).map(ConfigValue::Log),
         ValueKind::ErrorLog => error_log(text, base).map(ConfigValue::Log),
         ValueKind::FileOrOff => Ok(ConfigValue::File(match text {

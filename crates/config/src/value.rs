@@ -18,6 +18,7 @@ use crate::complaint::SourceSpan;
 use crate::forward::PurgeForward;
 use crate::listen::{AdminListen, Listen, Proxy};
 use crate::log::LogTarget;
+use crate::log_field::LogField;
 use crate::quantity::Pace;
 use crate::upstream::{HttpUpstream, UpstreamConfig, UpstreamTls};
 
@@ -48,6 +49,7 @@ pub(crate) enum ConfigValue {
     Pattern(PathPattern),
     FieldName(FieldName),
     FieldLine(HeaderField),
+    LogField(LogField),
     File(AccessSetting<PathBuf>),
     Limit(AccessSetting<RateLimit>),
     /// Only the members that could be read; the others have been complained about.
@@ -94,6 +96,7 @@ from_value! {
     Pattern => PathPattern,
     FieldName => FieldName,
     FieldLine => HeaderField,
+    LogField => LogField,
     File => AccessSetting<PathBuf>,
     Limit => AccessSetting<RateLimit>,
 }

@@ -53,6 +53,7 @@ pub mod tags;
 #[cfg(test)]
 mod testing;
 pub mod time;
+pub mod trace_context;
 pub mod uri;
 pub mod vary;
 pub mod wordpress;

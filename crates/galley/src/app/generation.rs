@@ -28,6 +28,7 @@ use crate::request::{Services, Site, Sites};
 use crate::server::{self, Phase};
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::{self, CounterReader};
+use crate::telemetry::fields::LoggedHeaders;
 
 /// See the module.
 pub(super) struct Generation {
@@ -112,6 +113,7 @@ impl Generation {
                 limits,
                 services: Arc::clone(&built.services),
                 logs: parts.logs.iter().map(AccessLog::writer).collect(),
+                logged: LoggedHeaders::of(&config.log.fields),
                 counters: threads.add_counters(lasting.states.rows()),
                 id_prefix: build::id_prefix(),
                 phase: threads.phase.subscribe(),

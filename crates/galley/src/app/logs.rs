@@ -3,17 +3,17 @@
 //! A log outlives configurations: another one with the same target and format goes on with it. One that nobody names any more
 //! is closed when the last generation that writes to it has ended.
 
-use galley_config::{Config, LogFormat, LogTarget};
+use galley_config::{Config, LogTarget};
 
 use super::ServerStartError;
-use crate::telemetry::access::AccessLog;
+use crate::telemetry::access::{AccessLog, LineForm};
 
 /// The access logs: the server's first, then those of sites with one of their own, in the order of the sites.
 pub(super) struct Logs(Vec<NamedLog>);
 
 struct NamedLog {
     target: LogTarget,
-    format: LogFormat,
+    form: LineForm,
     log: AccessLog,
 }
 
@@ -33,26 +33,23 @@ impl Logs {
     /// Opens what another configuration names and this one does not.
     pub(super) fn prepare(&self, config: &Config) -> Result<LogChange, ServerStartError> {
         let own = config.sites.iter().filter_map(|site| site.access.as_ref());
-        let format = config.log.format;
+        let form = LineForm::from(&config.log);
         let mut stays = vec![false; self.0.len()];
         let mut all = Vec::new();
         for target in std::iter::once(&config.log.access).chain(own) {
             let mut open = self.0.iter().zip(&mut stays);
             let found =
-                open.find(|(log, stays)| !**stays && log.target == *target && log.format == format);
+                open.find(|(log, stays)| !**stays && log.target == *target && log.form == form);
             let log = match found {
                 Some((known, stays)) => {
                     *stays = true;
                     known.log.clone()
                 }
-                None => open_log(target, format)?,
+                None => open_log(target, form.clone())?,
             };
             let target = target.clone();
-            all.push(NamedLog {
-                target,
-                format,
-                log,
-            });
+            let form = form.clone();
+            all.push(NamedLog { target, form, log });
         }
         Ok(LogChange {
             logs: Self(all),
@@ -90,8 +87,8 @@ impl LogChange {
     }
 }
 
-fn open_log(target: &LogTarget, format: LogFormat) -> Result<AccessLog, ServerStartError> {
-    AccessLog::open(target, format).map_err(|cause| ServerStartError::Log {
+fn open_log(target: &LogTarget, form: LineForm) -> Result<AccessLog, ServerStartError> {
+    AccessLog::open(target, form).map_err(|cause| ServerStartError::Log {
         target: target.clone(),
         cause,
     })

@@ -271,6 +271,11 @@ impl Hit {
         }
     }
 
+    /// The stored fields.
+    pub fn fields(&self) -> &HeaderMap {
+        &self.entry.fields
+    }
+
     /// The bits of all names in the stored fields and lines: [`galley_policy::headers::mask_of`].
     pub fn mask(&self) -> u64 {
         self.all_lines().mask()

@@ -201,6 +201,7 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
             client,
             local: None,
             is_tls: false,
+            tls_version: None,
         };
         tokio::task::spawn_local(async move {
             http1::connection(core, stream, sites, endpoints).await;
@@ -237,6 +238,7 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: B
         client,
         local,
         is_tls: behind.tls.is_some(),
+        tls_version: None,
     };
     match behind.tls {
         None => http1::connection(core, stream, behind.sites, endpoints).await,

@@ -13,10 +13,11 @@ use super::pool::{BufferPool, Spare};
 use super::run_slices::RunSlices;
 use super::spec::{ClientLimits, Phase};
 use super::timer::Timers;
-use crate::request::Services;
+use crate::request::{Hit, Response, Services};
 use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
 use crate::telemetry::errors::Seldom;
+use crate::telemetry::fields::{LoggedHeaders, ResponseValues};
 
 /// A core's own state; lives on its thread.
 pub(super) struct Core {
@@ -34,6 +35,8 @@ pub(super) struct Core {
     pub(super) pool: Rc<BufferPool>,
     pub(super) spare: Rc<Spare>,
     pub(super) logs: RefCell<Vec<LogWriter>>,
+    /// Header fields that access lines have by configuration.
+    pub(super) logged: LoggedHeaders,
     pub(super) counters: CoreCounters,
     pub(super) ids: RefCell<Ids>,
     pub(super) connections: Cell<usize>,
@@ -65,6 +68,17 @@ impl Core {
     pub(super) fn wall(&self, at: Instant) -> SystemTime {
         let (read, wall) = self.wall.get();
         wall + at.saturating_duration_since(read)
+    }
+
+    /// What access lines have of a response by configuration.
+    pub(super) fn logged_of(&self, response: &Response) -> ResponseValues {
+        self.logged
+            .of_response(response.fields.map(), &response.extra)
+    }
+
+    /// The same of a hit.
+    pub(super) fn logged_of_hit(&self, hit: &Hit) -> ResponseValues {
+        self.logged.of_response(hit.fields(), &[])
     }
 
     pub(super) fn flush_logs(&self) {

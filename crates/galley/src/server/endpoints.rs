@@ -12,6 +12,8 @@ pub(super) struct Endpoints {
     pub(super) local: Option<SocketAddr>,
     /// Whether Galley itself speaks TLS with the client.
     pub(super) is_tls: bool,
+    /// Which version, once that is agreed: `1.3`.
+    pub(super) tls_version: Option<&'static str>,
 }
 
 impl Endpoints {

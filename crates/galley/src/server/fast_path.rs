@@ -106,7 +106,7 @@ pub(super) async fn try_hit(
     let connection = last.connection;
     let mut written = 0;
     let sent = sender.send_batch(&batch, &mut written).await;
-    write_records(core, &batch, began, written);
+    write_records(&context, &batch, began, written);
     state.turns += batch.responses().len();
     core.buffers.borrow_mut().batch = batch.into_buffer();
     wire.output.clear();
@@ -122,7 +122,13 @@ pub(super) async fn try_hit(
     }
 }
 
-fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usize) {
+fn write_records(
+    context: &RequestContext<'_>,
+    batch: &HitBatch<'_>,
+    began: Instant,
+    written: usize,
+) {
+    let core = context.core;
     let ended = core.slices.end();
     let time = core.wall(ended);
     let id = &mut core.buffers.borrow_mut().id;
@@ -130,6 +136,7 @@ fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usi
         core.write_request_id(id);
         let about = record::About {
             client: ready.client,
+            tls_version: context.endpoints.tls_version,
             request_id: id,
             time,
             total_time: ended.saturating_duration_since(began),
@@ -142,6 +149,7 @@ fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usi
             body_bytes,
             upstream_time: None,
             vanished,
+            logged: core.logged_of_hit(&ready.hit),
         };
         record::write(core, Some(&ready.log_fields), &about, &end);
     }
@@ -321,7 +329,7 @@ fn read_plain<'b, 'r>(
         (true, Version::H10) => ConnectionField::KeepAlive10,
         (true, Version::H11 | Version::H2) => ConnectionField::KeepAlive,
     };
-    let log_fields = RequestWords::of(&head);
+    let log_fields = RequestWords::of(&head, &core.logged);
     Some((
         PlainRequest {
             head,

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustls::HandshakeKind;
+use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -42,6 +42,7 @@ pub(super) async fn connection(
     let Some(stream) = handshake else { return };
     drop(timer);
     let session = stream.get_ref().1;
+    endpoints.tls_version = session.protocol_version().and_then(version_name);
     let presented = Presented::new(&acceptor.certificates, session.server_name());
     let protocol = session.alpn_protocol();
     // An authority has seen the certificate that it asked for, and has nothing to ask (RFC 8737 section 3).
@@ -59,6 +60,16 @@ pub(super) async fn connection(
         Box::pin(http2::connection(core, socket, sites, endpoints)).await;
     } else {
         http1::connection(core, socket, sites, endpoints).await;
+    }
+}
+
+/// The version of TLS as people write it.
+fn version_name(version: ProtocolVersion) -> Option<&'static str> {
+    match version {
+        ProtocolVersion::TLSv1_2 => Some("1.2"),
+        ProtocolVersion::TLSv1_3 => Some("1.3"),
+        // Others are not accepted.
+        _ => None,
     }
 }
 

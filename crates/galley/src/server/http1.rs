@@ -297,6 +297,7 @@ impl RequestTurn<'_> {
             body_bytes,
             upstream_time: answer.upstream_time,
             vanished: sent.is_err(),
+            logged: self.core.logged_of(answer),
         };
         open.close(self.core, &end);
         AfterResponse::Close
@@ -310,12 +311,18 @@ impl RequestTurn<'_> {
         peer: ClientSupport,
     ) -> AfterResponse {
         // Also a refusal: a body behind the head would be taken for the next answer (RFC 9110 §9.3.2).
-        if open.log_fields.is_some_and(|words| words.method == "HEAD") {
+        if open
+            .log_fields
+            .as_ref()
+            .is_some_and(|words| words.method == "HEAD")
+        {
             answer.body = answer.body.unsent();
         }
         // Told to end meanwhile: the client hears it with its answer.
         let peer = peer.closing_if(self.core.stopping.get());
-        let (end, next) = write::send_response(wire, answer, peer).await;
+        let logged = self.core.logged_of(&answer);
+        let (mut end, next) = write::send_response(wire, answer, peer).await;
+        end.logged = logged;
         open.close(self.core, &end);
         next
     }
@@ -323,8 +330,9 @@ impl RequestTurn<'_> {
 
 fn open<'h>(core: &Core, endpoints: Endpoints, head: Option<&Head<'h, '_>>) -> OpenRecord<'h> {
     OpenRecord {
-        log_fields: head.map(RequestWords::of),
+        log_fields: head.map(|head| RequestWords::of(head, &core.logged)),
         client: endpoints.client.ip(),
+        tls_version: endpoints.tls_version,
         request_id: core.request_id(),
         began: Instant::now(),
         log: 0,
@@ -336,7 +344,9 @@ fn open<'h>(core: &Core, endpoints: Endpoints, head: Option<&Head<'h, '_>>) -> O
 async fn refuse(core: &Core, wire: &mut ClientConnection, endpoints: Endpoints, status: u16) {
     let open = open(core, endpoints, None);
     let answer = no_request(status, &open.request_id);
-    let (end, _) = write::send_response(wire, answer, ClientSupport::closing()).await;
+    let logged = core.logged_of(&answer);
+    let (mut end, _) = write::send_response(wire, answer, ClientSupport::closing()).await;
+    end.logged = logged;
     open.close(core, &end);
 }
 

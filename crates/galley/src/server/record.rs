@@ -9,11 +9,14 @@ use super::core::Core;
 use super::request_words::{RequestWords, words};
 use crate::telemetry::access::AccessRecord;
 use crate::telemetry::counters::CountedResponse;
+use crate::telemetry::fields::ResponseValues;
 
 /// What is known of a request while it runs.
 pub(super) struct OpenRecord<'h> {
     pub(super) log_fields: Option<RequestWords<'h>>,
     pub(super) client: IpAddr,
+    /// Of the connection.
+    pub(super) tls_version: Option<&'static str>,
     pub(super) request_id: String,
     pub(super) began: Instant,
     /// Which of the core's logs.
@@ -29,6 +32,8 @@ pub(super) struct RecordEnd {
     pub(super) body_bytes: u64,
     pub(super) upstream_time: Option<Duration>,
     pub(super) vanished: bool,
+    /// Fields of the response that access lines have by configuration.
+    pub(super) logged: ResponseValues,
 }
 
 impl RecordEnd {
@@ -41,6 +46,7 @@ impl RecordEnd {
             body_bytes: 0,
             upstream_time: None,
             vanished: true,
+            logged: ResponseValues::new(),
         }
     }
 }
@@ -50,6 +56,7 @@ impl OpenRecord<'_> {
     pub(super) fn close(self, core: &Core, end: &RecordEnd) {
         let about = About {
             client: self.client,
+            tls_version: self.tls_version,
             request_id: &self.request_id,
             time: core.services.clock.wall(),
             total_time: self.began.elapsed(),
@@ -63,6 +70,7 @@ impl OpenRecord<'_> {
 /// What a record tells beside the request's own words.
 pub(super) struct About<'a> {
     pub(super) client: IpAddr,
+    pub(super) tls_version: Option<&'static str>,
     pub(super) request_id: &'a str,
     /// When it ended.
     pub(super) time: SystemTime,
@@ -89,6 +97,9 @@ pub(super) fn write(
         total_time: about.total_time,
         request_id: about.request_id,
         vanished: end.vanished,
+        tls_version: about.tls_version,
+        request_fields: request.map_or(&[], |request| &request.logged),
+        response_fields: &end.logged,
     };
     if let Some(log) = core.logs.borrow_mut().get_mut(about.log) {
         log.write(&record);

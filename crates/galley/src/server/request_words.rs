@@ -3,11 +3,13 @@
 use galley_http::h2;
 use galley_http::head::{Head, Version};
 use galley_policy::classes::is_name;
+use http::HeaderName;
 
 use crate::telemetry::access::Words;
+use crate::telemetry::fields::{LoggedHeaders, RequestValues};
 
 /// What a request says about itself, as far as its record tells it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct RequestWords<'h> {
     pub(super) method: &'h str,
     target: &'h [u8],
@@ -15,6 +17,8 @@ pub(super) struct RequestWords<'h> {
     host: Option<&'h [u8]>,
     referer: Option<&'h [u8]>,
     user_agent: Option<&'h [u8]>,
+    /// Those that access lines have by configuration.
+    pub(super) logged: RequestValues<'h>,
 }
 
 impl<'h> RequestWords<'h> {
@@ -22,6 +26,7 @@ impl<'h> RequestWords<'h> {
     pub(super) fn of_h2(
         line: &h2::PseudoFields<'h>,
         fields: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+        logged: &LoggedHeaders,
     ) -> Self {
         let mut words = Self {
             method: line.method,
@@ -30,13 +35,14 @@ impl<'h> RequestWords<'h> {
             host: line.authority.map(str::as_bytes),
             referer: None,
             user_agent: None,
+            logged: RequestValues::new(),
         };
-        words.note(fields);
+        words.note(fields, &logged.request);
         words
     }
 
     /// Takes from a head what its record needs.
-    pub(super) fn of(head: &Head<'h, '_>) -> Self {
+    pub(super) fn of(head: &Head<'h, '_>, logged: &LoggedHeaders) -> Self {
         let mut words = Self {
             method: head.method,
             target: head.target,
@@ -44,13 +50,16 @@ impl<'h> RequestWords<'h> {
             host: None,
             referer: None,
             user_agent: None,
+            logged: RequestValues::new(),
         };
-        words.note(head.lines());
+        words.note(head.lines(), &logged.request);
         words
     }
 
-    fn note(&mut self, fields: impl Iterator<Item = (&'h [u8], &'h [u8])>) {
+    fn note(&mut self, fields: impl Iterator<Item = (&'h [u8], &'h [u8])>, wanted: &[HeaderName]) {
+        self.logged.resize(wanted.len(), None);
         for (name, value) in fields {
+            self.note_logged(name, value, wanted);
             let slot = match name.len() {
                 4 if is_name(name, b"host") => &mut self.host,
                 7 if is_name(name, b"referer") => &mut self.referer,
@@ -58,6 +67,16 @@ impl<'h> RequestWords<'h> {
                 _ => continue,
             };
             slot.get_or_insert(value);
+        }
+    }
+
+    /// The first value of each name counts.
+    fn note_logged(&mut self, name: &[u8], value: &'h [u8], wanted: &[HeaderName]) {
+        for (wanted, slot) in wanted.iter().zip(&mut self.logged) {
+            let wanted = wanted.as_str().as_bytes();
+            if name.eq_ignore_ascii_case(wanted) {
+                slot.get_or_insert(value);
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::sys::sandbox::Sandbox;
 use crate::sys::sockets::Listening;
 use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
+use crate::telemetry::fields::LoggedHeaders;
 use crate::tls::Acceptor;
 
 /// How far a front core is.
@@ -78,6 +79,8 @@ pub struct CoreSpec {
     pub services: Arc<Services>,
     /// Its access log buffers: the server's, then those of sites with their own.
     pub logs: Vec<LogWriter>,
+    /// Header fields that their lines have by configuration.
+    pub logged: LoggedHeaders,
     /// Its counters.
     pub counters: CoreCounters,
     /// Start of all request ids of this process.

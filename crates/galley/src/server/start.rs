@@ -82,6 +82,7 @@ async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
         pool: Rc::default(),
         spare: Rc::default(),
         logs: RefCell::new(spec.logs),
+        logged: spec.logged,
         counters: spec.counters,
         ids: RefCell::new(Ids::after(format!("{}{:x}-", spec.id_prefix, spec.index))),
         connections: Cell::new(0),

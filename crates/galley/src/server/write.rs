@@ -16,6 +16,7 @@ use super::io::{ClientConnection, Gone};
 use super::record::RecordEnd;
 use super::span;
 use crate::request::{Response, ResponseBody};
+use crate::telemetry::fields::ResponseValues;
 use crate::upstream::interim::Interim;
 
 /// Whether the connection serves another request.
@@ -114,6 +115,7 @@ pub(super) async fn send_response(
         body_bytes: sent,
         upstream_time: response.upstream_time,
         vanished: result.is_err(),
+        logged: ResponseValues::new(),
     };
     (end, next)
 }

@@ -10,18 +10,19 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use galley_config::{LogFormat, LogTarget};
+use galley_config::LogTarget;
 use jiff::tz::TimeZone;
 
 use super::line::Formatter;
 use super::sink::Sink;
 
+pub use super::line::LineForm;
 pub use super::record::{AccessRecord, Words};
 
 /// A handle on one access log; clones mean the same log.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
-    format: LogFormat,
+    form: Arc<LineForm>,
     /// `None`: the log is off.
     open: Option<Arc<OpenedLogs>>,
 }
@@ -77,9 +78,10 @@ impl AccessLog {
     /// Opens the target and starts the writer thread; for [`LogTarget::Off`] there is neither.
     ///
     /// Errors: the file cannot be opened, the thread cannot be started.
-    pub fn open(target: &LogTarget, format: LogFormat) -> io::Result<Self> {
+    pub fn open(target: &LogTarget, form: LineForm) -> io::Result<Self> {
+        let form = Arc::new(form);
         let Some(sink) = Sink::open(target)? else {
-            return Ok(Self { format, open: None });
+            return Ok(Self { form, open: None });
         };
         let (sender, receiver) = sync_channel(MOST_BUFFERS);
         let (ending, ended) = sync_channel(0);
@@ -103,7 +105,7 @@ impl AccessLog {
             ended: Mutex::new(ended),
         };
         Ok(Self {
-            format,
+            form,
             open: Some(Arc::new(open)),
         })
     }
@@ -114,7 +116,7 @@ impl AccessLog {
             open: self
                 .open
                 .as_ref()
-                .map(|open| OpenWriter::new(open, self.format)),
+                .map(|open| OpenWriter::new(open, &self.form)),
         }
     }
 
@@ -183,9 +185,9 @@ impl Drop for LogWriter {
 }
 
 impl OpenWriter {
-    fn new(open: &OpenedLogs, format: LogFormat) -> Self {
+    fn new(open: &OpenedLogs, form: &LineForm) -> Self {
         Self {
-            formatter: Formatter::new(format, TimeZone::system()),
+            formatter: Formatter::new(form, TimeZone::system()),
             buffer: Vec::with_capacity(BUFFER_BYTES),
             lines: 0,
             sender: open.sender.clone(),

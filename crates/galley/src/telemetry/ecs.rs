@@ -6,10 +6,9 @@
 use super::record::AccessRecord;
 use super::write::{address, number, text};
 
-/// The members behind the time, and the end of the object.
+/// The members behind [`CONSTANT`], and the end of the object.
 pub(super) fn members(record: &AccessRecord<'_>, out: &mut Vec<u8>) {
     let words = &record.words;
-    out.extend_from_slice(CONSTANT);
     out.extend_from_slice(b",\"client.ip\":\"");
     address(out, record.client);
     out.push(b'"');
@@ -68,4 +67,5 @@ fn integer(out: &mut Vec<u8>, name: &str, value: u128) {
 }
 
 /// The version of the schema, and the kind of line.
-const CONSTANT: &[u8] = b",\"ecs.version\":\"8.17.0\",\"event.dataset\":\"galley.access\"";
+pub(super) const CONSTANT: &[u8] =
+    b",\"ecs.version\":\"8.17.0\",\"event.dataset\":\"galley.access\"";

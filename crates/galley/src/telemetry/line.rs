@@ -7,19 +7,47 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use galley_config::LogFormat;
+use galley_config::{LogConfig, LogField, LogFormat};
 use galley_policy::outcome::Outcome;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::fields::FieldPlan;
 use super::record::AccessRecord;
 use super::write::{address, digits, number, seconds, text};
 use super::{ecs, escape};
+
+/// What the lines of a log look like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineForm {
+    /// The format.
+    pub format: LogFormat,
+    /// The fields; none: those of the format.
+    pub fields: Vec<LogField>,
+}
+
+impl From<LogFormat> for LineForm {
+    fn from(format: LogFormat) -> Self {
+        let fields = Vec::new();
+        Self { format, fields }
+    }
+}
+
+impl From<&LogConfig> for LineForm {
+    fn from(log: &LogConfig) -> Self {
+        Self {
+            format: log.format,
+            fields: log.fields.clone(),
+        }
+    }
+}
 
 /// Writes lines of one form; keeps the formatted second.
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: LogFormat,
+    /// `None`: the fields are those of the format.
+    plan: Option<FieldPlan>,
     zone: TimeZone,
     second: Option<i64>,
     /// The second as the form has it: with all that stands between address and method for combined, up to the fraction for
@@ -30,9 +58,10 @@ pub(super) struct Formatter {
 }
 
 impl Formatter {
-    pub(super) fn new(format: LogFormat, zone: TimeZone) -> Self {
+    pub(super) fn new(form: &LineForm, zone: TimeZone) -> Self {
         Self {
-            format,
+            format: form.format,
+            plan: FieldPlan::new(form.format, &form.fields),
             zone,
             second: None,
             stamp: String::new(),
@@ -48,11 +77,18 @@ impl Formatter {
             LogFormat::Combined => self.combined(record, out),
             LogFormat::Json => {
                 self.timestamp("time", since.subsec_millis(), out);
-                Self::json(record, out);
+                match &self.plan {
+                    Some(plan) => plan.write(record, out),
+                    None => Self::json(record, out),
+                }
             }
             LogFormat::Ecs => {
                 self.timestamp("@timestamp", since.subsec_millis(), out);
-                ecs::members(record, out);
+                out.extend_from_slice(ecs::CONSTANT);
+                match &self.plan {
+                    Some(plan) => plan.write(record, out),
+                    None => ecs::members(record, out),
+                }
             }
         }
         out.push(b'\n');
@@ -170,6 +206,9 @@ fn way(out: &mut Vec<u8>, outcome: Outcome, upstream_time: Option<Duration>) {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use galley_config::KnownField;
+    use http::HeaderValue;
+
     use super::*;
     use crate::telemetry::record::Words;
     use galley_policy::outcome::{PassWhy, RefusedWhy};
@@ -199,12 +238,19 @@ pub(super) mod tests {
             total_time: Duration::from_micros(42),
             request_id: "ab0-1",
             vanished: false,
+            tls_version: None,
+            request_fields: &[],
+            response_fields: &[],
         }
     }
 
     fn shown(format: LogFormat, record: &AccessRecord<'_>) -> String {
+        shown_as(&format.into(), record)
+    }
+
+    fn shown_as(form: &LineForm, record: &AccessRecord<'_>) -> String {
         let mut out = Vec::new();
-        Formatter::new(format, TimeZone::fixed(jiff::tz::offset(2))).line(record, &mut out);
+        Formatter::new(form, TimeZone::fixed(jiff::tz::offset(2))).line(record, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -286,9 +332,91 @@ pub(super) mod tests {
         assert_eq!(hit.get("galley.upstream.duration"), None);
     }
 
+    /// The lines of a request whose `traceparent` and `accept-language` are so, in json and ecs.
+    fn selected(traceparent: &[u8], language: Option<&[u8]>) -> [serde_json::Value; 2] {
+        let name = http::HeaderName::from_static;
+        let fields = [
+            LogField::RequestHeader(name("accept-language")),
+            LogField::Known(KnownField::TraceId),
+            LogField::Known(KnownField::Status),
+            LogField::Known(KnownField::UpstreamTime),
+            LogField::Known(KnownField::TlsVersion),
+            LogField::ResponseHeader(name("content-type")),
+            LogField::RequestHeader(name("traceparent")),
+        ];
+        let response = [Some(HeaderValue::from_static("text/html"))];
+        let record = AccessRecord {
+            upstream_time: language.map(|_| Duration::from_millis(1_250)),
+            tls_version: language.map(|_| "1.3"),
+            request_fields: &[language, Some(traceparent)],
+            response_fields: &response,
+            ..record()
+        };
+        [LogFormat::Json, LogFormat::Ecs].map(|format| {
+            let fields = fields.to_vec();
+            let line = shown_as(&LineForm { format, fields }, &record);
+            serde_json::from_str(&line).unwrap()
+        })
+    }
+
+    #[test]
+    fn selected_fields() {
+        let parent = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let [json, ecs] = selected(parent, Some(b"de\"\n"));
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "time": "2023-11-15T00:13:20.123+02:00", "request_header:accept-language": "de\"\n",
+                "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "status": 200, "upstream_time": 1.25, "tls_version": "1.3",
+                "response_header:content-type": "text/html",
+                "request_header:traceparent": std::str::from_utf8(parent).unwrap(),
+            })
+        );
+        assert_eq!(
+            ecs,
+            serde_json::json!({
+                "@timestamp": "2023-11-15T00:13:20.123+02:00", "ecs.version": "8.17.0", "event.dataset": "galley.access",
+                "galley.request.header.accept-language": "de\"\n", "trace.id": "4bf92f3577b34da6a3ce929d0e0e4736",
+                "http.response.status_code": 200, "galley.upstream.duration": 1_250_000_000, "tls.version": "1.3",
+                "galley.response.header.content-type": "text/html",
+                "galley.request.header.traceparent": std::str::from_utf8(parent).unwrap(),
+            })
+        );
+        let [json, ecs] = selected(b"00-none", None);
+        let without = json
+            .as_object()
+            .unwrap()
+            .values()
+            .filter(|value| value.is_null());
+        assert_eq!(without.count(), 4);
+        assert_eq!(ecs.as_object().unwrap().len(), 6, "{ecs}");
+    }
+
+    /// A selection of all fields is the line without a selection, and what is only there on request.
+    #[test]
+    fn all_fields_have_a_value_and_a_name_in_both_forms() {
+        let fields: Vec<LogField> = KnownField::ALL
+            .iter()
+            .copied()
+            .map(LogField::Known)
+            .collect();
+        for format in [LogFormat::Json, LogFormat::Ecs] {
+            let fields = fields.clone();
+            let all = shown_as(&LineForm { format, fields }, &record());
+            let all: serde_json::Value = serde_json::from_str(&all).unwrap();
+            let usual = shown(format, &record());
+            let usual: serde_json::Value = serde_json::from_str(&usual).unwrap();
+            for (name, value) in usual.as_object().unwrap() {
+                if name != "event.outcome" {
+                    assert_eq!(&all[name], value, "{name}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn the_second_is_kept_and_turned() {
-        let mut formatter = Formatter::new(LogFormat::Combined, TimeZone::UTC);
+        let mut formatter = Formatter::new(&LogFormat::Combined.into(), TimeZone::UTC);
         let mut out = Vec::new();
         for seconds in [0, 0, 1, 0] {
             formatter.line(

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod counters;
 pub mod errors;
+pub mod fields;
 pub mod history;
 pub mod http2;
 pub mod totals;

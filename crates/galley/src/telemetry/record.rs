@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use galley_policy::outcome::Outcome;
+use http::HeaderValue;
 
 /// What is known of one request at its end.
 #[derive(Clone, Debug)]
@@ -28,6 +29,12 @@ pub struct AccessRecord<'a> {
     pub request_id: &'a str,
     /// Whether the client was gone before the end.
     pub vanished: bool,
+    /// `1.3`; `None`: Galley did not speak TLS with the client.
+    pub tls_version: Option<&'static str>,
+    /// Values of [`LoggedHeaders::request`](super::fields::LoggedHeaders::request).
+    pub request_fields: &'a [Option<&'a [u8]>],
+    /// Values of [`LoggedHeaders::response`](super::fields::LoggedHeaders::response).
+    pub response_fields: &'a [Option<HeaderValue>],
 }
 
 /// What a line tells of a request's head. Texts are as the client sent them; nothing needs to be valid.

@@ -320,3 +320,60 @@ fn what_php_says_of_a_site_is_in_the_error_log_of_the_site() {
         read().contains("a note of PHP")
     });
 }
+
+/// Selected fields are the same for a miss, a hit and a file, over HTTP/1 and from the fast path.
+#[test]
+fn the_configuration_selects_the_fields() {
+    let stage = Plan::php()
+        .file("a.txt", "a file")
+        .log(
+            "format = \"json\"\nfields = [\"trace_id\", \"status\", \"request_header:accept-language\", \
+             \"response_header:content-type\", \"tls_version\", \"outcome\"]",
+        )
+        .start();
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for target in ["/page", "/page", "/a.txt", "/form"] {
+        let request = match target {
+            "/form" => Request::form(target, &[("a", "b")]),
+            _ => Request::get(target),
+        };
+        let request = request
+            .field("Traceparent", parent)
+            .field("Accept-Language", "de")
+            .field("Cookie", "secret=1");
+        stage.ask(request).is(200);
+    }
+    stage.get("/page").is(200);
+    wait_for("five records", PATIENCE, || {
+        stage.access().lines().count() >= 5
+    });
+    let log = stage.access();
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let line = |outcome: &str| {
+        let mut lines = lines.iter();
+        lines.find(|line| line["outcome"] == outcome).unwrap()
+    };
+    for (outcome, kind) in [
+        ("miss", "text/html; charset=UTF-8"),
+        ("hit", "text/html; charset=UTF-8"),
+        ("file", "text/plain; charset=utf-8"),
+        ("pass", "text/html; charset=UTF-8"),
+    ] {
+        let line = line(outcome);
+        assert_eq!(
+            line["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736",
+            "{line}"
+        );
+        assert_eq!(line["request_header:accept-language"], "de", "{line}");
+        assert_eq!(line["response_header:content-type"], kind, "{line}");
+        assert_eq!(line["status"], 200);
+        assert!(line["tls_version"].is_null());
+        assert_eq!(line.as_object().unwrap().len(), 7, "{line}");
+    }
+    let without = lines.iter().filter(|line| line["trace_id"].is_null());
+    assert_eq!(without.count(), 1, "{log}");
+    assert!(!log.contains("secret"), "{log}");
+}

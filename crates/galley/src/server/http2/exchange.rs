@@ -37,6 +37,7 @@ use crate::server::record::{OpenRecord, RecordEnd};
 use crate::server::request_words::RequestWords;
 use crate::server::speed::ReceiveProgress;
 use crate::server::timer::{Late, Timer};
+use crate::telemetry::fields::LoggedHeaders;
 use crate::upstream::interim::{Interim, Mailbox};
 
 /// A request as it came.
@@ -68,13 +69,16 @@ impl StreamHead {
         }
     }
 
-    fn words(&self) -> RequestWords<'_> {
+    fn words(&self, logged: &LoggedHeaders) -> RequestWords<'_> {
         match self {
             Self::Read(parts) => RequestWords::of_h2(
                 &request_head::line(parts),
                 request_head::bytes_of(&parts.headers),
+                logged,
             ),
-            Self::Parsed { head, .. } => RequestWords::of(&head.head(&mut HeadBuffer::new())),
+            Self::Parsed { head, .. } => {
+                RequestWords::of(&head.head(&mut HeadBuffer::new()), logged)
+            }
         }
     }
 
@@ -112,8 +116,9 @@ pub(super) async fn run(
         began,
     } = request;
     let open = OpenRecord {
-        log_fields: Some(head.words()),
+        log_fields: Some(head.words(&core.logged)),
         client: endpoints.client.ip(),
+        tls_version: endpoints.tls_version,
         request_id: core.request_id(),
         began,
         log: 0,
@@ -145,7 +150,9 @@ pub(super) async fn run(
             urgency: head.urgency(),
             date: core.date.get(),
         };
-        let end = response::send(respond, answer, manner).await;
+        let logged = core.logged_of(&answer);
+        let mut end = response::send(respond, answer, manner).await;
+        end.logged = logged;
         open.close(&core, &end);
     }
     // Dropped only now: where the answer came before the end of the body, the rest is declined without a complaint.

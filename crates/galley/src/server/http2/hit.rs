@@ -47,6 +47,7 @@ pub(super) struct StreamHit {
     /// Where its header block lies.
     encoded: std::ops::Range<usize>,
     client: IpAddr,
+    tls_version: Option<&'static str>,
     log: usize,
     site: u32,
     /// From [`request_head::urgency_of`].
@@ -143,6 +144,7 @@ fn try_find(
                     hit,
                     encoded: begin..encoded.len(),
                     client: origin.client.ip(),
+                    tls_version: endpoints.tls_version,
                     log: site.log,
                     site: site.row,
                     urgency,
@@ -238,6 +240,7 @@ impl SentHit {
         let StreamHit {
             hit,
             client,
+            tls_version,
             log,
             site,
             ..
@@ -248,6 +251,7 @@ impl SentHit {
             core.write_request_id(id);
             let about = record::About {
                 client,
+                tls_version,
                 request_id: id,
                 time: core.wall(ended),
                 total_time: ended.saturating_duration_since(self.began),
@@ -260,12 +264,13 @@ impl SentHit {
                 body_bytes: if vanished { 0 } else { hit.body().len() as u64 },
                 upstream_time: None,
                 vanished,
+                logged: core.logged_of_hit(&hit),
             };
             let log_fields = Pseudo::of(&self.block)
                 .and_then(|pseudo| {
                     Some((pseudo.plain_line()?, request_head::fields_of(&self.block)))
                 })
-                .map(|(line, fields)| RequestWords::of_h2(&line, fields));
+                .map(|(line, fields)| RequestWords::of_h2(&line, fields, &core.logged));
             record::write(core, log_fields.as_ref(), &about, &end);
         }
         core.spare.give_block(self.block);

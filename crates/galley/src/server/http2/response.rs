@@ -26,6 +26,7 @@ use crate::server::record::RecordEnd;
 use crate::server::span;
 use crate::server::timer::{Late, Timer};
 use crate::server::write::{Ahead, read_verified};
+use crate::telemetry::fields::ResponseValues;
 
 /// How a stream's answer leaves.
 pub(super) struct Manner {
@@ -50,6 +51,7 @@ pub(super) async fn send(
         body_bytes: 0,
         upstream_time: answer.upstream_time,
         vanished: false,
+        logged: ResponseValues::new(),
     };
     let body = std::mem::replace(&mut answer.body, ResponseBody::None);
     let result = send_all(&mut respond, answer, body, manner, &mut end.body_bytes).await;

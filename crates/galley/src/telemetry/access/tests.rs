@@ -4,11 +4,17 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
+use galley_config::LogFormat;
+
 use super::*;
 use crate::telemetry::line::tests::record;
 
 fn open(path: &Path) -> AccessLog {
-    AccessLog::open(&LogTarget::File(path.to_owned()), LogFormat::Combined).unwrap()
+    AccessLog::open(
+        &LogTarget::File(path.to_owned()),
+        LogFormat::Combined.into(),
+    )
+    .unwrap()
 }
 
 fn ids(path: &Path) -> Vec<String> {
@@ -149,7 +155,7 @@ fn a_full_disk_is_counted() {
 
 #[test]
 fn off_is_off_and_a_missing_folder_is_an_error() {
-    let log = AccessLog::open(&LogTarget::Off, LogFormat::Json).unwrap();
+    let log = AccessLog::open(&LogTarget::Off, LogFormat::Json.into()).unwrap();
     let mut writer = log.writer();
     writer.write(&record());
     writer.flush();
@@ -157,5 +163,5 @@ fn off_is_off_and_a_missing_folder_is_an_error() {
     assert_eq!(log.dropped(), 0);
     log.close();
     let nowhere = LogTarget::File("/nowhere/access.log".into());
-    assert!(AccessLog::open(&nowhere, LogFormat::Json).is_err());
+    assert!(AccessLog::open(&nowhere, LogFormat::Json.into()).is_err());
 }

@@ -1,0 +1,142 @@
+//! The fields that an access line may have, by their names in the configuration.
+
+use galley_policy::headers::{self, FieldName};
+
+use crate::reader::{Problem, problem};
+
+/// A field of an access line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogField {
+    /// One that every request has, or that is null.
+    Known(KnownField),
+    /// A header field of the request.
+    RequestHeader(FieldName),
+    /// A header field of the response.
+    ResponseHeader(FieldName),
+}
+
+macro_rules! known_fields {
+    ($($variant:ident $name:literal $text:literal)+) => {
+        /// A field with a name of its own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum KnownField {
+            $(#[doc = $text] $variant,)+
+        }
+
+        impl KnownField {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// Its name in the configuration, and in JSON.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+known_fields! {
+    Client "client" "The client's address."
+    Method "method" "The method."
+    Target "target" "Path and query as the client sent them."
+    Version "version" "The version of HTTP."
+    Host "host" "The host of the request."
+    Status "status" "The status of the response."
+    BodyBytes "body_bytes" "Bytes of the response body."
+    Referer "referer" "The field `Referer`."
+    UserAgent "user_agent" "The field `User-Agent`."
+    Outcome "outcome" "What Galley did with the request."
+    Detail "detail" "Why."
+    UpstreamTime "upstream_time" "Seconds until the head of the upstream's response."
+    TotalTime "total_time" "Seconds until the end of the response."
+    Id "id" "The id of the request."
+    Vanished "vanished" "Whether the client did not take its whole response."
+    TlsVersion "tls_version" "The version of TLS."
+    TraceId "trace_id" "The trace in a valid `traceparent` of the request."
+}
+
+impl LogField {
+    /// The field that `text` names.
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
+        let known = KnownField::ALL.iter().find(|field| field.name() == text);
+        if let Some(field) = known {
+            return Ok(Self::Known(*field));
+        }
+        let header = |name: &str, field: fn(FieldName) -> Self| match headers::parse_name(name) {
+            Some(name) if SECRET.contains(&name.as_str()) => problem(
+                "which contains secrets, so Galley never logs it",
+                "remove it from the list",
+            ),
+            Some(name) => Ok(field(name)),
+            None => problem(
+                "which does not end with the name of a header field",
+                "write the name behind the colon: `request_header:accept-language`",
+            ),
+        };
+        match text.split_once(':') {
+            Some(("request_header", name)) => header(name, Self::RequestHeader),
+            Some(("response_header", name)) => header(name, Self::ResponseHeader),
+            _ => problem("which is no field of access lines", Self::help()),
+        }
+    }
+
+    /// What may be written.
+    pub(crate) fn help() -> String {
+        let names = KnownField::ALL.iter().map(|field| field.name());
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        format!(
+            "use {}, `request_header:NAME` or `response_header:NAME`",
+            names.join(", ")
+        )
+    }
+}
+
+/// Header fields whose values let others act as the client, or prove who somebody is.
+const SECRET: &[&str] = &[
+    "authorization",
+    "cookie",
+    "fastly-key",
+    "proxy-authorization",
+    "set-cookie",
+    "x-api-key",
+    "x-auth-token",
+    "x-csrf-token",
+    "x-purge-secret",
+    "x-vc-purge-key",
+    "x-wp-nonce",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_secrets_refused() {
+        for field in KnownField::ALL {
+            assert_eq!(
+                LogField::parse(field.name()).ok(),
+                Some(LogField::Known(*field))
+            );
+        }
+        let header = LogField::parse("request_header:Accept-Language").ok();
+        let name = FieldName::from_static("accept-language");
+        assert_eq!(header, Some(LogField::RequestHeader(name)));
+        let header = LogField::parse("response_header:x-cache").ok();
+        let name = FieldName::from_static("x-cache");
+        assert_eq!(header, Some(LogField::ResponseHeader(name)));
+        for wrong in [
+            "",
+            "Status",
+            "request_header:",
+            "request_header:a b",
+            "header:accept",
+            "request_header:Cookie",
+            "request_header:authorization",
+            "response_header:Set-Cookie",
+        ] {
+            assert!(LogField::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
