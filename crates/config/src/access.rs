@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use galley_certs::file::{self, FileError};
 use galley_policy::access::XmlRpc;
-use galley_policy::access::{AccessRules, AccessSetting, RateLimit, SiteAccess, passwords};
+use galley_policy::access::{
+    AccessRules, AccessSetting, CountryCode, RateLimit, SiteAccess, passwords,
+};
 use galley_policy::pattern::PathPattern;
 use galley_policy::site::{EqualSpellings, Preset, Rule};
 use galley_policy::spellings::Guard;
@@ -38,9 +40,14 @@ pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complain
     }
 }
 
-/// The four settings that a site and a rule have in common.
+/// The settings that a site and a rule have in common.
 pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> AccessRules {
     let networks = |name: &str| match given.given::<Vec<IpNet>>(name) {
+        None => AccessSetting::Nothing,
+        Some(list) if list.is_empty() => AccessSetting::Off,
+        Some(list) => AccessSetting::Is(list),
+    };
+    let countries = |name: &str| match given.given::<Vec<CountryCode>>(name) {
         None => AccessSetting::Nothing,
         Some(list) if list.is_empty() => AccessSetting::Off,
         Some(list) => AccessSetting::Is(list),
@@ -52,6 +59,8 @@ pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> Acces
     AccessRules {
         allow: networks("allow"),
         deny: networks("deny"),
+        allow_countries: countries("allow_countries"),
+        deny_countries: countries("deny_countries"),
         limit: given.given("limit").unwrap_or_default(),
         password,
     }
@@ -67,6 +76,7 @@ pub(crate) fn reach(
     let access = &rule.access;
     let hides = access.allow.get().is_some()
         || access.deny.get().is_some()
+        || access.names_countries()
         || access.password.get().is_some();
     let guard = Guard::of(spellings, std::slice::from_ref(rule), false);
     if !hides || !guard.may_close_pages() {

@@ -12,7 +12,7 @@ use crate::complaint::Complaints;
 use crate::config::{AdminConfig, Cache, CacheDisk, Config};
 use crate::listen::AdminListen;
 use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget};
-use crate::log_field::LogField;
+use crate::log_field::{KnownField, LogField};
 use crate::machine::Surroundings;
 use crate::origin::Origin;
 use crate::quantity::write_size;
@@ -85,9 +85,21 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         if site.has_auto_tls {
             acme::hosts(&given.own, &challenges, &mut complaints);
         }
+        if config.server.geoip.is_none() {
+            check::countries(given, &mut complaints);
+        }
         if config.cluster.is_none() {
             check::shared_limits(given, &mut complaints);
         }
+    }
+    let wants_country = |field: &LogField| *field == LogField::Known(KnownField::Country);
+    if config.server.geoip.is_none() && config.log.fields.iter().any(wants_country) {
+        document.log.complain(
+            "fields",
+            check::NO_GEOIP,
+            check::NAME_GEOIP,
+            &mut complaints,
+        );
     }
     check::hosts(&document.sites, &config.sites, &mut complaints);
     tls::listeners(document, &config.sites, &mut complaints);

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use galley_certs::file::{self, FileError};
-use galley_policy::access::{AccessSetting, RateLimit};
+use galley_policy::access::{AccessSetting, CountryCode, RateLimit};
 use galley_policy::route::HostPattern;
 
 use crate::complaint::{Complaints, SourceSpan, shown};
@@ -185,6 +185,25 @@ pub(crate) fn shared_limits(given: &GivenSite, complaints: &mut Complaints) {
         }
     }
 }
+
+/// Countries are known with a database only.
+pub(crate) fn countries(given: &GivenSite, complaints: &mut Complaints) {
+    for own in given.rules.iter().chain([&given.own]) {
+        for name in ["allow_countries", "deny_countries"] {
+            let list: Vec<CountryCode> = own
+                .has(name)
+                .then(|| own.given(name))
+                .flatten()
+                .unwrap_or_default();
+            if !list.is_empty() {
+                own.complain(name, NO_GEOIP, NAME_GEOIP, complaints);
+            }
+        }
+    }
+}
+
+pub(crate) const NO_GEOIP: &str = "needs the countries of clients, but there is no `server.geoip`";
+pub(crate) const NAME_GEOIP: &str = "add `geoip = \"/path/GeoLite2-Country.mmdb\"` to `[server]`";
 
 /// Other caches know nothing of variants, nor of what another preset's upstream says.
 fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {

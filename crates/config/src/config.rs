@@ -116,6 +116,8 @@ pub struct ServerConfig {
     pub connections_per_address: usize,
     /// Networks to which that and the sites' limits do not apply.
     pub limit_exempt: Vec<IpNet>,
+    /// The database of countries.
+    pub geoip: Option<PathBuf>,
     /// The minimum rate of a request body, and of a client that receives a response, in bytes per second.
     pub min_rate: u64,
     /// The trusted proxies.

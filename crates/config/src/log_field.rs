@@ -54,6 +54,7 @@ known_fields! {
     Id "id" "The id of the request."
     Vanished "vanished" "Whether the client did not take its whole response."
     TlsVersion "tls_version" "The version of TLS."
+    Country "country" "The country of the client."
     TraceId "trace_id" "The trace in a valid `traceparent` of the request."
 }
 

@@ -114,6 +114,8 @@ pub enum ValueKind {
     Host,
     /// An address or a network.
     Network,
+    /// A country in two letters.
+    Country,
     /// An address, a network or `unix`.
     Proxy,
     /// A name, or `prefix*`.
@@ -317,6 +319,7 @@ impl ValueKind {
             Self::PurgeForward => "`{ cloudflare = \"...\", token_file = \"...\" }`".to_owned(),
             Self::Host => "a host, `\"*.example.com\"` or `\"*\"`".to_owned(),
             Self::Network => "an address or a network such as `\"10.0.0.0/8\"`".to_owned(),
+            Self::Country => "the two letters of a country such as `\"DE\"`".to_owned(),
             Self::Proxy => {
                 "an address, a network such as `\"10.0.0.0/8\"`, or `\"unix\"`".to_owned()
             }

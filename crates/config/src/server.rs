@@ -46,6 +46,7 @@ pub(crate) fn server(
         h2c: given.value("h2c"),
         connections_per_address: given.value("connections_per_address"),
         limit_exempt: given.value("limit_exempt"),
+        geoip: given.given("geoip"),
         min_rate: given.value("min_rate"),
         proxies: proxies(given),
         proxy_protocol: given.value("proxy_protocol"),

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use galley_policy::access::AccessSetting;
+use galley_policy::access::{AccessSetting, CountryCode};
 use galley_policy::headers;
 use galley_policy::pattern::PathPattern;
 use galley_policy::route::{HostPattern, canonical_host};
@@ -61,6 +61,7 @@ pub(crate) fn parse_text(
         ValueKind::PhpAddress => php(text, base).map(ConfigValue::Php),
         ValueKind::UpstreamUrl => url(text).map(ConfigValue::Url),
         ValueKind::Host => host(text).map(ConfigValue::Host),
+        ValueKind::Country => country(text).map(ConfigValue::Country),
         ValueKind::Network => network(text).map(ConfigValue::Network),
         ValueKind::Proxy if text == "unix" => Ok(ConfigValue::Proxy(Proxy::Unix)),
         ValueKind::Proxy => network(text).map(|net| ConfigValue::Proxy(Proxy::Network(net))),
@@ -101,6 +102,18 @@ pub(crate) fn parse_text(
             "see the reference page",
         ),
     }
+}
+
+fn country(text: &str) -> Result<CountryCode, Problem> {
+    CountryCode::parse(text).map_or_else(
+        || {
+            problem(
+                "which is not the code of a country",
+                "write its two letters in ISO 3166-1: `DE`, `AT`, `US`",
+            )
+        },
+        Ok,
+    )
 }
 
 fn access_log(text: &str, base: &Path) -> Result<LogTarget, Problem> {

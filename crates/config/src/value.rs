@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use galley_certs::CertificateFiles;
-use galley_policy::access::{AccessSetting, RateLimit};
+use galley_policy::access::{AccessSetting, CountryCode, RateLimit};
 use galley_policy::headers::{FieldName, HeaderField};
 use galley_policy::pattern::PathPattern;
 use galley_policy::route::HostPattern;
@@ -40,6 +40,7 @@ pub(crate) enum ConfigValue {
     Url(HttpUpstream),
     Host(HostPattern),
     Network(IpNet),
+    Country(CountryCode),
     Proxy(Proxy),
     Name(NamePattern),
     Log(LogTarget),
@@ -89,6 +90,7 @@ from_value! {
     Url => HttpUpstream,
     Host => HostPattern,
     Network => IpNet,
+    Country => CountryCode,
     Name => NamePattern,
     Log => LogTarget,
     UpstreamTls => UpstreamTls,

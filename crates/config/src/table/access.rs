@@ -9,12 +9,18 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("256").unit("connections"),
     row(OptionSection::Server, "limit_exempt", List(&ValueKind::Network), "Networks to which `connections_per_address` and the limits of the sites do not apply. Name the addresses that many clients share, such as those of a proxy or an office.")
         .or(r#"["127.0.0.0/8", "::1"]"#),
+    row(OptionSection::Server, "geoip", ValueKind::Path, "A database of countries in MaxMind's format, such as `GeoLite2-Country.mmdb`, for `allow_countries`, `deny_countries` and the log field `country`. Galley reads it again within ten seconds when it changes.")
+        .example(r#""/var/lib/GeoIP/GeoLite2-Country.mmdb""#),
     row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The minimum rate per second. A client must send at least this much of a request body in each `body_timeout`, and accept at least this much of a response in each `write_timeout`; otherwise Galley resets the connection. 0: only a connection without any progress is reset.")
         .or(r#""500B""#),
     row(OptionSection::Site, "allow", List(&ValueKind::Network), "Networks that may request anything from the site. Galley rejects all other clients with 403. `[]`: all clients may.")
         .computed("all clients").example(r#"["10.0.0.0/8", "192.0.2.1"]"#),
     row(OptionSection::Site, "deny", List(&ValueKind::Network), "Networks that may not request anything from the site, even if `allow` names them.")
         .or("[]").example(r#"["198.51.100.0/24"]"#),
+    row(OptionSection::Site, "allow_countries", List(&ValueKind::Country), "Countries from which clients may request anything from the site. Galley rejects all others with 403, also clients whose country the database of `server.geoip` does not know. `[]`: clients of all countries may.")
+        .computed("all countries").example(r#"["DE", "AT", "CH"]"#),
+    row(OptionSection::Site, "deny_countries", List(&ValueKind::Country), "Countries from which clients may not request anything from the site.")
+        .or("[]").example(r#"["FR"]"#),
     row(OptionSection::Site, "admin_allow", List(&ValueKind::Network), "Networks that may request `wp-admin` and `wp-login.php`. The parts of both that visitors need stay open to every client.")
         .computed("all clients").example(r#"["10.0.0.0/8"]"#),
     row(OptionSection::Site, "basic_auth", ValueKind::FileOrOff, "A file with the names and passwords of the permitted users, in the format of `htpasswd`. Requests with a password pass the cache.")
@@ -35,6 +41,10 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`site.allow`").example(r#"["10.0.0.0/8"]"#),
     row(OptionSection::SiteRule, "deny", List(&ValueKind::Network), "Networks that may not request these paths. Replaces the site's list.")
         .computed("`site.deny`").example(r#"["198.51.100.0/24"]"#),
+    row(OptionSection::SiteRule, "allow_countries", List(&ValueKind::Country), "Countries from which clients may request these paths. Replaces the site's list. `[]`: clients of all countries may.")
+        .computed("`site.allow_countries`").example(r#"["DE", "AT", "CH"]"#),
+    row(OptionSection::SiteRule, "deny_countries", List(&ValueKind::Country), "Countries from which clients may not request these paths. Replaces the site's list.")
+        .computed("`site.deny_countries`").example(r#"["FR"]"#),
     row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, "The password file for these paths. Replaces the site's.")
         .computed("`site.basic_auth`").example(r#""/etc/galley/example.com.htpasswd""#),
     row(OptionSection::SiteRule, "limit", ValueKind::Limit, "The request limit for one client on these paths. Replaces the site's.")

@@ -9,8 +9,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""stdout""#),
     row(OptionSection::Log, "format", Word(&["combined", "json", "ecs"]), "The format of access lines: the combined format of NCSA and Apache followed by Galley's fields, one JSON object per line, or the same with the names of the Elastic Common Schema.")
         .or(r#""combined""#),
-    row(OptionSection::Log, "fields", List(&ValueKind::LogField), "The fields of access lines in `json` or `ecs`, in this order, in place of the usual ones. Every line begins with the time. Names as in `json`, and `tls_version`, `trace_id`, `request_header:NAME` and `response_header:NAME`. Galley never logs fields with secrets, such as cookies.")
-        .computed("all fields but the last four").example(r#"["client", "host", "target", "status", "trace_id", "request_header:accept-language"]"#),
+    row(OptionSection::Log, "fields", List(&ValueKind::LogField), "The fields of access lines in `json` or `ecs`, in this order, in place of the usual ones. Every line begins with the time. Names as in `json`, and `tls_version`, `country`, `trace_id`, `request_header:NAME` and `response_header:NAME`. Galley never logs fields with secrets, such as cookies.")
+        .computed("all fields but the last five").example(r#"["client", "host", "target", "status", "trace_id", "request_header:accept-language"]"#),
     row(OptionSection::Log, "error", ValueKind::ErrorLog, "Where Galley writes its messages.")
         .or(r#""stderr""#),
     row(OptionSection::Log, "level", Word(&["error", "warn", "info", "debug", "trace"]), "The lowest severity that Galley writes.")

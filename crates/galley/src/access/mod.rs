@@ -1,4 +1,4 @@
-//! Rate limits, connection limits and proven passwords of clients: the state behind `galley_policy::access`.
+//! Rate limits, connection limits and proven passwords of clients, and their countries: the state behind `galley_policy::access`.
 //!
 //! One for the process, shared by all threads, of fixed size. A hit never waits here: counts are atomics, and only requests with
 //! a password, which bypass the cache, take the lock of the proven passwords.
@@ -6,10 +6,12 @@
 mod buckets;
 mod client_state;
 mod connections;
+mod countries;
 mod hashes;
 mod passwords;
 
 pub use buckets::Buckets;
 pub use client_state::{ClientState, LimitedSite};
 pub use connections::ConnectionSlot;
+pub use countries::{Countries, CountryFileError};
 pub use passwords::{PasswordCheck, Passwords};

@@ -18,6 +18,7 @@ use super::lasting::Lasting;
 use super::php::SitePhp;
 use super::pools::{self, BackendKind, Planned};
 use super::site_states::{self, SiteIdentity};
+use crate::access::Countries;
 use crate::acme::Acme;
 use crate::compress::Compressing;
 use crate::fetch::{self, Handle};
@@ -38,6 +39,8 @@ pub(super) struct Built {
     pub(super) fetch_threads: Vec<Handle>,
     /// All servers of all upstreams.
     pub(super) checked: Vec<CheckedServer>,
+    /// The countries of clients.
+    pub(super) countries: Option<Arc<Countries>>,
     /// What confines the threads that deal with clients and upstreams.
     pub(super) sandbox: Option<Sandbox>,
     /// Those of `fetch_threads`.
@@ -54,6 +57,7 @@ pub(super) fn build(
 ) -> Result<Built, ServerStartError> {
     let (sandbox, level) = confine::sandbox(config, lasting.spools.folder());
     let services = lasting.services(config, level, certificates, acme);
+    let countries = countries(config)?;
     let names = site_states::names(&config.sites);
     let planned = pools::plan(config, php, &lasting.servers)?;
     let (fetch_threads, threads) =
@@ -79,6 +83,7 @@ pub(super) fn build(
             number,
             identity,
             log,
+            countries: countries.clone(),
         };
         let built = Arc::new(build_site(site, &planned, &fetch_threads, core, own)?);
         SiteIncludes::enable(&services, &built);
@@ -90,9 +95,22 @@ pub(super) fn build(
         sites: Arc::new(sites),
         fetch_threads,
         checked: planned.checked,
+        countries,
         sandbox,
         threads,
     })
+}
+
+/// The countries of clients, where the configuration names a database.
+fn countries(config: &Config) -> Result<Option<Arc<Countries>>, ServerStartError> {
+    let Some(path) = &config.server.geoip else {
+        return Ok(None);
+    };
+    let countries = Countries::open(path).map_err(|cause| ServerStartError::Countries {
+        path: path.clone(),
+        cause,
+    })?;
+    Ok(Some(Arc::new(countries)))
 }
 
 /// How the sites share the memory.
@@ -131,7 +149,7 @@ fn build_site(
         error_pages: error_pages(site)?,
         heads: HeadChanges::new(&site.rules),
         speaks_tls: !site.listen_tls.is_empty(),
-        access: AccessControl::new(&site.rules),
+        access: AccessControl::new(&site.rules, own.countries.as_ref()),
         request_body: site.request_body,
         purge_allow: site.purge_allow.clone(),
         purge_secret: token(site.purge_secret_file.as_ref())?,
@@ -180,6 +198,7 @@ struct SiteParts {
     identity: SiteIdentity,
     /// That of its access log.
     log: usize,
+    countries: Option<Arc<Countries>>,
 }
 
 fn error_pages(site: &SiteConfig) -> Result<ErrorPages, ServerStartError> {

@@ -96,6 +96,7 @@ fn of_server(before: &ServerConfig, after: &ServerConfig) -> Vec<&'static str> {
         h2c => "h2c",
         connections_per_address => "connections_per_address",
         limit_exempt => "limit_exempt",
+        geoip => "geoip",
         min_rate => "min_rate",
         proxies => "proxies",
         proxy_protocol => "proxy_protocol",

@@ -20,7 +20,8 @@ use super::listeners::{HeldListeners, Removals};
 use super::php::{RunningPool, SitePhp, stop_pools};
 use super::signals::Signals;
 use super::tls::{self, Looking, TlsBefore};
-use super::{acme, canary, cron, health};
+use super::{acme, canary, countries, cron, health};
+use crate::access::Countries;
 use crate::acme::{Acme, AcmeReady};
 use crate::fetch::Handle;
 use crate::purge_forward::{ForwardTarget, ForwardingSite};
@@ -44,6 +45,7 @@ pub(super) struct Generation {
     pub(super) token: Option<String>,
     acme: Option<Arc<Acme>>,
     checked: Vec<CheckedServer>,
+    countries: Option<Arc<Countries>>,
     threads: Threads,
     /// End when they are dropped.
     tasks: Tasks,
@@ -80,6 +82,7 @@ struct Tasks {
     _canaries: JoinSet<()>,
     schedules: JoinSet<()>,
     health_checks: JoinSet<()>,
+    countries: JoinSet<()>,
     keepers: Option<JoinSet<()>>,
     certificates: Option<Looking>,
     /// Until they begin.
@@ -114,6 +117,7 @@ impl Generation {
                 services: Arc::clone(&built.services),
                 logs: parts.logs.iter().map(AccessLog::writer).collect(),
                 logged: LoggedHeaders::of(&config.log.fields),
+                countries: countries::for_logs(&config, built.countries.as_ref()),
                 counters: threads.add_counters(lasting.states.rows()),
                 id_prefix: build::id_prefix(),
                 phase: threads.phase.subscribe(),
@@ -127,6 +131,7 @@ impl Generation {
             sites,
             fetch_threads,
             checked,
+            countries,
             threads: fetchers,
             ..
         } = built;
@@ -145,6 +150,7 @@ impl Generation {
             token: parts.token,
             acme,
             checked,
+            countries,
             threads,
             tasks: Tasks {
                 _canaries: canaries,
@@ -158,6 +164,7 @@ impl Generation {
     pub(super) fn take_over(&mut self, lasting: &Lasting) {
         self.forward_purges(lasting);
         self.tasks.health_checks = health::start(&self.checked);
+        self.tasks.countries = countries::watch(self.countries.as_ref());
         self.tasks.schedules = cron::start(&self.sites, lasting.clock);
         // The authority asks the listeners, so they come first; who waits for a certificate holds nobody up.
         if let Some((acme, watch)) = self.tasks.ready.take() {

@@ -11,6 +11,7 @@ mod cluster;
 mod confine;
 mod connections;
 mod control;
+mod countries;
 mod cron;
 mod current;
 mod differences;

@@ -15,7 +15,9 @@ use galley_config::{
     UpstreamConfig,
 };
 
+use super::ServerStartError;
 use super::{cluster, refusal};
+use crate::access::Countries;
 use crate::admin;
 use crate::sys::reach::UserIdentity;
 use crate::sys::sockets;
@@ -59,6 +61,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     admin(config, running, &who, &mut found);
     folders(config, &who, &mut found);
     logs(config, &who, &mut found);
+    countries(config, &mut found);
     found.notes.extend(cluster::examine(config));
     for (index, site) in config.sites.iter().enumerate() {
         programs(index, site, &mut found);
@@ -182,6 +185,17 @@ fn admin(config: &Config, running: &RunningGalley, who: &UserIdentity, found: &m
 }
 
 /// Folders that Galley makes or writes to.
+fn countries(config: &Config, found: &mut Preflight) {
+    let Some(path) = &config.server.geoip else {
+        return;
+    };
+    if let Err(cause) = Countries::open(path) {
+        let path = path.clone();
+        let refused = ServerStartError::Countries { path, cause };
+        found.refused.extend(refused.finding(config));
+    }
+}
+
 fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     let mut refuse = |at, path: &Path, result: io::Result<()>, help: &str| {
         if let Err(cause) = result {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use galley_certs::file::FileError;
 use galley_config::{Config, Listen, LogTarget, MachineFinding, OptionPath, SiteConfig};
 
+use crate::access::CountryFileError;
 use crate::php;
 use crate::telemetry::errors::UnopenedTarget;
 
@@ -65,6 +66,14 @@ pub enum ServerStartError {
         path: PathBuf,
         /// Why it cannot be used.
         cause: FileError,
+    },
+    /// The database of countries cannot be used.
+    #[error("cannot use the database of countries `{path}`: {cause}")]
+    Countries {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: CountryFileError,
     },
     /// The folder for bodies on their way cannot be written.
     #[error("cannot write to the spool folder `{path}`: {cause}")]
@@ -168,6 +177,7 @@ impl ServerStartError {
             Self::Php { site, cause } => return Some(of_php(config, number(config, site), cause)),
             Self::Log { .. }
             | Self::Token { .. }
+            | Self::Countries { .. }
             | Self::Spool { .. }
             | Self::ErrorPage { .. }
             | Self::Root { .. }
@@ -229,6 +239,12 @@ impl ServerStartError {
                 (at_log(config, target), file, unwritable(cause), WRITE)
             }
             Self::Token { path, cause } => (at_token(config, path), path, cause.to_string(), READ),
+            Self::Countries { path, cause } => (
+                OptionPath::Server("geoip"),
+                path,
+                format!("which cannot be used: {cause}"),
+                "name a readable file in MaxMind's format, such as `GeoLite2-Country.mmdb`",
+            ),
             Self::Spool { path, cause } => {
                 (OptionPath::Server("spool"), path, unwritable(cause), WRITE)
             }

@@ -30,7 +30,8 @@ use crate::fault::Fault;
 /// Whether a hit may leave without more ado.
 pub fn is_open(site: &Site, info: &RequestInfo, client: IpAddr) -> bool {
     site.access.stands_open
-        || access::judge(&site.core.rules, info, client).is_ok_and(|demands| demands.are_none())
+        || access::judge(&site.core.rules, info, site.access.client(client))
+            .is_ok_and(|demands| demands.are_none())
 }
 
 /// Lets a request in, or says why not. Once is enough: a second time nothing is asked.

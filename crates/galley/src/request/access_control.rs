@@ -1,11 +1,12 @@
-//! The access control of a site: its password files, and whether it needs any check for a `GET`. [`super::access`] applies it.
+//! The access control of a site: its password files, the database of countries, and whether it needs any check for a `GET`. [`super::access`] applies it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use galley_policy::access::By;
+use galley_policy::access::{AccessClient, By};
 use galley_policy::site::Policy;
 
-use crate::access::Passwords;
+use crate::access::{Countries, Passwords};
 
 /// What access control needs of a site, read once from its configuration.
 pub struct AccessControl {
@@ -13,11 +14,13 @@ pub struct AccessControl {
     pub(super) stands_open: bool,
     /// The password files, by the option that names them.
     pub(super) passwords: Vec<(By, Arc<Passwords>)>,
+    /// `None`: the country of a client does not matter.
+    countries: Option<Arc<Countries>>,
 }
 
 impl AccessControl {
-    /// That of a site with these rules.
-    pub fn new(rules: &Policy) -> Self {
+    /// That of a site with these rules. `countries`: where the countries of clients are found.
+    pub fn new(rules: &Policy, countries: Option<&Arc<Countries>>) -> Self {
         let passwords = rules
             .password_files()
             .map(|(by, file)| (by, Arc::new(Passwords::of(file))))
@@ -25,6 +28,16 @@ impl AccessControl {
         Self {
             stands_open: rules.is_open(),
             passwords,
+            countries: countries.filter(|_| rules.names_countries()).cloned(),
+        }
+    }
+
+    /// The client at an address, with its country if that matters.
+    pub fn client(&self, address: IpAddr) -> AccessClient {
+        let countries = self.countries.as_ref();
+        AccessClient {
+            address,
+            country: countries.and_then(|countries| countries.find(address)),
         }
     }
 }

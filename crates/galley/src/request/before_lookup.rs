@@ -28,7 +28,8 @@ pub fn check_head<'r>(
         let note = "no rule for this path names the method";
         return Err(Fault::new(RefusedWhy::UnknownMethod, note));
     }
-    let judged = access::judge(rules, &exchange.info, exchange.client.ip());
+    let client = exchange.site.access.client(exchange.client.ip());
+    let judged = access::judge(rules, &exchange.info, client);
     let is_open = judged.as_ref().is_ok_and(Demands::are_none);
     // Plugins send purges without a password, and these go no further.
     if !is_open && PurgeRequest::is_allowed(exchange) {

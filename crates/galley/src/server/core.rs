@@ -13,6 +13,7 @@ use super::pool::{BufferPool, Spare};
 use super::run_slices::RunSlices;
 use super::spec::{ClientLimits, Phase};
 use super::timer::Timers;
+use crate::access::Countries;
 use crate::request::{Hit, Response, Services};
 use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
@@ -37,6 +38,8 @@ pub(super) struct Core {
     pub(super) logs: RefCell<Vec<LogWriter>>,
     /// Header fields that access lines have by configuration.
     pub(super) logged: LoggedHeaders,
+    /// The countries of clients, if access lines have them.
+    pub(super) countries: Option<Arc<Countries>>,
     pub(super) counters: CoreCounters,
     pub(super) ids: RefCell<Ids>,
     pub(super) connections: Cell<usize>,

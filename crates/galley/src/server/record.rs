@@ -97,6 +97,10 @@ pub(super) fn write(
         total_time: about.total_time,
         request_id: about.request_id,
         vanished: end.vanished,
+        country: core
+            .countries
+            .as_ref()
+            .and_then(|all| all.find(about.client)),
         tls_version: about.tls_version,
         request_fields: request.map_or(&[], |request| &request.logged),
         response_fields: &end.logged,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use super::speed::Speed;
+use crate::access::Countries;
 use crate::request::{Services, Sites};
 use crate::sys::sandbox::Sandbox;
 use crate::sys::sockets::Listening;
@@ -81,6 +82,8 @@ pub struct CoreSpec {
     pub logs: Vec<LogWriter>,
     /// Header fields that their lines have by configuration.
     pub logged: LoggedHeaders,
+    /// The countries of clients, if access lines have them.
+    pub countries: Option<Arc<Countries>>,
     /// Its counters.
     pub counters: CoreCounters,
     /// Start of all request ids of this process.

@@ -83,6 +83,7 @@ async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
         spare: Rc::default(),
         logs: RefCell::new(spec.logs),
         logged: spec.logged,
+        countries: spec.countries,
         counters: spec.counters,
         ids: RefCell::new(Ids::after(format!("{}{:x}-", spec.id_prefix, spec.index))),
         connections: Cell::new(0),

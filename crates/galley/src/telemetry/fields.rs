@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use galley_config::{KnownField, LogField, LogFormat};
+use galley_policy::access::CountryCode;
 use galley_policy::trace_context::trace_id;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
@@ -37,12 +38,12 @@ pub(super) struct FieldPlan {
 #[derive(Debug)]
 struct PlannedMember {
     name: String,
-    source: Source,
+    source: FieldSource,
 }
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum FieldSource {
     Known(KnownField),
     /// The place among those of the request.
     RequestHeader(usize),
@@ -52,7 +53,8 @@ enum Source {
     ResponseHeader(usize),
 }
 
-enum Value<'v> {
+#[derive(Clone, Copy)]
+enum FieldValue<'v> {
     Text(Option<&'v [u8]>),
     Version(&'static str),
     Number(u64),
@@ -86,15 +88,17 @@ impl LoggedHeaders {
         values.collect()
     }
 
-    fn source(&mut self, field: &LogField) -> Source {
+    fn source(&mut self, field: &LogField) -> FieldSource {
         match field {
             LogField::Known(KnownField::TraceId) => {
-                Source::Trace(place(&mut self.request, &TRACEPARENT))
+                FieldSource::Trace(place(&mut self.request, &TRACEPARENT))
             }
-            LogField::Known(known) => Source::Known(*known),
-            LogField::RequestHeader(name) => Source::RequestHeader(place(&mut self.request, name)),
+            LogField::Known(known) => FieldSource::Known(*known),
+            LogField::RequestHeader(name) => {
+                FieldSource::RequestHeader(place(&mut self.request, name))
+            }
             LogField::ResponseHeader(name) => {
-                Source::ResponseHeader(place(&mut self.response, name))
+                FieldSource::ResponseHeader(place(&mut self.response, name))
             }
         }
     }
@@ -130,13 +134,13 @@ impl FieldPlan {
     pub(super) fn write(&self, record: &AccessRecord<'_>, out: &mut Vec<u8>) {
         for PlannedMember { name, source } in &self.members {
             match source.value(record) {
-                Value::Text(None) | Value::Time(None) if self.is_ecs => {}
-                Value::Version(version) if self.is_ecs => {
+                FieldValue::Text(None) | FieldValue::Time(None) if self.is_ecs => {}
+                FieldValue::Version(version) if self.is_ecs => {
                     text(out, name, version.strip_prefix("HTTP/").map(str::as_bytes));
                 }
-                Value::Version(version) => text(out, name, Some(version.as_bytes())),
-                Value::Text(value) => text(out, name, value),
-                Value::Time(None) => text(out, name, None),
+                FieldValue::Version(version) => text(out, name, Some(version.as_bytes())),
+                FieldValue::Text(value) => text(out, name, value),
+                FieldValue::Time(None) => text(out, name, None),
                 value => {
                     out.extend_from_slice(b",\"");
                     out.extend_from_slice(name.as_bytes());
@@ -149,17 +153,17 @@ impl FieldPlan {
     }
 
     /// A value that is no text, or needs no escapes.
-    fn plain(&self, value: Value<'_>, out: &mut Vec<u8>) {
+    fn plain(&self, value: FieldValue<'_>, out: &mut Vec<u8>) {
         match value {
-            Value::Text(_) | Value::Version(_) | Value::Time(None) => {
-                out.extend_from_slice(b"null")
+            FieldValue::Text(_) | FieldValue::Version(_) | FieldValue::Time(None) => {
+                out.extend_from_slice(b"null");
             }
-            Value::Number(count) => number(out, count),
-            Value::Time(Some(time)) if self.is_ecs => number(out, time.as_nanos()),
-            Value::Time(Some(time)) => seconds(out, time),
-            Value::Flag(true) => out.extend_from_slice(b"true"),
-            Value::Flag(false) => out.extend_from_slice(b"false"),
-            Value::Address(client) => {
+            FieldValue::Number(count) => number(out, count),
+            FieldValue::Time(Some(time)) if self.is_ecs => number(out, time.as_nanos()),
+            FieldValue::Time(Some(time)) => seconds(out, time),
+            FieldValue::Flag(true) => out.extend_from_slice(b"true"),
+            FieldValue::Flag(false) => out.extend_from_slice(b"false"),
+            FieldValue::Address(client) => {
                 out.push(b'"');
                 address(out, client);
                 out.push(b'"');
@@ -168,42 +172,46 @@ impl FieldPlan {
     }
 }
 
-impl Source {
-    fn value<'v>(self, record: &AccessRecord<'v>) -> Value<'v> {
+impl FieldSource {
+    fn value<'v>(self, record: &'v AccessRecord<'_>) -> FieldValue<'v> {
         let request = |place: usize| record.request_fields.get(place).copied().flatten();
         match self {
             Self::Known(field) => known(field, record),
-            Self::RequestHeader(place) => Value::Text(request(place)),
-            Self::Trace(place) => Value::Text(request(place).and_then(trace_id)),
+            Self::RequestHeader(place) => FieldValue::Text(request(place)),
+            Self::Trace(place) => FieldValue::Text(request(place).and_then(trace_id)),
             Self::ResponseHeader(place) => {
                 let value = record.response_fields.get(place).and_then(Option::as_ref);
-                Value::Text(value.map(HeaderValue::as_bytes))
+                FieldValue::Text(value.map(HeaderValue::as_bytes))
             }
         }
     }
 }
 
-fn known<'v>(field: KnownField, record: &AccessRecord<'v>) -> Value<'v> {
+fn known<'v>(field: KnownField, record: &'v AccessRecord<'_>) -> FieldValue<'v> {
     let words = &record.words;
     match field {
-        KnownField::Client => Value::Address(record.client),
-        KnownField::Method => Value::Text(Some(words.method.as_bytes())),
-        KnownField::Target => Value::Text(Some(words.target)),
-        KnownField::Version => Value::Version(words.version),
-        KnownField::Host => Value::Text(Some(words.host)),
-        KnownField::Status => Value::Number(record.status.into()),
-        KnownField::BodyBytes => Value::Number(record.body_bytes),
-        KnownField::Referer => Value::Text(words.referer),
-        KnownField::UserAgent => Value::Text(words.user_agent),
-        KnownField::Outcome => Value::Text(Some(record.outcome.word().as_bytes())),
-        KnownField::Detail => Value::Text(record.outcome.detail().map(str::as_bytes)),
-        KnownField::UpstreamTime => Value::Time(record.upstream_time),
-        KnownField::TotalTime => Value::Time(Some(record.total_time)),
-        KnownField::Id => Value::Text(Some(record.request_id.as_bytes())),
-        KnownField::Vanished => Value::Flag(record.vanished),
-        KnownField::TlsVersion => Value::Text(record.tls_version.map(str::as_bytes)),
+        KnownField::Client => FieldValue::Address(record.client),
+        KnownField::Method => FieldValue::Text(Some(words.method.as_bytes())),
+        KnownField::Target => FieldValue::Text(Some(words.target)),
+        KnownField::Version => FieldValue::Version(words.version),
+        KnownField::Host => FieldValue::Text(Some(words.host)),
+        KnownField::Status => FieldValue::Number(record.status.into()),
+        KnownField::BodyBytes => FieldValue::Number(record.body_bytes),
+        KnownField::Referer => FieldValue::Text(words.referer),
+        KnownField::UserAgent => FieldValue::Text(words.user_agent),
+        KnownField::Outcome => FieldValue::Text(Some(record.outcome.word().as_bytes())),
+        KnownField::Detail => FieldValue::Text(record.outcome.detail().map(str::as_bytes)),
+        KnownField::UpstreamTime => FieldValue::Time(record.upstream_time),
+        KnownField::TotalTime => FieldValue::Time(Some(record.total_time)),
+        KnownField::Id => FieldValue::Text(Some(record.request_id.as_bytes())),
+        KnownField::Vanished => FieldValue::Flag(record.vanished),
+        KnownField::Country => {
+            let country = record.country.as_ref().map(CountryCode::as_str);
+            FieldValue::Text(country.map(str::as_bytes))
+        }
+        KnownField::TlsVersion => FieldValue::Text(record.tls_version.map(str::as_bytes)),
         // It comes from a header field.
-        KnownField::TraceId => Value::Text(None),
+        KnownField::TraceId => FieldValue::Text(None),
     }
 }
 
@@ -235,6 +243,7 @@ fn name(field: &LogField, is_ecs: bool) -> String {
         KnownField::TotalTime => "event.duration",
         KnownField::Id => "http.request.id",
         KnownField::Vanished => "galley.vanished",
+        KnownField::Country => "client.geo.country_iso_code",
         KnownField::TlsVersion => "tls.version",
         KnownField::TraceId => "trace.id",
     };

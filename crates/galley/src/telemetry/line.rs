@@ -238,6 +238,7 @@ pub(super) mod tests {
             total_time: Duration::from_micros(42),
             request_id: "ab0-1",
             vanished: false,
+            country: None,
             tls_version: None,
             request_fields: &[],
             response_fields: &[],

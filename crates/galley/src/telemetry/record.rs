@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use galley_policy::access::CountryCode;
 use galley_policy::outcome::Outcome;
 use http::HeaderValue;
 
@@ -29,6 +30,8 @@ pub struct AccessRecord<'a> {
     pub request_id: &'a str,
     /// Whether the client was gone before the end.
     pub vanished: bool,
+    /// Its country, if lines have that.
+    pub country: Option<CountryCode>,
     /// `1.3`; `None`: Galley did not speak TLS with the client.
     pub tls_version: Option<&'static str>,
     /// Values of [`LoggedHeaders::request`](super::fields::LoggedHeaders::request).

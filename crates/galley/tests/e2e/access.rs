@@ -383,3 +383,72 @@ fn one_client_has_so_many_connections_and_others_have_theirs() {
         works(&mut connect(2))
     });
 }
+
+/// The database of the tests has 127.0.0.2 in Austria, and other addresses of the machine nowhere.
+#[test]
+fn countries_decide_before_the_cache() {
+    let database = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/countries.mmdb");
+    let stage = Plan::php()
+        .server(&format!("geoip = \"{database}\""))
+        .log("format = \"json\"\nfields = [\"country\", \"target\", \"status\"]")
+        .more(
+            "[[site.rule]]\npath = \"/inner*\"\nallow_countries = [\"AT\", \"de\"]\n\
+             [[site.rule]]\npath = \"/abroad*\"\ndeny_countries = [\"AT\"]\n",
+        )
+        .start();
+    for (number, target, is_hit) in [
+        (2, "/inner/", Some(false)),
+        (3, "/inner/", None),
+        (2, "/inner/", Some(true)),
+        (2, "/abroad/", None),
+        (3, "/abroad/", Some(false)),
+        (2, "/abroad/", None),
+        (3, "/abroad/", Some(true)),
+        (2, "/", Some(false)),
+        (3, "/", Some(true)),
+    ] {
+        let answer = get_from(&stage, number, target);
+        match is_hit {
+            None => refused(&answer, 403, "network"),
+            Some(is_hit) => {
+                assert_eq!(answer.status, 200, "{target} from {number}");
+                let status = answer.cache_status();
+                assert_eq!(
+                    status.starts_with("galley; hit"),
+                    is_hit,
+                    "{target}: {status}"
+                );
+            }
+        }
+    }
+    assert_eq!((stage.runs("/inner/"), stage.runs("/abroad/")), (1, 1));
+    let url = format!("http://{HOST}/abroad/");
+    let why = stage
+        .galley
+        .cli(&["why", &url, "--from", "127.0.0.2"])
+        .unwrap();
+    let why = String::from_utf8(why.stdout).unwrap();
+    assert!(why.contains("`deny_countries` of rule number 2"), "{why}");
+    galley_testkit::wait_for("the records", PATIENCE, || {
+        stage.access().lines().count() >= 9
+    });
+    let log = stage.access();
+    let ending = |line: &str| {
+        line.split_once(',')
+            .map(|(_, rest)| rest.to_owned())
+            .unwrap()
+    };
+    let lines: Vec<String> = log.lines().map(ending).collect();
+    let austria = "\"country\":\"AT\",\"target\":\"/abroad/\",\"status\":403}";
+    assert_eq!(
+        lines.iter().filter(|line| *line == austria).count(),
+        2,
+        "{log}"
+    );
+    let nowhere = "\"country\":null,\"target\":\"/inner/\",\"status\":403}";
+    assert_eq!(
+        lines.iter().filter(|line| *line == nowhere).count(),
+        1,
+        "{log}"
+    );
+}

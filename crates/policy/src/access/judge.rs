@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::admin::{self, Area, area};
 use super::authors::{self, asks_in_head};
+use super::country::{AccessClient, CountryCode};
 use super::limit::RateLimit;
 use super::settings::{AccessRules, AccessSetting, XmlRpc};
 use super::xmlrpc;
@@ -21,6 +22,12 @@ impl Policy {
             && self.access.admin_allow.is_empty()
             && !self.access.hide_authors
             && self.rules.iter().all(|rule| rule.access.is_silent())
+    }
+
+    /// Whether the country of a client matters anywhere.
+    pub fn names_countries(&self) -> bool {
+        let mut rules = self.rules.iter().map(|rule| &rule.access);
+        self.access.common.names_countries() || rules.any(AccessRules::names_countries)
     }
 
     /// The files of names and passwords, by who says so.
@@ -48,6 +55,10 @@ pub enum Barred {
     Denied(By),
     /// `allow` does not.
     NotAllowed(By),
+    /// `deny_countries` names the country of the client.
+    CountryDenied(By),
+    /// `allow_countries` does not.
+    CountryNotAllowed(By),
     /// `admin_allow` does not, and this is for administrators.
     NotAdmin,
     /// There is no XML-RPC.
@@ -60,7 +71,10 @@ impl Barred {
     /// The reason in the words of log and header.
     pub const fn why(self) -> RefusedWhy {
         match self {
-            Self::Denied(_) | Self::NotAllowed(_) => RefusedWhy::Network,
+            Self::Denied(_)
+            | Self::NotAllowed(_)
+            | Self::CountryDenied(_)
+            | Self::CountryNotAllowed(_) => RefusedWhy::Network,
             Self::NotAdmin => RefusedWhy::Admin,
             Self::XmlRpc => RefusedWhy::XmlRpc,
             Self::Authors => RefusedWhy::Authors,
@@ -129,13 +143,14 @@ pub enum BodyCheck {
 pub fn judge<'s>(
     site: &'s Policy,
     info: &RequestInfo,
-    client: IpAddr,
+    client: AccessClient,
 ) -> Result<Demands<'s>, Barred> {
-    let client = client.to_canonical();
+    let address = client.address.to_canonical();
     let access = &site.access;
-    networks(site, info, client)?;
+    networks(site, info, address)?;
+    countries(site, info, client.country)?;
     let area = area(info);
-    let is_stranger = !access.admin_allow.is_empty() && !names(&access.admin_allow, client);
+    let is_stranger = !access.admin_allow.is_empty() && !names(&access.admin_allow, address);
     if is_stranger && area == Area::Admins {
         return Err(Barred::NotAdmin);
     }
@@ -192,6 +207,14 @@ pub fn judge<'s>(
     Ok(demands)
 }
 
+/// Whether it depends on the country of a client whether it may ask.
+pub fn depends_on_country(site: &Policy, info: &RequestInfo) -> bool {
+    info.guarding().any(|rule| {
+        setting(site, rule, |access| &access.deny_countries).is_some()
+            || setting(site, rule, |access| &access.allow_countries).is_some()
+    })
+}
+
 fn networks(site: &Policy, info: &RequestInfo, client: IpAddr) -> Result<(), Barred> {
     for rule in info.guarding() {
         if let Some((by, deny)) = setting(site, rule, |access| &access.deny)
@@ -203,6 +226,27 @@ fn networks(site: &Policy, info: &RequestInfo, client: IpAddr) -> Result<(), Bar
             && !names(allow, client)
         {
             return Err(Barred::NotAllowed(by));
+        }
+    }
+    Ok(())
+}
+
+fn countries(
+    site: &Policy,
+    info: &RequestInfo,
+    country: Option<CountryCode>,
+) -> Result<(), Barred> {
+    let is_in = |list: &[CountryCode]| country.is_some_and(|country| list.contains(&country));
+    for rule in info.guarding() {
+        if let Some((by, deny)) = setting(site, rule, |access| &access.deny_countries)
+            && is_in(deny)
+        {
+            return Err(Barred::CountryDenied(by));
+        }
+        if let Some((by, allow)) = setting(site, rule, |access| &access.allow_countries)
+            && !is_in(allow)
+        {
+            return Err(Barred::CountryNotAllowed(by));
         }
     }
     Ok(())

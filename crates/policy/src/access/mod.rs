@@ -1,11 +1,12 @@
-//! Access control: networks, passwords, rate limits, and the parts of WordPress for administrators.
+//! Access control: networks, countries, passwords, rate limits, and the parts of WordPress for administrators.
 //!
 //! [`judge()`] needs the head alone, before anything is looked up. It refuses the request, or returns what the request still has
 //! to meet: a token of a bucket, a password, a check of its body. Buckets and passwords are kept by the server.
-//! A rule's own setting replaces the site's, each of the four by itself.
+//! A rule's own setting replaces the site's, each of them by itself.
 
 mod admin;
 mod authors;
+mod country;
 mod judge;
 mod limit;
 pub mod passwords;
@@ -14,7 +15,8 @@ pub mod xmlrpc;
 
 pub use self::admin::{Area, area, is_visitors_form};
 pub use self::authors::{asks_in_head, form};
-pub use self::judge::{Barred, BodyCheck, Bucket, By, Demands, judge};
+pub use self::country::{AccessClient, CountryCode};
+pub use self::judge::{Barred, BodyCheck, Bucket, By, Demands, depends_on_country, judge};
 pub use self::limit::{RateLimit, TICKS_PER_S, Taken};
 pub use self::settings::{AccessRules, AccessSetting, SiteAccess, XmlRpc};
 

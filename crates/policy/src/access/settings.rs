@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use super::country::CountryCode;
 use super::limit::RateLimit;
 use crate::outcome::words;
 
@@ -14,6 +15,10 @@ pub struct AccessRules {
     pub allow: AccessSetting<Vec<IpNet>>,
     /// Who may not, also where `allow` names him.
     pub deny: AccessSetting<Vec<IpNet>>,
+    /// The countries from which clients may ask; nothing said: all, and clients without one.
+    pub allow_countries: AccessSetting<Vec<CountryCode>>,
+    /// Those from which they may not.
+    pub deny_countries: AccessSetting<Vec<CountryCode>>,
     /// How often one client may ask.
     pub limit: AccessSetting<RateLimit>,
     /// The file with the names and passwords of those who may ask.
@@ -51,14 +56,22 @@ impl AccessRules {
     pub fn is_silent(&self) -> bool {
         self.allow.is_silent()
             && self.deny.is_silent()
+            && self.allow_countries.is_silent()
+            && self.deny_countries.is_silent()
             && self.limit.is_silent()
             && self.password.is_silent()
+    }
+
+    /// Whether the country of a client matters.
+    pub fn names_countries(&self) -> bool {
+        self.allow_countries.get().is_some() || self.deny_countries.get().is_some()
     }
 
     /// Whether access is restricted.
     pub fn closes(&self) -> bool {
         self.allow.get().is_some()
             || self.deny.get().is_some()
+            || self.names_countries()
             || self.limit.get().is_some()
             || self.password.get().is_some()
     }

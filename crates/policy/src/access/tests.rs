@@ -39,7 +39,7 @@ fn judged<'s>(
     client: &str,
 ) -> Result<Demands<'s>, Barred> {
     let info = info_of(method, target, &[], site);
-    judge(site, &info, client.parse().unwrap())
+    judge(site, &info, client.parse::<IpAddr>().unwrap().into())
 }
 
 #[test]
@@ -372,10 +372,14 @@ fn names_of_authors_are_not_disclosed_to_forms() {
     assert!(!asks_in_body(b"application/json", b"author=1"));
     let comment = info_of("POST", "/wp-comments-post.php", &[], &site);
     assert!(
-        judge(&site, &comment, "192.0.2.1".parse().unwrap())
-            .unwrap()
-            .body
-            .is_none()
+        judge(
+            &site,
+            &comment,
+            "192.0.2.1".parse::<IpAddr>().unwrap().into()
+        )
+        .unwrap()
+        .body
+        .is_none()
     );
 }
 
@@ -488,7 +492,7 @@ proptest! {
             ..LINE
         };
         if info.parse(&line, std::iter::empty::<(&str, &[u8])>(), &site).is_ok() {
-            let _ = judge(&site, &info, "192.0.2.1".parse().unwrap());
+            let _ = judge(&site, &info, "192.0.2.1".parse::<IpAddr>().unwrap().into());
         }
     }
 
@@ -501,5 +505,64 @@ proptest! {
     ) {
         let body = format!("{opening}<methodCall>{}", parts.concat());
         prop_assert_eq!(called(body.as_bytes(), piece), called(body.as_bytes(), usize::MAX));
+    }
+}
+
+#[test]
+fn lists_of_countries_bar() {
+    let codes = |list: &[&str]| {
+        let codes = list.iter().map(|code| CountryCode::parse(code).unwrap());
+        AccessSetting::Is(codes.collect())
+    };
+    let site = Policy {
+        access: SiteAccess {
+            common: AccessRules {
+                deny_countries: codes(&["FR"]),
+                ..AccessRules::default()
+            },
+            ..SiteAccess::default()
+        },
+        rules: vec![
+            Rule {
+                path: "/shop*".to_owned(),
+                access: AccessRules {
+                    allow_countries: codes(&["DE", "AT"]),
+                    ..AccessRules::default()
+                },
+                ..Rule::default()
+            },
+            Rule {
+                path: "/open".to_owned(),
+                access: AccessRules {
+                    deny_countries: AccessSetting::Off,
+                    ..AccessRules::default()
+                },
+                ..Rule::default()
+            },
+        ],
+        ..Policy::default()
+    };
+    assert!(site.names_countries() && !site.is_open());
+    let (denied, not_allowed) = (
+        Barred::CountryDenied(By::Site),
+        Barred::CountryNotAllowed(By::Rule(0)),
+    );
+    for (target, country, barred) in [
+        ("/", Some("DE"), None),
+        ("/", Some("FR"), Some(denied)),
+        ("/", None, None),
+        ("/shop", Some("AT"), None),
+        ("/shop/a", Some("IT"), Some(not_allowed)),
+        ("/shop/a", Some("FR"), Some(denied)),
+        ("/shop/a", None, Some(not_allowed)),
+        ("/open", Some("FR"), None),
+    ] {
+        let info = info_of("GET", target, &[], &site);
+        let client = AccessClient {
+            address: "192.0.2.1".parse().unwrap(),
+            country: country.and_then(CountryCode::parse),
+        };
+        let seen = judge(&site, &info, client).err();
+        assert_eq!(seen, barred, "{target} from {country:?}");
     }
 }

@@ -172,7 +172,9 @@ pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo
     }
     // An address that is on nobody's list.
     let stranger = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    access::judge(site, include, stranger).is_ok_and(|demands| demands.passwords.is_empty())
+    !access::depends_on_country(site, include)
+        && access::judge(site, include, stranger.into())
+            .is_ok_and(|demands| demands.passwords.is_empty())
 }
 
 #[cfg(test)]
@@ -180,7 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::access::{AccessRules, AccessSetting};
+    use crate::access::{AccessRules, AccessSetting, CountryCode};
     use crate::request_info::{RequestLineInfo, Scheme};
     use crate::site::Rule;
 
@@ -291,10 +293,18 @@ mod tests {
             },
             ..Rule::default()
         };
+        let abroad = Rule {
+            path: "/home-only/*".to_owned(),
+            access: AccessRules {
+                deny_countries: AccessSetting::Is(vec![CountryCode::parse("FR").unwrap()]),
+                ..AccessRules::default()
+            },
+            ..Rule::default()
+        };
         for preset in [Policy::wordpress(), Policy::rfc9111()] {
             let has_preset = preset.urls.has_wordpress_paths;
             let site = Policy {
-                rules: vec![closed("/closed/*")],
+                rules: vec![closed("/closed/*"), abroad.clone()],
                 ..preset
             }
             .guarded();
@@ -306,6 +316,7 @@ mod tests {
             assert!(!is_open("/", "/closed/part"));
             assert!(is_open("/closed/", "/closed/part"), "the same visitors");
             assert!(is_open("/closed/", "/part"));
+            assert!(!is_open("/", "/home-only/part"), "to most, not to all");
             for admin in [
                 "/wp-admin/",
                 "/wp-login.php",

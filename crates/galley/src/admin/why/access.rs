@@ -1,15 +1,18 @@
 //! Who is let in, as an explanation has it: by which word of the configuration a request is barred, and what is demanded of
 //! one that is not.
 
-use galley_policy::access::{self, Barred, BodyCheck, Bucket, By, Demands};
+use galley_policy::access::{self, AccessClient, Barred, BodyCheck, Bucket, By, Demands};
 use serde_json::{Value, json};
 
 use super::words::Advice;
 use crate::request::Exchange;
 
+fn client(exchange: &Exchange<'_>) -> AccessClient {
+    exchange.site.access.client(exchange.client.ip())
+}
+
 fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
-    let client = exchange.client.ip();
-    access::judge(&exchange.site.core.rules, &exchange.info, client)
+    access::judge(&exchange.site.core.rules, &exchange.info, client(exchange))
 }
 
 /// By what a request is barred, and what to do; `None` where it is not.
@@ -21,9 +24,22 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
             "to let this address in, change that list; lists of a rule replace those of the site",
         )
     };
+    let country = |option: &str, by: By, verb: &str| {
+        let country = self::client(exchange).country;
+        let country = country.map_or("unknown".to_owned(), |country| country.to_string());
+        Advice::new(
+            format!(
+                "`{option}` of {} {verb} the country of {client}, which is {country}",
+                said_by(by, exchange)
+            ),
+            "to let this country in, change that list; lists of a rule replace those of the site",
+        )
+    };
     match judged(exchange) {
         Err(Barred::Denied(by)) => Some(network("deny", by, "names")),
         Err(Barred::NotAllowed(by)) => Some(network("allow", by, "does not name")),
+        Err(Barred::CountryDenied(by)) => Some(country("deny_countries", by, "names")),
+        Err(Barred::CountryNotAllowed(by)) => Some(country("allow_countries", by, "does not name")),
         Err(barred) => Some(super::words::refused(barred.why())),
         Ok(demands) => {
             let by = *demands.passwords.first()?;
@@ -37,16 +53,22 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
 
 /// What is demanded of a request, or by what it is barred.
 pub(super) fn value(exchange: &Exchange<'_>) -> Value {
+    let country = client(exchange).country;
+    let country = country.map(|country| country.to_string());
     let client = exchange.client.ip().to_canonical().to_string();
     let demands = match judged(exchange) {
         Ok(demands) => demands,
         Err(barred) => {
             let by = match barred {
-                Barred::Denied(by) | Barred::NotAllowed(by) => said_by(by, exchange),
+                Barred::Denied(by)
+                | Barred::NotAllowed(by)
+                | Barred::CountryDenied(by)
+                | Barred::CountryNotAllowed(by) => said_by(by, exchange),
                 Barred::NotAdmin | Barred::XmlRpc | Barred::Authors => "the site".to_owned(),
             };
             return json!({
                 "client": client,
+                "country": country,
                 "barred": { "why": barred.why().word(), "option": option(barred), "by": by },
                 "limits": [], "password": null, "body": null,
             });
@@ -63,6 +85,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
     });
     json!({
         "client": client,
+        "country": country,
         "barred": null,
         "limits": limits.collect::<Vec<_>>(),
         "password": demands.passwords.first().map(|by| said_by(*by, exchange)),
@@ -78,6 +101,8 @@ const fn option(barred: Barred) -> &'static str {
     match barred {
         Barred::Denied(_) => "deny",
         Barred::NotAllowed(_) => "allow",
+        Barred::CountryDenied(_) => "deny_countries",
+        Barred::CountryNotAllowed(_) => "allow_countries",
         Barred::NotAdmin => "admin_allow",
         Barred::XmlRpc => "xmlrpc",
         Barred::Authors => "hide_authors",

@@ -1,0 +1,44 @@
+//! Reads the database of countries again when it changes, and says who needs it beside access control.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use galley_config::{Config, KnownField, LogField};
+use tokio::task::{JoinSet, spawn_blocking};
+
+use crate::access::Countries;
+
+/// Looks at the file at intervals, until the result is dropped. Call within a runtime.
+pub(super) fn watch(countries: Option<&Arc<Countries>>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    if let Some(countries) = countries {
+        tasks.spawn(look(Arc::downgrade(countries)));
+    }
+    tasks
+}
+
+async fn look(countries: Weak<Countries>) {
+    loop {
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        let Some(countries) = countries.upgrade() else {
+            return;
+        };
+        if spawn_blocking(move || countries.refresh()).await.is_err() {
+            tracing::error!("reading the database of countries ended in a panic");
+        }
+    }
+}
+
+/// The countries, if access lines have them.
+pub(super) fn for_logs(
+    config: &Config,
+    countries: Option<&Arc<Countries>>,
+) -> Option<Arc<Countries>> {
+    let country = LogField::Known(KnownField::Country);
+    countries
+        .filter(|_| config.log.fields.contains(&country))
+        .cloned()
+}
+
+/// A check asks the file system once.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
