@@ -5,7 +5,7 @@
  * Description:       Page cache for sites that run on the Galley web server: every edit purges exactly the pages it changes, and you see why a page is not cached.
  * Version:           0.3.0
  * Author:            The Galley authors
- * Author URI:        https://github.com/galley-server/galley
+ * Author URI:        https://github.com/galley-server
  * Requires at least: 6.0
  * Requires PHP:      7.4
  * License:           GPL-2.0-or-later

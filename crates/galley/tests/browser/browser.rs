@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::stack::{Stack, shared};
 
-fn picture(name: &str) -> PathBuf {
+pub fn picture(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     folder.join(format!("{name}.png"))
 }
 
-fn log_in(tab: &mut Tab<'_>, stack: &Stack) {
+pub fn log_in(tab: &mut Tab<'_>, stack: &Stack) {
     tab.go(&stack.url("/wp-login.php")).unwrap();
     let form = format!(
         "document.querySelector('#user_login').value = {}; document.querySelector('#user_pass').value = {}; \

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
+mod assets;
 mod browser;
 mod http2;
 mod install;
