@@ -22,6 +22,24 @@ impl After {
     }
 }
 
+/// Wakers that are to be woken later: when this is dropped.
+#[derive(Default)]
+pub(super) struct HeldWakers(Vec<Waker>);
+
+impl HeldWakers {
+    pub(super) fn take_from(&mut self, after: &mut After) {
+        self.0.append(&mut after.wake);
+    }
+}
+
+impl Drop for HeldWakers {
+    fn drop(&mut self) {
+        for waker in self.0.drain(..) {
+            waker.wake();
+        }
+    }
+}
+
 pub(super) struct Chunk {
     /// Offset of the byte after its last.
     pub(super) end: u64,

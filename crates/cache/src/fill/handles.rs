@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::after::After;
+use super::after::{After, HeldWakers};
 use super::parts::{FillError, FillHead, FillRead, Finished, Keep, NoReaders};
 use super::state::{FillOutcome, FillState};
 use crate::body::StoredBody;
@@ -21,6 +21,7 @@ pub fn fill(window_bytes: usize, keep: Option<Keep>) -> (FillWriter, Arc<Fill>) 
     let writer = FillWriter {
         shared: Arc::clone(&shared),
         ending: DropAction::Abort,
+        held: None,
     };
     (writer, Arc::new(Fill { shared }))
 }
@@ -77,6 +78,8 @@ impl Drop for Fill {
 pub struct FillWriter {
     shared: Arc<FillShared>,
     ending: DropAction,
+    /// See [`FillWriter::hold`].
+    held: Option<HeldWakers>,
 }
 
 /// What is left to do when the writer is dropped.
@@ -87,22 +90,45 @@ enum DropAction {
 }
 
 impl FillWriter {
+    /// From now on readers see what comes, but are not woken until [`FillWriter::release`], the end, or a wait for them: what is there
+    /// together wakes another thread once. Whoever calls this releases before it waits for anything else.
+    pub fn hold(&mut self) {
+        self.held.get_or_insert_default();
+    }
+
+    /// Wakes the readers that are to be woken, and from now on at once.
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    fn with<T>(&mut self, step: impl FnOnce(&mut FillState, &mut After) -> T) -> T {
+        let held = &mut self.held;
+        self.shared.with(|state, after| {
+            let result = step(state, after);
+            if let Some(held) = held {
+                held.take_from(after);
+            }
+            result
+        })
+    }
+
     /// Publishes the head, once, before any bytes. A later head is ignored.
     pub fn head(&mut self, head: FillHead) {
-        self.shared.with(|state, after| state.set_head(head, after));
+        self.with(|state, after| state.set_head(head, after));
     }
 
     /// Appends bytes. A kept fill never waits; a windowed one waits until the slowest reader is near enough.
     ///
     /// Cancel-safe in this sense: the bytes are taken at the first poll; dropping the future later only gives up waiting.
     pub async fn push(&mut self, chunk: Bytes) -> Result<(), NoReaders> {
-        self.shared.with(|state, after| state.push(chunk, after))?;
+        self.with(|state, after| state.push(chunk, after))?;
+        self.release();
         poll_fn(|cx| self.shared.with(|state, after| state.poll_room(cx, after))).await
     }
 
     /// Appends bytes and waits for nobody: who calls this looks at the [`FillWriter::backlog`] first.
     pub fn put(&mut self, chunk: Bytes) -> Result<(), NoReaders> {
-        self.shared.with(|state, after| state.push(chunk, after))
+        self.with(|state, after| state.push(chunk, after))
     }
 
     /// Bytes that the slowest reader has not had yet.
@@ -111,7 +137,8 @@ impl FillWriter {
     }
 
     /// Waits until the backlog is less than `bytes`, at least 1; a kept fill never waits. Cancel-safe.
-    pub async fn below(&self, bytes: u64) -> Result<(), NoReaders> {
+    pub async fn below(&mut self, bytes: u64) -> Result<(), NoReaders> {
+        self.release();
         poll_fn(|cx| {
             self.shared
                 .with(|state, after| state.poll_below(bytes, cx, after))
@@ -124,6 +151,7 @@ impl FillWriter {
     pub fn finish(mut self) -> Finished {
         self.ending = DropAction::Done;
         let FillOutcome { length, kept } = self.shared.with(FillState::finish);
+        self.release();
         let body = kept.and_then(|(chunks, budget)| {
             let reservation = budget.try_reserve(length)?;
             let body = StoredBody::join(&chunks, usize::try_from(length).ok()?, reservation);

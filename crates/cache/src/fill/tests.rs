@@ -82,6 +82,32 @@ impl Bell {
 }
 
 #[test]
+fn what_is_held_wakes_readers_once() {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let cx = &mut Context::from_waker(&waker);
+    for end in ["release", "wait", "finish", "fail", "drop"] {
+        let before = bell.rung();
+        let (mut writer, fill) = fill(4, None);
+        let mut reader = fill.reader().unwrap();
+        assert!(reader.poll_head(cx).is_pending());
+        writer.hold();
+        writer.head(private_head());
+        writer.put(Bytes::from_static(b"abcd")).unwrap();
+        assert_eq!(bell.rung(), before, "{end}");
+        assert!(fill.has_head(), "it is there for who looks");
+        match end {
+            "release" => writer.release(),
+            "wait" => assert!(once(writer.below(1)).is_pending()),
+            "finish" => drop(writer.finish()),
+            "fail" => writer.fail(FillError::Closed),
+            _ => drop(writer),
+        }
+        assert_eq!(bell.rung(), before + 1, "{end}");
+    }
+}
+
+#[test]
 fn a_writer_may_choose_how_far_it_is_ahead() {
     let (mut writer, fill) = fill(1_000, None);
     let mut reader = fill.reader().unwrap();

@@ -6,7 +6,10 @@
 //! flushed as soon as PHP pauses; flushing each piece instead would make pages larger. Without memory for a coder the plain
 //! body is sent.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -74,10 +77,13 @@ impl<'w> Outlet<'w> {
     /// The same; nothing when nobody reads any more.
     async fn wait_while_read<T>(&mut self, next: impl Future<Output = T>) -> Option<T> {
         let mut next = std::pin::pin!(next);
-        loop {
-            if self.is_lost {
-                return None;
+        if !self.is_lost {
+            if let Poll::Ready(came) = poll_once(next.as_mut()).await {
+                return Some(came);
             }
+            self.writer.release();
+        }
+        while !self.is_lost {
             let is_dirty = self.stream.as_ref().is_some_and(EncoderStream::is_dirty);
             tokio::select! {
                 biased;
@@ -86,6 +92,7 @@ impl<'w> Outlet<'w> {
                 () = sleep(PAUSE), if is_dirty => drop(self.flush().await),
             }
         }
+        None
     }
 
     /// Sends the next piece. Fails when nobody reads any more.
@@ -115,6 +122,11 @@ impl<'w> Outlet<'w> {
         Ok(())
     }
 
+    /// Wakes those who read; see [`FillWriter::hold`].
+    pub(super) fn release(&mut self) {
+        self.writer.release();
+    }
+
     /// Sends what the coder holds back at the end, and what waits for the client; the fill itself is for its owner to end.
     pub(super) async fn finish(&mut self) -> Result<(), FillError> {
         if let Some(stream) = self.stream.take() {
@@ -137,6 +149,11 @@ impl<'w> Outlet<'w> {
         self.is_lost |= given.is_err();
         given
     }
+}
+
+/// Polls a future for a task that does not wait for it yet.
+async fn poll_once<T>(mut next: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await
 }
 
 /// Codes a page that is being generated, for all who want this coding.

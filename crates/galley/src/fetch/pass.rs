@@ -78,6 +78,8 @@ impl FetchWorker {
             }
         };
         let (head, stream) = self.passed(job, &incoming);
+        // Short responses are there whole: the client's thread is woken for all of them.
+        writer.hold();
         writer.head(head);
         let mut spool = ResponseSpool::new(&self.spools, AHEAD);
         spool.goes(way(&job.site, &job.info, &incoming.fields));
@@ -86,6 +88,7 @@ impl FetchWorker {
             return outlet.relay(&mut incoming).await;
         }
         let received = receive(&mut incoming, &mut outlet, pupil.as_mut(), &purges).await;
+        outlet.release();
         let (calm, acknowledgement) = publish_purges(job, &incoming, &purges, calm);
         self.invalidations.delay(&job.site, invalidation.later);
         if acknowledgement.given(&job.site).await {

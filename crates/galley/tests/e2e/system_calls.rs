@@ -99,11 +99,22 @@ fn a_hit_on_a_kept_connection_takes_two() {
 
 #[test]
 fn a_miss_wakes_each_thread_once() {
+    assert_few_wakes(|request| request);
+}
+
+/// The head wakes the client's thread together with what came with it.
+#[test]
+fn a_passed_request_wakes_each_thread_once() {
+    assert_few_wakes(|request| request.field("Authorization", "Basic eDp5"));
+}
+
+fn assert_few_wakes(changed: impl Fn(Request) -> Request) {
     let (stage, _origin) = stage();
     let mut connection = stage.connect();
     let work = || {
         for number in 0..REQUESTS {
             let request = Request::get(&format!("/{number}")).field("Host", crate::support::HOST);
+            let request = changed(request);
             connection.send(&request).unwrap();
             assert!(!connection.receive("GET").unwrap().is_hit());
         }
