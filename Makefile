@@ -3,8 +3,8 @@
 # Where the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster exactness fragments growth seeds soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
-	setup-conformance setup-seeds setup-faults setup-cluster setup-exactness setup-plugin-versions
+.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth seeds soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+	setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions
 
 PORT ?= 8080
 DEMO_ARGS = --port $(PORT) $(if $(WP),--wp $(WP))
@@ -20,6 +20,7 @@ help:
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone; SUITE=DIR: a copy of it)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make cluster          three nodes on networks of their own, harmed in 13 ways while pages are edited and read (ROUNDS=20, ONLY=partition)'
+	@echo 'make engines          the tests of clusters and 16 rounds of `make cluster` with Valkey 8.0, 8.1 and 9.1 (ONLY=trixie: one of them)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
 	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too; SECONDS=0: without load)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4 and WordPress 6.2 to 6.7, which npm brings (PHP=8.4 WORDPRESS=6.5: one of each)'
@@ -39,7 +40,7 @@ help:
 	@echo 'make packages-test    installs, upgrades and removes them in a clean Debian with systemd, as root: two minutes'
 
 # A static pattern: make does not look for implicit rules for phony targets.
-setup-build setup-packages setup-demo setup-test setup-bench setup-conformance setup-seeds setup-faults setup-cluster setup-exactness setup-plugin-versions: setup-%:
+setup-build setup-packages setup-demo setup-test setup-bench setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions: setup-%:
 	@scripts/setup $*
 
 build: setup-build
@@ -109,6 +110,18 @@ faults: setup-faults build
 cluster: setup-cluster build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask cluster --galley target/release/galley $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
+# Everything that talks to an engine, with other engines than Debian's Redis. Debug builds.
+engines: setup-engines
+	@cargo build --quiet --package galley --package xtask
+	@set -e; for release in $(or $(ONLY),bookworm-backports trixie sid); do \
+		export GALLEY_TESTKIT_ENGINE=$(CURDIR)/target/engines/$$release/valkey-server; \
+		$$GALLEY_TESTKIT_ENGINE --version; \
+		cargo test --quiet --package galley-cluster; \
+		cargo test --quiet --package galley --test e2e -- cluster shared_limits; \
+		cargo test --quiet --package galley --test acme -- cluster; \
+		target/debug/xtask cluster --galley target/debug/galley --rounds $(or $(ROUNDS),16); \
+	done
 
 exactness: setup-exactness build
 	@cargo build --quiet --release --package xtask

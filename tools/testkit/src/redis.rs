@@ -1,9 +1,10 @@
 //! A Redis of its own: one process, by default on a free port of 127.0.0.1, with its data in a directory.
 //!
-//! Nothing of the machine's Redis is read or written.
+//! Nothing of the machine's Redis is read or written. With `$GALLEY_TESTKIT_ENGINE`, the name of another server program (a Valkey, see
+//! `make engines`), that one runs in its place.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -81,7 +82,7 @@ impl Sentinel {
             primary.port,
         );
         fs::write(&file, text).during("write sentinel.conf")?;
-        let mut command = command(&place, "redis-server")?;
+        let mut command = within(&place, &server()?);
         command.arg(&file).arg("--sentinel");
         let log = dir.join("sentinel.log");
         let service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
@@ -215,21 +216,29 @@ impl Redis {
     }
 }
 
-fn command(place: &RedisPlace, program: &'static str) -> Result<Command, Trouble> {
-    let program = place::program(&[program])?;
-    Ok(match place.through.split_first() {
+/// The program of the engine.
+fn server() -> Result<PathBuf, Trouble> {
+    match env::var_os("GALLEY_TESTKIT_ENGINE") {
+        Some(program) => Ok(PathBuf::from(program)),
+        None => place::program(&["redis-server"]),
+    }
+}
+
+/// Starts a program at a place.
+fn within(place: &RedisPlace, program: &Path) -> Command {
+    match place.through.split_first() {
         None => Command::new(program),
         Some((first, rest)) => {
             let mut command = Command::new(first);
             command.args(rest).arg(program);
             command
         }
-    })
+    }
 }
 
 /// Asks from where the server is, so that no cut of a network is in the way.
 fn client(place: &RedisPlace) -> Result<Command, Trouble> {
-    let mut command = command(place, "redis-cli")?;
+    let mut command = within(place, &place::program(&["redis-cli"])?);
     command.args(["-h", "127.0.0.1", "-p", &place.port.to_string()]);
     Ok(command)
 }
@@ -241,7 +250,7 @@ fn answers(place: &RedisPlace) -> bool {
 }
 
 fn launch(dir: &Path, place: &RedisPlace) -> Result<Service, Trouble> {
-    let mut command = command(place, "redis-server")?;
+    let mut command = within(place, &server()?);
     let bind = match place.host.as_str() {
         "127.0.0.1" => "127.0.0.1",
         // Its address may move to another machine.
