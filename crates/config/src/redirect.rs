@@ -151,6 +151,7 @@ const MEANINGLESS: &[&str] = &[
     "php",
     "upstream",
     "stream",
+    "stream_request",
     "request_body",
     "first_byte_timeout",
     "read_timeout",

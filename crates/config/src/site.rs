@@ -428,6 +428,7 @@ fn rule(
             vary: ignores("vary"),
         },
         stream: given.value("stream"),
+        stream_request: given.value("stream_request"),
         upstream: match upstream(given, complaints) {
             UpstreamConfig::Files => None,
             other => Some(place_of(other, further)),

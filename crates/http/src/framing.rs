@@ -23,6 +23,15 @@ pub enum BodyKind {
 }
 
 impl BodyKind {
+    /// The length, where the head tells it.
+    pub fn length(self) -> Option<u64> {
+        match self {
+            Self::None => Some(0),
+            Self::Length(length) => Some(length),
+            Self::Chunked => None,
+        }
+    }
+
     /// Whether no byte of a body follows the head.
     pub fn is_empty(self) -> bool {
         matches!(self, Self::None | Self::Length(0))

@@ -27,6 +27,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#"["http://127.0.0.1:8090"]"#),
     row(OptionSection::SiteRule, "stream", Flag, "Whether Galley passes responses on at the client's pace. PHP then notices a slow or disconnected client, and a slow client occupies a worker. A response can request this with `X-Accel-Buffering: no`.")
         .or("false"),
+    row(OptionSection::SiteRule, "stream_request", Flag, "Whether Galley forwards request bodies while they arrive, at the client's pace. A slow upload then occupies a worker. Galley still receives a body first if it has no length and goes to `php`, or if an access rule has to read it.")
+        .or("false"),
     row(OptionSection::SiteRule, "redirect", Text, "The redirect target for these requests: a path, or a URL with its host. `$1` to `$9` are the groups of `pattern`, or what the `*` of `path` matches.")
         .example(r#""/new/$1""#),
     row(OptionSection::SiteRule, "redirect_status", Count { least: 301, most: 308 }, "The status of the redirect: 301 and 308 are permanent, 302, 303 and 307 are temporary.")

@@ -1,8 +1,10 @@
 //! Request bodies, and the spools that they share with responses.
 //!
-//! A 100 MB upload costs one buffer, and a slow one occupies no PHP worker: PHP gets a request when its body is complete.
+//! A 100 MB upload costs one buffer, and a slow one occupies no PHP worker: PHP gets a request when its body is complete. With
+//! `stream_request` the upstream gets the body while it arrives.
 
 pub mod body_spools;
 mod request_body;
+pub mod streamed_body;
 
-pub use request_body::{FileReader, RequestBody, Spool, SpooledBodyReader, read_small};
+pub use request_body::{FileReader, RequestBody, RequestBodyReader, Spool, read_small};

@@ -1,10 +1,10 @@
-//! The body of a request, received completely before the upstream gets the request.
+//! The body of a request, received completely before the upstream gets the request, or streamed ([`super::streamed_body`]).
 //!
 //! A small body stays in memory; a larger one is written to an unlinked temporary file. Both count against [`BodySpools`]: when all
 //! requests together have reached the limit, the next bytes are rejected. The runtime's helper threads write and read the file,
 //! never a front thread. The caller enforces the limit on one body: it stops pushing at the site's `request_body`.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io::{self, Read};
 use std::mem;
 use std::pin::Pin;
@@ -16,8 +16,9 @@ use galley_cache::budget::Reservation;
 use tokio::task::JoinHandle;
 
 use super::body_spools::{self, BodySpools, SpoolFile, SpoolFull};
+use super::streamed_body::{StreamReader, StreamedBody, UploadPace};
 
-/// A body that has arrived completely.
+/// The body of a request; all but streamed ones have arrived completely.
 #[derive(Debug, Default)]
 pub enum RequestBody {
     /// There is none.
@@ -27,39 +28,66 @@ pub enum RequestBody {
     Memory(Bytes),
     /// In a file.
     File(SpoolFile),
+    /// It arrives.
+    Streamed(StreamedBody),
 }
 
 impl RequestBody {
-    /// Length in bytes.
-    pub fn length(&self) -> u64 {
+    /// Length in bytes; `None`: its end will tell.
+    pub fn length(&self) -> Option<u64> {
         match self {
-            Self::Empty => 0,
-            Self::Memory(bytes) => bytes.len() as u64,
-            Self::File(file) => file.length(),
+            Self::Empty => Some(0),
+            Self::Memory(bytes) => Some(bytes.len() as u64),
+            Self::File(file) => Some(file.length()),
+            Self::Streamed(body) => body.length(),
         }
     }
 
-    /// A reader from the start of the body, which has to stay until all of it has been read.
-    pub fn reader(&self) -> SpooledBodyReader {
+    /// The streamed body, if it is one.
+    pub fn streamed(&self) -> Option<&StreamedBody> {
         match self {
-            Self::Empty => SpooledBodyReader::Memory(None),
-            Self::Memory(bytes) => SpooledBodyReader::Memory(Some(bytes.clone())),
-            Self::File(file) => SpooledBodyReader::File(FileReader {
+            Self::Streamed(body) => Some(body),
+            Self::Empty | Self::Memory(_) | Self::File(_) => None,
+        }
+    }
+
+    /// Waits until the client breaks the body off; for ever, if it has arrived. Cancel-safe.
+    pub async fn broken(&self) {
+        match self.streamed() {
+            Some(body) => body.broken().await,
+            None => pending().await,
+        }
+    }
+
+    /// How the body advances, for the upstream's timeouts.
+    pub fn pace(&self) -> UploadPace {
+        self.streamed().map(StreamedBody::pace).unwrap_or_default()
+    }
+
+    /// A reader from the start of the body, or of what is left of a streamed one. The body has to stay until all of it has been read.
+    pub fn reader(&self) -> RequestBodyReader {
+        match self {
+            Self::Empty => RequestBodyReader::Memory(None),
+            Self::Memory(bytes) => RequestBodyReader::Memory(Some(bytes.clone())),
+            Self::File(file) => RequestBodyReader::File(FileReader {
                 file: file.share(),
                 at: 0,
                 length: file.length(),
                 reading: None,
             }),
+            Self::Streamed(body) => RequestBodyReader::Streamed(body.reader()),
         }
     }
 }
 
 /// Reads a [`RequestBody`] in chunks.
-pub enum SpooledBodyReader {
+pub enum RequestBodyReader {
     /// At most one chunk is left.
     Memory(Option<Bytes>),
     /// Chunks of a file.
     File(FileReader),
+    /// Chunks as they arrive.
+    Streamed(StreamReader),
 }
 
 /// Where the reader of a file is.
@@ -71,12 +99,13 @@ pub struct FileReader {
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
-impl SpooledBodyReader {
+impl RequestBodyReader {
     /// The next chunk, `None` at the end.
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         match self {
             Self::Memory(chunk) => Poll::Ready(Ok(chunk.take())),
             Self::File(reader) => reader.poll_chunk(cx),
+            Self::Streamed(reader) => reader.poll_chunk(cx),
         }
     }
 }
@@ -291,7 +320,7 @@ mod tests {
                     let is_file = matches!(body, RequestBody::File(_));
                     assert_eq!(is_file, in_file, "{length}");
                 }
-                assert_eq!(body.length(), length as u64);
+                assert_eq!(body.length(), Some(length as u64));
                 assert!(spools.counted().memory <= memory);
                 assert!(
                     read(&body).await == sent,

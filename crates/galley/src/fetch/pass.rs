@@ -50,13 +50,11 @@ impl FetchWorker {
         };
         // An unsafe one does not leave the queue with its client either: WordPress starts its own scheduler by a request that
         // it does not wait for.
-        let mut incoming = if job.call.is_safe() {
-            tokio::select! {
-                incoming = sent_up => incoming?,
-                () = writer.readers_gone() => return Err(FillError::Aborted),
-            }
-        } else {
-            sent_up.await?
+        let mut incoming = tokio::select! {
+            incoming = sent_up => incoming?,
+            () = writer.readers_gone(), if job.call.is_safe() => return Err(FillError::Aborted),
+            // Without its body it cannot run to its end.
+            () = job.call.body.broken() => return Err(FillError::Aborted),
         };
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);

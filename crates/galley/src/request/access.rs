@@ -24,7 +24,7 @@ use super::redirect;
 use super::response::{Response, ResponseBody};
 use super::site::{Services, Site};
 use crate::access::{LimitedSite, PasswordCheck};
-use crate::body::{RequestBody, SpooledBodyReader};
+use crate::body::{RequestBody, RequestBodyReader};
 use crate::fault::Fault;
 
 /// Whether a hit may leave without more ado.
@@ -131,7 +131,7 @@ pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Response
         BodyCheck::VisitorsForm => match &exchange.body {
             RequestBody::Memory(body) if is_visitors_form(content_type, body) => Ok(None),
             RequestBody::Empty => Ok(None),
-            RequestBody::Memory(_) | RequestBody::File(_) => {
+            RequestBody::Memory(_) | RequestBody::File(_) | RequestBody::Streamed(_) => {
                 let note = "the body is not that of the form of a protected post";
                 Err(Fault::new(RefusedWhy::Admin, note))
             }
@@ -208,7 +208,7 @@ async fn call(body: &RequestBody) -> Result<Option<Response>, Fault> {
     }
 }
 
-async fn next(reader: &mut SpooledBodyReader) -> Result<Option<Bytes>, Fault> {
+async fn next(reader: &mut RequestBodyReader) -> Result<Option<Bytes>, Fault> {
     let chunk = std::future::poll_fn(|cx| reader.poll_chunk(cx)).await;
     chunk.map_err(|error| Fault::new(RefusedWhy::Internal, format!("reading a body: {error}")))
 }

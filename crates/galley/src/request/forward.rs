@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use galley_cache::key::Key;
+use galley_http::framing::BodyKind;
 use galley_policy::cgi::Script;
 use galley_policy::class::{Class, Network};
 use galley_policy::decide::Backend;
@@ -13,6 +14,7 @@ use galley_policy::request_info::Method;
 use galley_policy::site::UpstreamRequests;
 
 use super::exchange::Exchange;
+use super::purge::PurgeRequest;
 use super::site::{PoolHandle, Services, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
@@ -33,6 +35,22 @@ pub fn backend(exchange: &Exchange<'_>) -> Backend {
 pub fn is_loop(services: &Services, exchange: &Exchange<'_>) -> bool {
     exchange.policy().requests.is_gateway
         && forward::is_loop(exchange.head.fields(), &services.identity)
+}
+
+/// Whether the upstream gets the body of the request while it arrives: a rule says so, nothing here has to read it first, and the
+/// upstream can be told where it ends, which CGI can only in advance.
+pub fn streams_body(exchange: &Exchange<'_>, body: BodyKind) -> bool {
+    let is_known = match exchange.upstream() {
+        Upstream::Http(_) => true,
+        Upstream::Php(_) => body.length().is_some(),
+        Upstream::Files => false,
+    };
+    exchange.rule().is_some_and(|rule| rule.stream_request)
+        && is_known
+        && !body.is_empty()
+        && !exchange.info.method().is_safe()
+        && exchange.access.is_settled()
+        && PurgeRequest::of(exchange).is_none()
 }
 
 /// The pool of whoever generates the response.
@@ -95,8 +113,9 @@ pub fn member_request(exchange: &Exchange<'_>) -> UpstreamRequest {
 pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamRequest {
     let (info, core) = (&exchange.info, &exchange.site.core);
     let length = match exchange.body.length() {
-        0 if !method_has_body(info.method()) => BodyLength::None,
-        length => BodyLength::Known(length),
+        Some(0) if !method_has_body(info.method()) => BodyLength::None,
+        Some(length) => BodyLength::Known(length),
+        None => BodyLength::Unknown,
     };
     let mut request = forward::whole(info, exchange.fields(), &client(exchange), length);
     match exchange.policy().upstream_requests {

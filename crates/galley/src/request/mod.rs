@@ -38,7 +38,7 @@ pub use before_lookup::{before_lookup, check_head};
 pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, Resumed, admit, origin, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
-pub use forward::{backend, fetch_request, member_request, pass_request};
+pub use forward::{backend, fetch_request, member_request, pass_request, streams_body};
 pub use hit::{Hit, Keys, hit};
 pub use include::SiteIncludes;
 pub use own_call::{probe, run_cron};

@@ -22,6 +22,20 @@ pub enum AccessState {
     },
 }
 
+impl AccessState {
+    /// Whether the request is granted whatever its body contains.
+    pub(super) fn is_settled(self) -> bool {
+        matches!(
+            self,
+            Self::Granted {
+                body: None,
+                form: false,
+                ..
+            }
+        )
+    }
+}
+
 /// What the fast path found in memory for a request that it does not answer, so that it need not be looked up again.
 #[derive(Debug, Default)]
 pub enum EarlierLookup {

@@ -116,7 +116,7 @@ fn body(body: &RequestBody) -> Option<&[u8]> {
     match body {
         RequestBody::Empty => Some(b""),
         RequestBody::Memory(bytes) => Some(bytes),
-        RequestBody::File(_) => None,
+        RequestBody::File(_) | RequestBody::Streamed(_) => None,
     }
 }
 

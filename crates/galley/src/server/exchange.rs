@@ -14,55 +14,17 @@ use galley_policy::request_info::RequestInfo;
 
 use super::Core;
 use super::endpoints::Endpoints;
+use super::protocol::{ArrivingBody, BodyError, Protocol};
 use super::record::OpenRecord;
+use super::upload::Upload;
 use crate::body::body_spools::{BodySpools, SpoolFull};
+use crate::body::streamed_body::stream;
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
 use crate::request::{self, Admission, Exchange, Response, Resumed, Sites};
 use crate::telemetry::counters::Closed;
-use crate::upstream::interim::{Interim, Mailbox};
+use crate::upstream::interim::Mailbox;
 use crate::upstream::switch::AwaitedSwitch;
-
-/// What a protocol does for one request.
-pub(super) trait Protocol {
-    /// Receives the body into `spool`; more than `limit` bytes are a fault.
-    async fn receive_body(
-        &mut self,
-        core: &Core,
-        framing: &Framing<'_>,
-        limit: u64,
-        spool: &mut Spool,
-    ) -> Result<(), BodyError>;
-
-    /// Sends an interim response (RFC 9110 §15.2). Errors: the client has gone.
-    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone>;
-
-    /// Ready when the client has gone.
-    async fn closed(&mut self);
-}
-
-/// The client has closed the connection or reset the stream.
-pub(super) struct ClientGone;
-
-/// Why a body could not be received.
-pub(super) enum BodyError {
-    Gone,
-    /// It came too slowly.
-    Late,
-    Fault(Fault),
-}
-
-impl From<Fault> for BodyError {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<ClientGone> for BodyError {
-    fn from(_: ClientGone) -> Self {
-        Self::Gone
-    }
-}
 
 /// A request that the fast path has parsed and does not answer: what it has read and found is not read or found again.
 pub(super) struct ParsedRequest {
@@ -91,6 +53,8 @@ pub(super) struct Responded {
     pub(super) response: Response,
     /// The body of the request was not received to its end.
     pub(super) is_body_unread: bool,
+    /// What was not received of a streamed body. The upstream's response goes on only while this lives.
+    pub(super) rest: Option<Upload>,
     /// The body came too slowly.
     pub(super) is_late: bool,
     /// Whether the client wanted to speak another protocol.
@@ -104,6 +68,7 @@ impl Responded {
         Self {
             response,
             is_body_unread: false,
+            rest: None,
             is_late: false,
             requests_upgrade: false,
             awaited: None,
@@ -155,36 +120,32 @@ impl Driver<'_> {
         open.log = exchange.site.log;
         open.site = Some(exchange.site.row);
         let asked_upgrade = exchange.upgrade.is_some();
-        let received = match framing {
-            Some(framing) => self.receive_body(protocol, framing, &mut exchange).await,
-            None => Ok(()),
-        };
-        let is_late = matches!(received, Err(BodyError::Late));
-        let fault = match received {
-            Ok(()) => None,
-            Err(BodyError::Gone) => return None,
-            Err(BodyError::Late) => {
-                self.core.counters.closed(Closed::TooSlow);
-                Some(Fault::new(
-                    RefusedWhy::Timeout,
-                    "the client sent the body too slowly",
-                ))
+        let failed = match self.handle(protocol, framing, &mut exchange).await {
+            Ok(handled) => {
+                *info = std::mem::take(&mut exchange.info);
+                return Some(Responded {
+                    is_body_unread: handled.rest.is_some(),
+                    rest: handled.rest,
+                    requests_upgrade: asked_upgrade,
+                    awaited: exchange.awaited.take(),
+                    ..Responded::with(handled.response)
+                });
             }
-            Err(BodyError::Fault(fault)) => Some(fault),
+            Err(failed) => failed,
         };
-        if let Some(fault) = fault {
-            let response = Response::site_fault(&fault, &exchange.site, &open.request_id);
-            return Some(Responded {
-                is_body_unread: has_body,
-                is_late,
-                ..Responded::with(response)
-            });
-        }
-        let response = self.handle(protocol, &mut exchange).await?;
-        *info = std::mem::take(&mut exchange.info);
+        let is_late = matches!(failed, BodyError::Late);
+        let fault = match failed {
+            BodyError::Gone => return None,
+            BodyError::Late => {
+                self.core.counters.closed(Closed::TooSlow);
+                Fault::new(RefusedWhy::Timeout, "the client sent the body too slowly")
+            }
+            BodyError::Fault(fault) => fault,
+        };
+        let response = Response::site_fault(&fault, &exchange.site, &open.request_id);
         Some(Responded {
-            requests_upgrade: asked_upgrade,
-            awaited: exchange.awaited.take(),
+            is_body_unread: has_body,
+            is_late,
             ..Responded::with(response)
         })
     }
@@ -230,63 +191,124 @@ impl Driver<'_> {
         })
     }
 
-    /// Receives the body of a request that may come in: into memory, then into a file, never beyond the site's limit.
-    async fn receive_body<P: Protocol>(
+    /// Lets a request in with its body and handles it.
+    async fn handle<P: Protocol>(
+        &self,
+        protocol: &mut P,
+        framing: Option<&Framing<'_>>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<Handled, BodyError> {
+        let mut upload = match framing {
+            Some(framing) => self.take_body(protocol, framing, exchange).await?,
+            None => None,
+        };
+        let response = self.answer(protocol, exchange, upload.as_mut()).await?;
+        if let Some(upload) = &mut upload {
+            upload.finish(protocol, self.core).await?;
+        }
+        Ok(Handled {
+            response,
+            rest: upload.filter(|upload| !upload.is_complete()),
+        })
+    }
+
+    /// Receives the body of a request that may come in, never beyond the site's limit; or begins to forward it.
+    async fn take_body<P: Protocol>(
         &self,
         protocol: &mut P,
         framing: &Framing<'_>,
         exchange: &mut Exchange<'_>,
-    ) -> Result<(), BodyError> {
+    ) -> Result<Option<Upload>, BodyError> {
         request::enter(&self.core.services, exchange).await?;
         if matches!(framing.body, BodyKind::None) {
-            return Ok(());
+            return Ok(None);
         }
         let spools = &self.core.services.spools;
+        let body = ArrivingBody::new(framing, exchange.request_body());
+        if request::streams_body(exchange, framing.body)
+            && let Some((sender, streamed)) = stream(spools, framing.body.length())
+        {
+            exchange.body = RequestBody::Streamed(streamed);
+            return Ok(Some(Upload::new(sender, body, framing.expect_continue)));
+        }
         if let BodyKind::Length(length) = framing.body
             && Spool::needs_file(length)
             && !spools.has_room(length)
         {
             return Err(no_room(spools));
         }
-        let mut spool = Spool::new(Arc::clone(spools));
-        let limit = exchange.request_body();
-        protocol
-            .receive_body(self.core, framing, limit, &mut spool)
-            .await?;
-        let body = spool.finish().await.map_err(|SpoolFull| no_room(spools))?;
-        exchange.body = match body {
+        if framing.expect_continue {
+            protocol.send_continue().await?;
+        }
+        exchange.body = match self.receive_body(protocol, body).await? {
             RequestBody::Empty => RequestBody::Memory(Bytes::new()),
             body => body,
         };
-        Ok(())
+        Ok(None)
     }
 
-    async fn handle<P: Protocol>(
+    /// Receives a body completely: into memory, then into a file.
+    async fn receive_body<P: Protocol>(
+        &self,
+        protocol: &mut P,
+        mut body: ArrivingBody,
+    ) -> Result<RequestBody, BodyError> {
+        let spools = &self.core.services.spools;
+        let mut spool = Spool::new(Arc::clone(spools));
+        while let Some(part) = protocol.body_part(self.core, &mut body).await? {
+            let pushed = spool.push(&part).await;
+            pushed.map_err(|SpoolFull| no_room(spools))?;
+        }
+        spool.finish().await.map_err(|SpoolFull| no_room(spools))
+    }
+
+    async fn answer<P: Protocol>(
         &self,
         protocol: &mut P,
         exchange: &mut Exchange<'_>,
-    ) -> Option<Response> {
+        mut upload: Option<&mut Upload>,
+    ) -> Result<Response, BodyError> {
         // An unsafe request goes on at the upstream when this ends; a safe one is given up there too.
         let mut handling = pin!(request::handle(&self.core.services, exchange));
         let response = loop {
+            let arriving = upload.as_deref_mut();
+            if let Some(upload) = arriving.filter(|upload| upload.is_in_progress()) {
+                tokio::select! {
+                    biased;
+                    response = &mut handling => break response,
+                    interim = self.mailbox.next() => protocol.send_interim(interim).await?,
+                    advanced = upload.advance(protocol, self.core) => {
+                        advanced?;
+                        upload.send_continue(protocol).await?;
+                    }
+                }
+                continue;
+            }
             tokio::select! {
                 biased;
                 response = &mut handling => break response,
-                interim = self.mailbox.next() => protocol.send_interim(interim).await.ok()?,
-                () = protocol.closed() => return None,
+                interim = self.mailbox.next() => protocol.send_interim(interim).await?,
+                () = protocol.closed() => return Err(BodyError::Gone),
             }
         };
         // The last ones may have come together with the response.
         while let Some(interim) = self.mailbox.try_next() {
-            protocol.send_interim(interim).await.ok()?;
+            protocol.send_interim(interim).await?;
         }
         self.mailbox.close();
-        Some(response)
+        Ok(response)
     }
 }
 
+/// A response, and what it did not wait for.
+struct Handled {
+    response: Response,
+    /// A streamed body that the upstream did not take to its end.
+    rest: Option<Upload>,
+}
+
 /// The fault of a body for which there is no room (RFC 9110 §15.6.4): it passes by itself, and the request is not at fault.
-pub(super) fn no_room(spools: &BodySpools) -> BodyError {
+fn no_room(spools: &BodySpools) -> BodyError {
     spools.refuse();
     let note = "the spool for request bodies is full";
     Fault::new(RefusedWhy::NoRoom, note).into()

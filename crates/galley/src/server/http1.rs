@@ -1,16 +1,15 @@
 //! One HTTP/1 connection: heads in, answers out, one after the other.
 //!
 //! One parser and one framing decision per request (`galley-http`); what follows a request in the buffer is the next
-//! request, or the connection ends. A body is taken in whole before anybody composes; an answer whose request was not
-//! read to its end closes the connection, because what follows could not be told apart.
+//! request, or the connection ends. An answer whose request was not read to its end closes the connection, because what
+//! follows could not be told apart.
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Buf;
-use galley_http::body::BodyReader;
-use galley_http::framing::{self, BodyKind, Framing};
+use bytes::{Buf, Bytes};
+use galley_http::framing::{self, BodyKind};
 use galley_http::head::{self, BadRequest, Head, HeadBuffer, HeadScanner, ParsedHead};
 use galley_http::owned_head::OwnedHead;
 use galley_policy::outcome::RefusedWhy;
@@ -18,20 +17,18 @@ use galley_policy::request_info::RequestInfo;
 
 use super::Core;
 use super::endpoints::Endpoints;
-use super::exchange::{
-    BodyError, ClientGone, Driver, Known, ParsedRequest, Protocol, Responded, no_request, no_room,
-};
+use super::exchange::{Driver, Known, ParsedRequest, Responded, no_request};
 use super::fast_path::{self, FastPath, FastPathOutcome};
 use super::http2;
 use super::io::{ClientConnection, Gone};
+use super::protocol::{ArrivingBody, BodyError, ClientGone, Protocol};
 use super::record::{OpenRecord, RecordEnd};
 use super::request_words::RequestWords;
 use super::socket::Socket;
 use super::speed::ReceiveProgress;
 use super::tunnel;
 use super::write::{self, AfterResponse, ClientSupport};
-use crate::body::Spool;
-use crate::body::body_spools::SpoolFull;
+use crate::body::streamed_body::PART_BYTES;
 use crate::fault::Fault;
 use crate::request::{Response, Sites};
 use crate::telemetry::counters::Closed;
@@ -258,6 +255,8 @@ impl RequestTurn<'_> {
         responded: Responded,
         peer: ClientSupport,
     ) -> AfterResponse {
+        // Until the response is written: the upstream may still be at it.
+        let _rest = responded.rest;
         let response = responded.response;
         if response.status == SWITCHING {
             let Some(tunnel) = responded.awaited.and_then(AwaitedSwitch::begin) else {
@@ -356,38 +355,46 @@ struct Http1<'w> {
 }
 
 impl Protocol for Http1<'_> {
-    async fn receive_body(
+    async fn send_continue(&mut self) -> Result<(), ClientGone> {
+        // A client that has begun does not wait.
+        if !self.wire.input.is_empty() {
+            return Ok(());
+        }
+        let line = galley_http::response_writer::CONTINUE;
+        self.wire.output.extend_from_slice(line);
+        self.wire.send(&[]).await.map_err(|_| ClientGone)
+    }
+
+    async fn body_part(
         &mut self,
         core: &Core,
-        framing: &Framing<'_>,
-        limit: u64,
-        spool: &mut Spool,
-    ) -> Result<(), BodyError> {
+        body: &mut ArrivingBody,
+    ) -> Result<Option<Bytes>, BodyError> {
         let wire = &mut *self.wire;
-        let mut reader = BodyReader::new(framing.body, limit);
-        if framing.expect_continue && wire.input.is_empty() {
-            wire.output
-                .extend_from_slice(galley_http::response_writer::CONTINUE);
-            wire.send(&[]).await.map_err(|_| BodyError::Gone)?;
-        }
-        let mut coming = ReceiveProgress::begin(core.limits.coming, &wire.timer);
-        while !reader.is_done() {
-            let decoded = reader.decode(&wire.input).map_err(body_fault)?;
-            let consumed = decoded.consumed;
-            if !decoded.data.is_empty() {
-                let pushed = spool.push(decoded.data).await;
-                pushed.map_err(|SpoolFull| no_room(&core.services.spools))?;
-            }
+        let begin = || ReceiveProgress::begin(core.limits.coming, &wire.timer);
+        body.progress.get_or_insert_with(begin);
+        loop {
+            let most = wire.input.len().min(PART_BYTES);
+            let input = wire.input.get(..most).unwrap_or_default();
+            let decoded = body.reader.decode(input).map_err(body_fault)?;
+            let (consumed, data) = (decoded.consumed, Bytes::copy_from_slice(decoded.data));
             wire.input.advance(consumed);
-            if consumed == 0 && !reader.is_done() {
-                match wire.fill_body(&mut coming).await {
+            if !data.is_empty() {
+                return Ok(Some(data));
+            }
+            if body.reader.is_done() {
+                return Ok(None);
+            }
+            if consumed == 0
+                && let Some(coming) = &mut body.progress
+            {
+                match wire.fill_body(coming).await {
                     Ok(()) => {}
                     Err(Gone::Closed) => return Err(BodyError::Gone),
                     Err(Gone::Late) => return Err(BodyError::Late),
                 }
             }
         }
-        Ok(())
     }
 
     async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {

@@ -17,6 +17,7 @@ mod http1;
 mod http2;
 mod io;
 mod pool;
+mod protocol;
 mod proxy_protocol;
 mod record;
 mod request_words;
@@ -29,6 +30,7 @@ mod start;
 mod tick;
 mod timer;
 mod tunnel;
+mod upload;
 mod write;
 
 use self::core::Core;

@@ -64,6 +64,14 @@ impl FailedAttempt {
         }
     }
 
+    /// The client broke its streamed body off.
+    pub(super) fn broken_off() -> Self {
+        Self {
+            failure: FillError::Aborted,
+            retry: Retry::Never,
+        }
+    }
+
     /// The response broke off, or could not be read.
     pub(super) fn received(failure: FillError, call: &UpstreamCall) -> Self {
         let retry = if call.is_safe() {
@@ -74,11 +82,11 @@ impl FailedAttempt {
         Self { failure, retry }
     }
 
-    /// Whether a server was reached; failed connections are counted where they are tried.
+    /// Whether a server was reached and failed; failed connections are counted where they are tried.
     pub(super) fn is_after_connecting(&self) -> bool {
         !matches!(
             self.failure,
-            FillError::Connect | FillError::Paused | FillError::Overload
+            FillError::Connect | FillError::Paused | FillError::Overload | FillError::Aborted
         )
     }
 

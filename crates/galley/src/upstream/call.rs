@@ -11,6 +11,7 @@ use super::interim::InterimSender;
 use super::queue::QueueIdentity;
 use super::switch::Switch;
 use crate::body::RequestBody;
+use crate::body::streamed_body::StreamedBody;
 
 /// One request for an upstream, complete.
 pub struct UpstreamCall {
@@ -30,7 +31,7 @@ pub struct UpstreamCall {
     pub server_port: u16,
     /// The address on which the client's connection was accepted.
     pub server_address: Option<IpAddr>,
-    /// The complete body.
+    /// The body: complete, or streamed.
     pub body: RequestBody,
     /// Timeouts that a rule sets.
     pub timeouts: UpstreamTimeouts,
@@ -74,6 +75,16 @@ impl UpstreamCall {
             interim: self.interim.clone(),
             switch: None,
         }
+    }
+
+    /// Whether the client has broken its streamed body off, so that the exchange cannot end well.
+    pub(super) fn is_broken_off(&self) -> bool {
+        self.body.streamed().is_some_and(StreamedBody::is_broken)
+    }
+
+    /// Whether the upstream may have seen a part of the streamed body: what was sent of it is gone.
+    pub(super) fn is_body_spent(&self) -> bool {
+        self.body.streamed().is_some_and(StreamedBody::is_taken)
     }
 
     /// Whether the method is safe (RFC 9110 §9.2.1), so that sending it twice does no harm.

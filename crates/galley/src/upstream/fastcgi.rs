@@ -115,7 +115,8 @@ impl FastCgiUpstream {
             failure,
             retry: Retry::Never,
         };
-        let Some(script) = &call.script else {
+        // Without a length there is no `CONTENT_LENGTH`, and such a body is not streamed to FastCGI.
+        let (Some(script), Some(body_length)) = (&call.script, call.body.length()) else {
             return Err(never(FillError::Malformed));
         };
         let connection = cgi::CgiConnection {
@@ -126,7 +127,7 @@ impl FastCgiUpstream {
         let variables = cgi::variables(&call.request, script, &connection);
         let request = FastCgiRequest {
             variables: &variables,
-            body_length: call.body.length(),
+            body_length,
         };
         let body = RequestBodySource(call.body.reader());
         let connection = self.begin(&request, index, tried).await?;
@@ -138,13 +139,15 @@ impl FastCgiUpstream {
             first: Bytes::new(),
             ended: None,
             read_timeout: call.timeouts.read.unwrap_or(self.read_timeout),
+            upload: call.body.pace(),
             end: self.end,
             errors: Errors::new(&self.site, &call.request.host, &call.request_id),
         };
         let first_byte_timeout = call.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
-        let answered = timeout(first_byte_timeout, reading.head(&self.refusals)).await;
-        match answered {
+        let head = reading.head(&self.refusals);
+        match call.body.pace().within(first_byte_timeout, head).await {
             Err(_elapsed) => Err(FailedAttempt::sent(FillError::Timeout, call)),
+            Ok(Err(_)) if call.is_broken_off() => Err(FailedAttempt::broken_off()),
             Ok(Err((failure, received))) if received => Err(FailedAttempt::received(failure, call)),
             Ok(Err((failure, _))) => Err(FailedAttempt::sent(failure, call)),
             Ok(Ok((status, fields, reading))) => {

@@ -19,7 +19,8 @@ use tokio::time::timeout;
 use super::spec::ExchangeEnd;
 use super::stream::UpstreamStream;
 use super::strict::Refusals;
-use crate::body::SpooledBodyReader;
+use crate::body::RequestBodyReader;
+use crate::body::streamed_body::UploadPace;
 
 /// A response in progress.
 pub(super) struct FastCgiBody {
@@ -31,6 +32,8 @@ pub(super) struct FastCgiBody {
     pub(super) first: Bytes,
     pub(super) ended: Option<EndStatus>,
     pub(super) read_timeout: Duration,
+    /// How the request's own body advances.
+    pub(super) upload: UploadPace,
     pub(super) end: ExchangeEnd,
     pub(super) errors: Errors,
 }
@@ -89,7 +92,8 @@ impl FastCgiBody {
             return Ok(None);
         }
         loop {
-            match timeout(self.read_timeout, self.event()).await {
+            let upload = self.upload.clone();
+            match upload.within(self.read_timeout, self.event()).await {
                 Err(_elapsed) => return Err(FillError::Timeout),
                 Ok(Err(error)) => return Err(failure(&error)),
                 Ok(Ok(FastCgiEvent::Stdout(piece))) => return Ok(Some(piece)),
@@ -191,7 +195,7 @@ impl Drop for Errors {
     }
 }
 
-pub(super) struct RequestBodySource(pub(super) SpooledBodyReader);
+pub(super) struct RequestBodySource(pub(super) RequestBodyReader);
 
 impl BodySource for RequestBodySource {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {

@@ -34,6 +34,7 @@ use super::server_state::{ServerState, ServerTurn};
 use super::spec::{HttpServer, PoolSpec};
 use super::stats::UpstreamStats;
 use super::strict::{self, Refusals, Strict};
+use crate::body::streamed_body::UploadPace;
 use crate::tls::UpstreamTlsClient;
 
 /// The connections to the servers of one upstream.
@@ -149,7 +150,7 @@ impl HttpConnections {
         let first_byte_timeout = call.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
         connection.watch.begin();
         let sending = connection.sender.send_request(request);
-        let answer = match timeout(first_byte_timeout, sending).await {
+        let answer = match call.body.pace().within(first_byte_timeout, sending).await {
             Err(_elapsed) => return Err(FailedAttempt::sent(FillError::Timeout, call)),
             Ok(Err(error)) => return Err(self.failed(call, &error, &connection, index)),
             Ok(Ok(answer)) => answer,
@@ -167,6 +168,7 @@ impl HttpConnections {
             body,
             connection: Some((index, connection)),
             read_timeout: call.timeouts.read.unwrap_or(self.read_timeout),
+            upload: call.body.pace(),
             all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
         };
@@ -190,6 +192,9 @@ impl HttpConnections {
         connection: &Link,
         server: usize,
     ) -> FailedAttempt {
+        if call.is_broken_off() {
+            return FailedAttempt::broken_off();
+        }
         if let Some(bad) = connection.watch.refused() {
             self.refusals.log(server, &bad);
             return FailedAttempt::sent(FillError::Malformed, call);
@@ -227,6 +232,7 @@ impl HttpConnections {
             body,
             connection: None,
             read_timeout: self.read_timeout,
+            upload: UploadPace::default(),
             all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
         };

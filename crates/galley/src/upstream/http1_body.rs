@@ -13,11 +13,11 @@ use galley_cache::fill::FillError;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming as HyperBody, SizeHint};
 use hyper::client::conn::http1::SendRequest;
-use tokio::time::timeout;
 
 use super::idle::IdleConnections;
 use super::strict::HeadWatch;
-use crate::body::SpooledBodyReader;
+use crate::body::RequestBodyReader;
+use crate::body::streamed_body::UploadPace;
 
 /// A connection, and the state of the next response head on it.
 pub(super) struct Link {
@@ -48,16 +48,23 @@ pub(super) struct HttpBody {
     pub(super) all_idle: Arc<AtomicUsize>,
     /// Maximum time between two pieces.
     pub(super) read_timeout: Duration,
+    /// How the request's own body advances.
+    pub(super) upload: UploadPace,
     pub(super) shared: Rc<HttpShared>,
 }
 
 impl HttpBody {
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
         loop {
-            let frame = match timeout(self.read_timeout, self.body.frame()).await {
+            let next = self.upload.within(self.read_timeout, self.body.frame());
+            let frame = match next.await {
                 Err(_elapsed) => return Err(FillError::Timeout),
                 Ok(None) => {
-                    if let Some((server, connection)) = self.connection.take() {
+                    // With a part of the request unsent it is of no use for another one.
+                    let connection = self.connection.take();
+                    if let Some((server, connection)) = connection
+                        && !self.upload.is_unfinished()
+                    {
                         let all = &self.all_idle;
                         self.shared.release(server, connection, all);
                     }
@@ -76,8 +83,9 @@ impl HttpBody {
 
 /// The body of a request, for hyper.
 pub(super) struct HyperRequestBody {
-    pub(super) reader: SpooledBodyReader,
-    pub(super) length: u64,
+    pub(super) reader: RequestBodyReader,
+    /// `None`: the end of the reader is the end of the body.
+    pub(super) length: Option<u64>,
 }
 
 impl Body for HyperRequestBody {
@@ -94,10 +102,10 @@ impl Body for HyperRequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.length == 0
+        self.length == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.length)
+        self.length.map_or_else(SizeHint::new, SizeHint::with_exact)
     }
 }

@@ -91,7 +91,8 @@ impl UpstreamPool {
     /// Sends `call` and returns when the head of the response has arrived.
     ///
     /// `sending` is called immediately before the first byte of each attempt: the response reflects every purge published
-    /// before that moment. A request that may be sent again goes to another server if one fails, also with 502, 503 or 504.
+    /// before that moment. A request that may be sent again goes to another server if one fails, also with 502, 503 or 504; one
+    /// whose streamed body was begun may not.
     /// Cancel-safe: dropping it closes the connection, which PHP-FPM takes as an abort.
     pub async fn send(
         &self,
@@ -102,7 +103,10 @@ impl UpstreamPool {
         let (mut first, mut tried) = (None, Vec::new());
         loop {
             sending();
-            slot.request_sent();
+            if call.body.streamed().is_none() {
+                // What a streamed body takes is its client's time, and says nothing about the upstream.
+                slot.request_sent();
+            }
             let attempt = match &self.kind {
                 UpstreamKind::FastCgi(connections) => connections.send(call, &mut tried).await,
                 UpstreamKind::Http(connections) => connections.send(call, &mut tried).await,
@@ -123,7 +127,12 @@ impl UpstreamPool {
                         self.count_failure(&tried);
                     }
                     let is_last = !self.has_other(&tried);
-                    match broken.retry {
+                    let retry = if call.is_body_spent() {
+                        Retry::Never
+                    } else {
+                        broken.retry
+                    };
+                    match retry {
                         Retry::Harmless if is_last && first.is_none() => tried.clear(),
                         Retry::Harmless | Retry::Elsewhere if !is_last => {}
                         Retry::Harmless | Retry::Elsewhere | Retry::Never => {

@@ -70,6 +70,7 @@ mod shared_limits;
 mod silence;
 mod slow_clients;
 mod small_files;
+mod stream_request;
 mod support;
 mod system_calls;
 mod tiers;

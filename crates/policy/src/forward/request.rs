@@ -34,6 +34,8 @@ pub enum BodyLength {
     None,
     /// This many bytes, maybe none.
     Known(u64),
+    /// Its end will tell. CGI cannot say that, so it is for HTTP upstreams only.
+    Unknown,
 }
 
 /// Who asks.

@@ -24,6 +24,8 @@ pub struct Rule {
     pub ignore: Ignore,
     /// Whether answers go on as they come, at their client's pace, never by a file.
     pub stream: bool,
+    /// Whether request bodies go to the upstream while they arrive, at their client's pace.
+    pub stream_request: bool,
     /// Index into the site's list of further upstreams, where the rule names one.
     pub upstream: Option<usize>,
     /// Where its requests are sent to in place of a response.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use galley_http::framing::Framing;
 use galley_http::h2::Http2HeadBuffer;
 use galley_http::head::HeadBuffer;
 use galley_http::owned_head::OwnedHead;
@@ -24,19 +23,17 @@ use http::{HeaderMap, StatusCode};
 use super::quota::{self, REQUEST_BYTES, StreamReservation};
 use super::request_head;
 use super::response::{self, Manner};
-use crate::body::Spool;
-use crate::body::body_spools::SpoolFull;
 use crate::fault::Fault;
 use crate::request::{Response, Sites};
 use crate::server::Core;
 use crate::server::endpoints::Endpoints;
-use crate::server::exchange::{
-    BodyError, ClientGone, Driver, Known, Parsed, Protocol, no_request, no_room,
-};
+use crate::server::exchange::{Driver, Known, Parsed, no_request};
+use crate::server::protocol::{ArrivingBody, BodyError, ClientGone, Protocol};
 use crate::server::record::{OpenRecord, RecordEnd};
 use crate::server::request_words::RequestWords;
 use crate::server::speed::ReceiveProgress;
 use crate::server::timer::{Late, Timer};
+use crate::server::upload::Upload;
 use crate::telemetry::fields::LoggedHeaders;
 use crate::upstream::interim::{Interim, Mailbox};
 
@@ -137,7 +134,12 @@ pub(super) async fn run(
     };
     // Boxed, so that an answer that waits for its client does not hold the room that a request needs.
     let answered = boxed(stream.run(&head, parsed, open)).await;
-    if let Some((mut answer, open)) = answered {
+    if let Some(StreamAnswer {
+        response: mut answer,
+        open,
+        rest: _rest,
+    }) = answered
+    {
         held.hold_response();
         // Also a refusal: RFC 9110 §9.3.2.
         if head.is_head() {
@@ -179,7 +181,7 @@ impl StreamContext<'_> {
         head: &'p StreamHead,
         parsed: Option<Box<Parsed>>,
         mut open: OpenRecord<'p>,
-    ) -> Option<(Response, OpenRecord<'p>)> {
+    ) -> Option<StreamAnswer<'p>> {
         let mailbox = Mailbox::default();
         let driver = Driver {
             core: self.core,
@@ -199,8 +201,11 @@ impl StreamContext<'_> {
                 let (head, framing) = match read {
                     Ok(read) => read,
                     Err(refusal) => {
-                        let answer = no_request(refusal.status(), &open.request_id);
-                        return Some((answer, open));
+                        return Some(StreamAnswer {
+                            response: no_request(refusal.status(), &open.request_id),
+                            open,
+                            rest: None,
+                        });
                     }
                 };
                 let known = Known::Framed(&framing);
@@ -222,8 +227,20 @@ impl StreamContext<'_> {
             open.close(self.core, &RecordEnd::vanished());
             return None;
         };
-        Some((responded.response, open))
+        Some(StreamAnswer {
+            response: responded.response,
+            open,
+            rest: responded.rest,
+        })
     }
+}
+
+/// An answer to be sent.
+struct StreamAnswer<'p> {
+    response: Response,
+    open: OpenRecord<'p>,
+    /// What was not received of a streamed body: the upstream's response goes on only while this lives.
+    rest: Option<Upload>,
 }
 
 /// A stream as its request sees it.
@@ -234,41 +251,44 @@ struct Http2<'s> {
 }
 
 impl Protocol for Http2<'_> {
-    /// Trailers are dropped. That the body has the length that was announced, the library holds.
-    async fn receive_body(
+    async fn send_continue(&mut self) -> Result<(), ClientGone> {
+        if self.body.is_end_stream() {
+            return Ok(());
+        }
+        let response = response::response(StatusCode::CONTINUE, HeaderMap::new());
+        let sent = self.respond.send_informational(response);
+        sent.map_err(|_| ClientGone)
+    }
+
+    /// Trailers are dropped. That the body has the length that was announced, the library holds; and its frames are smaller than a
+    /// part.
+    async fn body_part(
         &mut self,
         core: &Core,
-        framing: &Framing<'_>,
-        limit: u64,
-        spool: &mut Spool,
-    ) -> Result<(), BodyError> {
-        if framing.expect_continue && !self.body.is_end_stream() {
-            let response = response::response(StatusCode::CONTINUE, HeaderMap::new());
-            let sent = self.respond.send_informational(response);
-            sent.map_err(|_| BodyError::Gone)?;
-        }
-        let mut taken = 0_u64;
-        let mut coming = ReceiveProgress::begin(core.limits.coming, self.timer);
+        body: &mut ArrivingBody,
+    ) -> Result<Option<Bytes>, BodyError> {
+        let begin = || ReceiveProgress::begin(core.limits.coming, self.timer);
+        let coming = body.progress.get_or_insert_with(begin);
         loop {
             let Ok(next) = self.timer.before(coming.until, self.body.data()).await else {
                 coming.judge(self.timer).map_err(|Late| BodyError::Late)?;
                 continue;
             };
-            let Some(data) = next else { break };
+            let Some(data) = next else { return Ok(None) };
             let data = data.map_err(|_| BodyError::Gone)?;
             coming.add(data.len());
             coming.judge(self.timer).map_err(|Late| BodyError::Late)?;
-            taken += data.len() as u64;
-            if taken > limit {
+            let Some(room) = body.room.checked_sub(data.len() as u64) else {
                 let note = "more bytes than the site allows";
                 return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
-            }
-            let pushed = spool.push(&data).await;
-            pushed.map_err(|SpoolFull| no_room(&core.services.spools))?;
+            };
+            body.room = room;
             let freed = self.body.flow_control().release_capacity(data.len());
             freed.map_err(|_| BodyError::Gone)?;
+            if !data.is_empty() {
+                return Ok(Some(data));
+            }
         }
-        Ok(())
     }
 
     async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {

@@ -38,6 +38,36 @@ fn uploads_beside_each_other_arrive_whole() {
 }
 
 #[test]
+fn streamed_uploads_beside_each_other_arrive_whole() {
+    let origin = Origin::start(|_, wire| {
+        let body = wire.body();
+        let text = format!("{} {}", body.len(), sha256(&body));
+        wire.answer(200, &[], text.as_bytes());
+    })
+    .unwrap();
+    let rule = "[[site.rule]]\npath = \"/*\"\nstream_request = true";
+    let php = Plan::php().file("hash.php", HASH);
+    for plan in [php, Plan::origin(&origin, "wordpress")] {
+        let stage = plan.server("h2c = true").more(rule).start();
+        let client = Client::open(stage.addr());
+        let bodies = [1, 65_535, 1_000_000, 3_000_000].map(noise);
+        let requests: Vec<Request> = bodies
+            .iter()
+            .flat_map(|body| {
+                let post = Request::new("POST", "/hash.php");
+                let waits = post.clone().field("Expect", "100-continue");
+                [post.body(body.clone()), waits.chunked(&[body])]
+            })
+            .collect();
+        for (number, answer) in client.all(&requests).into_iter().enumerate() {
+            let body = &bodies[number / 2];
+            let wanted = format!("{} {}", body.len(), sha256(body));
+            assert_eq!(answer.unwrap().text(), wanted, "upload {number}");
+        }
+    }
+}
+
+#[test]
 fn a_body_beyond_the_limit_is_declined_before_its_end() {
     let stage = Plan::php()
         .server("h2c = true\nrequest_body = \"100KiB\"")

@@ -1,0 +1,299 @@
+//! A request body that goes to the upstream while it arrives.
+//!
+//! A front thread receives it and a fetch thread sends it. Between them lie a few parts, whose memory is reserved before the first
+//! one is received: a slow upstream slows its client down, and a slow client its upstream. Each side learns when the other one
+//! has gone. A body can be read once, so a request is not repeated after a part of it was taken.
+
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_cache::budget::Reservation;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::body_spools::BodySpools;
+
+/// Begins a body of `length` bytes, or one whose end its sender tells. `None`: there is no memory for its parts.
+pub fn stream(spools: &BodySpools, length: Option<u64>) -> Option<(BodySender, StreamedBody)> {
+    let paid = spools.memory().try_reserve((PARTS * PART_BYTES) as u64)?;
+    let (sender, parts) = mpsc::channel(PARTS);
+    let shared = Arc::new(StreamShared {
+        parts: Mutex::new(parts),
+        progress: Mutex::default(),
+        wanted: Notify::new(),
+        broken: Notify::new(),
+        _paid: paid,
+    });
+    let sender = BodySender {
+        shared: Arc::clone(&shared),
+        parts: sender,
+    };
+    Some((sender, StreamedBody { shared, length }))
+}
+
+#[derive(Debug)]
+struct StreamShared {
+    /// Read by the upstream's connection alone.
+    parts: Mutex<mpsc::Receiver<BodyPart>>,
+    progress: Mutex<StreamProgress>,
+    /// The upstream asks for the first part.
+    wanted: Notify,
+    /// The end will not come.
+    broken: Notify,
+    /// Pays for the parts that wait.
+    _paid: Reservation,
+}
+
+#[derive(Debug)]
+enum BodyPart {
+    Data(Bytes),
+    End,
+}
+
+/// What both sides know.
+#[derive(Debug, Default)]
+struct StreamProgress {
+    /// The upstream has asked for a part.
+    is_wanted: bool,
+    /// When the upstream took the last part, or the end.
+    taken_at: Option<Instant>,
+    /// The upstream has taken all that has arrived, and waits for the client.
+    is_awaited: bool,
+    /// The upstream has the end.
+    is_complete: bool,
+    end: SenderEnd,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SenderEnd {
+    /// More arrives.
+    #[default]
+    Open,
+    /// The end was sent.
+    Sent,
+    /// Nothing more is forwarded, but the upstream may still respond.
+    Stopped,
+    /// The client has gone, or what it sent was rejected.
+    Broken,
+}
+
+impl StreamShared {
+    fn progress(&self) -> MutexGuard<'_, StreamProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn parts(&self) -> MutexGuard<'_, mpsc::Receiver<BodyPart>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end at the client. Dropped before [`BodyRoom::end`], it breaks the body off: the upstream's request is aborted.
+#[derive(Debug)]
+pub struct BodySender {
+    shared: Arc<StreamShared>,
+    parts: mpsc::Sender<BodyPart>,
+}
+
+impl BodySender {
+    /// Waits until the upstream asks for the first part. Cancel-safe.
+    pub async fn wanted(&self) {
+        if !self.shared.progress().is_wanted {
+            self.shared.wanted.notified().await;
+        }
+    }
+
+    /// Room for one part, if there is some now.
+    pub fn try_room(&self) -> Option<BodyRoom<'_>> {
+        let part = self.parts.try_reserve().ok()?;
+        Some(self.room_for(part))
+    }
+
+    /// Waits for room for one part; `None`: the upstream takes no more. Cancel-safe.
+    pub async fn room(&self) -> Option<BodyRoom<'_>> {
+        let part = self.parts.reserve().await.ok()?;
+        Some(self.room_for(part))
+    }
+
+    fn room_for<'s>(&'s self, part: mpsc::Permit<'s, BodyPart>) -> BodyRoom<'s> {
+        BodyRoom {
+            part,
+            shared: &self.shared,
+        }
+    }
+
+    /// Waits until the upstream takes no more. Cancel-safe.
+    pub async fn closed(&self) {
+        self.parts.closed().await;
+    }
+
+    /// Forwards no more. While this lives the upstream may go on with its response; its timeouts count from here on.
+    pub fn stop(&self) {
+        self.shared.progress().end = SenderEnd::Stopped;
+    }
+}
+
+impl Drop for BodySender {
+    fn drop(&mut self) {
+        let mut progress = self.shared.progress();
+        if progress.end != SenderEnd::Sent {
+            progress.end = SenderEnd::Broken;
+            drop(progress);
+            self.shared.broken.notify_one();
+        }
+    }
+}
+
+/// Room for one part.
+pub struct BodyRoom<'s> {
+    part: mpsc::Permit<'s, BodyPart>,
+    shared: &'s StreamShared,
+}
+
+impl BodyRoom<'_> {
+    /// Forwards a part of at most [`PART_BYTES`].
+    pub fn send(self, bytes: Bytes) {
+        self.part.send(BodyPart::Data(bytes));
+    }
+
+    /// Says that the body has arrived completely.
+    pub fn end(self) {
+        self.shared.progress().end = SenderEnd::Sent;
+        self.part.send(BodyPart::End);
+    }
+}
+
+/// The end at the upstream. Dropped, it tells the client's side that nothing more is taken.
+#[derive(Debug)]
+pub struct StreamedBody {
+    shared: Arc<StreamShared>,
+    length: Option<u64>,
+}
+
+impl StreamedBody {
+    /// The announced length.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// Reads on from where the last reader was.
+    pub fn reader(&self) -> StreamReader {
+        StreamReader(Arc::clone(&self.shared))
+    }
+
+    /// Whether the upstream may have seen a part, so that the request cannot be sent again.
+    pub fn is_taken(&self) -> bool {
+        self.shared.progress().taken_at.is_some()
+    }
+
+    /// Whether its end will not come.
+    pub fn is_broken(&self) -> bool {
+        self.shared.progress().end == SenderEnd::Broken
+    }
+
+    /// Waits until it is broken off. One task may wait. Cancel-safe.
+    pub async fn broken(&self) {
+        if !self.is_broken() {
+            self.shared.broken.notified().await;
+        }
+    }
+
+    /// What the timeouts of the upstream go by.
+    pub fn pace(&self) -> UploadPace {
+        UploadPace(Some(Arc::clone(&self.shared)))
+    }
+}
+
+impl Drop for StreamedBody {
+    fn drop(&mut self) {
+        self.shared.parts().close();
+    }
+}
+
+/// Reads a [`StreamedBody`].
+pub struct StreamReader(Arc<StreamShared>);
+
+impl StreamReader {
+    /// The next part, `None` at the end. Errors: the body was broken off.
+    pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        let polled = self.0.parts().poll_recv(cx);
+        let mut progress = self.0.progress();
+        let is_first = !std::mem::replace(&mut progress.is_wanted, true);
+        progress.is_awaited = polled.is_pending();
+        let taken = match polled {
+            Poll::Pending => Poll::Pending,
+            _ if progress.is_complete => Poll::Ready(Ok(None)),
+            Poll::Ready(Some(part)) => {
+                progress.taken_at = Some(Instant::now());
+                Poll::Ready(Ok(match part {
+                    BodyPart::Data(bytes) => Some(bytes),
+                    BodyPart::End => {
+                        progress.is_complete = true;
+                        None
+                    }
+                }))
+            }
+            Poll::Ready(None) => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+        };
+        drop(progress);
+        if is_first {
+            self.0.wanted.notify_one();
+        }
+        taken
+    }
+}
+
+/// How the body of a request advances, for the upstream's timeouts: an upstream that waits for the client, or still takes parts,
+/// is not silent. Bodies that were received before know nothing of it.
+#[derive(Clone, Debug, Default)]
+pub struct UploadPace(Option<Arc<StreamShared>>);
+
+impl UploadPace {
+    /// Waits for `work`, which may take `limit` from the moment at which the upstream last took a part.
+    pub async fn within<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let Some(shared) = &self.0 else {
+            return timeout(limit, work).await;
+        };
+        let mut work = std::pin::pin!(work);
+        let mut deadline = Instant::now() + limit;
+        loop {
+            let elapsed = match timeout_at(deadline, work.as_mut()).await {
+                Ok(done) => return Ok(done),
+                Err(elapsed) => elapsed,
+            };
+            let since = shared.progress().last_movement(Instant::now());
+            match since.map(|since| since + limit) {
+                Some(later) if later > deadline => deadline = later,
+                _ => return Err(elapsed),
+            }
+        }
+    }
+
+    /// Whether the upstream has not taken all of the body.
+    pub fn is_unfinished(&self) -> bool {
+        let shared = self.0.as_ref();
+        shared.is_some_and(|shared| !shared.progress().is_complete)
+    }
+}
+
+impl StreamProgress {
+    /// The last moment at which the upstream was not silent: now, if it waits for the client.
+    fn last_movement(&self, now: Instant) -> Option<Instant> {
+        let waits = self.is_awaited && self.end == SenderEnd::Open;
+        if waits { Some(now) } else { self.taken_at }
+    }
+}
+
+/// The largest part: two frames of HTTP/2, or a record of FastCGI.
+pub const PART_BYTES: usize = 32 * 1024;
+
+/// Parts that may wait: enough that neither side waits for a wake-up of the other after each part.
+const PARTS: usize = 4;

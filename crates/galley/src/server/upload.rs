@@ -1,0 +1,126 @@
+//! A request body on its way from its client to the upstream, part by part (`stream_request`).
+//!
+//! Nothing is read from the client before the upstream asks for it, so a request that waits for a slot costs no memory, and a client
+//! that waits for `100 Continue` is told when its body is wanted. The client's speed is judged only while Galley waits for it.
+
+use std::time::Duration;
+
+use super::Core;
+use super::protocol::{ArrivingBody, BodyError, Protocol};
+use super::timer::Late;
+use crate::body::streamed_body::BodySender;
+
+/// A body that is forwarded while it arrives.
+pub(super) struct Upload {
+    sender: BodySender,
+    body: ArrivingBody,
+    /// The client may wait for `100 Continue`.
+    expects_continue: bool,
+    state: UploadState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UploadState {
+    /// The upstream has not asked for it.
+    Unasked,
+    /// Parts are forwarded.
+    Open,
+    /// The upstream has all of it.
+    Complete,
+    /// The upstream takes no more.
+    Declined,
+}
+
+impl Upload {
+    pub(super) fn new(sender: BodySender, body: ArrivingBody, expects_continue: bool) -> Self {
+        Self {
+            sender,
+            body,
+            expects_continue,
+            state: UploadState::Unasked,
+        }
+    }
+
+    /// Whether there is something to wait for with [`Upload::advance`].
+    pub(super) fn is_in_progress(&self) -> bool {
+        matches!(self.state, UploadState::Unasked | UploadState::Open)
+    }
+
+    /// Whether all of the body was received.
+    pub(super) fn is_complete(&self) -> bool {
+        self.state == UploadState::Complete
+    }
+
+    /// Takes one step. Cancel-safe: no part is lost.
+    pub(super) async fn advance<P: Protocol>(
+        &mut self,
+        protocol: &mut P,
+        core: &Core,
+    ) -> Result<(), BodyError> {
+        if self.state == UploadState::Unasked {
+            self.sender.wanted().await;
+            self.state = UploadState::Open;
+            return Ok(());
+        }
+        let Self { sender, body, .. } = self;
+        let room = if let Some(room) = sender.try_room() {
+            room
+        } else {
+            body.progress = None;
+            let Some(room) = sender.room().await else {
+                self.state = UploadState::Declined;
+                return Ok(());
+            };
+            room
+        };
+        tokio::select! {
+            biased;
+            () = sender.closed() => self.state = UploadState::Declined,
+            part = protocol.body_part(core, body) => {
+                if let Some(part) = part? {
+                    room.send(part);
+                } else {
+                    room.end();
+                    self.state = UploadState::Complete;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the client that its body is wanted, once, if it waits for that. Not cancel-safe.
+    pub(super) async fn send_continue<P: Protocol>(
+        &mut self,
+        protocol: &mut P,
+    ) -> Result<(), BodyError> {
+        if self.state == UploadState::Open && std::mem::take(&mut self.expects_continue) {
+            protocol.send_continue().await?;
+        }
+        Ok(())
+    }
+
+    /// The upstream has responded: forwards the rest as long as the upstream takes it. Its response waits for that, because most
+    /// clients read it only when they have sent their body.
+    pub(super) async fn finish<P: Protocol>(
+        &mut self,
+        protocol: &mut P,
+        core: &Core,
+    ) -> Result<(), BodyError> {
+        let timer = core.timers.register();
+        while self.state == UploadState::Open {
+            let room = timer.within(STALLED, self.sender.room()).await;
+            match room.map(|room| room.is_some()) {
+                Ok(true) => self.advance(protocol, core).await?,
+                Ok(false) => self.state = UploadState::Declined,
+                Err(Late) => {
+                    self.sender.stop();
+                    self.state = UploadState::Declined;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long an upstream that has responded may take nothing of the body before its response is sent without waiting for the rest.
+const STALLED: Duration = Duration::from_secs(1);
