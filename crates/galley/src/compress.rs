@@ -3,7 +3,8 @@
 //!
 //! A few threads of low priority behind a bounded queue. A fill never waits for them, a hit never compresses: it takes what is
 //! there. What they make takes the page's place only if the page is still there, and counts against the memory, as does the
-//! room that they work in. What an answer that is not stored is coded in on its way is asked here too.
+//! room that they work in. What an answer that is not stored is coded in on its way is asked here too, and so is a turn for
+//! large files, which helper threads compress while they are sent.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use galley_cache::body::StoredBody;
+use galley_cache::budget::MemoryBudget;
 use galley_cache::entry::{EncodedEntry, Entry, EntryKind, Press};
 use galley_cache::memory::Memory;
 use galley_policy::compress::{Compress, coded_fields, vary_on_coding};
@@ -20,6 +22,7 @@ use galley_policy::encoding::Coding;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use crate::codec::encode;
@@ -32,6 +35,8 @@ pub struct Compressor {
     /// Pages in the queue.
     waiting: Arc<AtomicUsize>,
     counts: Arc<CompressionCounters>,
+    /// Steps of files that may be compressed at one time while they are sent.
+    turns: Arc<Semaphore>,
 }
 
 struct CompressionJob {
@@ -88,6 +93,7 @@ impl Compressor {
             jobs,
             waiting,
             counts,
+            turns: Arc::new(Semaphore::new(2 * threads.max(1))),
         }))
     }
 
@@ -159,6 +165,24 @@ impl Compressing {
     /// Whether answers for one client alone are coded.
     pub fn is_for_passed(&self) -> bool {
         self.settings.passed
+    }
+
+    /// The memory that compression draws on.
+    pub fn budget(&self) -> &MemoryBudget {
+        self.memory.budget()
+    }
+
+    /// Whether as many large files are being compressed at this moment as may be.
+    pub fn is_busy(&self) -> bool {
+        self.compressor.turns.available_permits() == 0
+    }
+
+    /// Waits for a turn to compress a part of a large file; it lasts until this is dropped. Cancel-safe.
+    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.compressor.turns)
+            .acquire_owned()
+            .await
+            .ok()
     }
 
     /// The site's wishes.

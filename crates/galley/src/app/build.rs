@@ -20,12 +20,11 @@ use super::pools::{self, BackendKind, Planned};
 use super::site_states::{self, SiteIdentity};
 use crate::access::Countries;
 use crate::acme::Acme;
-use crate::compress::Compressing;
 use crate::fetch::{self, Handle};
 use crate::php::PoolNumbers;
 use crate::request::{
     AccessControl, ErrorPage, ErrorPages, PoolHandle, RefreshedPages, Services, Site, SiteCron,
-    SiteFiles, SiteIncludes, SlowRequests, SmallFiles, Upstream,
+    SiteFiles, SiteIncludes, SlowRequests, Upstream,
 };
 use crate::server::{ClientLimits, Speed};
 use crate::sys;
@@ -70,12 +69,8 @@ pub(super) fn build(
         next_log += usize::from(site.access.is_some());
         let pages = lasting.compressing(&lasting.memory, site);
         let (core, identity) = lasting.states.fetch_site(name, site, pages);
-        let small = lasting
-            .small_files
-            .as_ref()
-            .map(|files| (Arc::clone(files), lasting.compressing(files.memory(), site)));
         let own = SiteParts {
-            folder: folder(site, &planned, identity.file_mark, small)?,
+            folder: folder(site, &planned, identity.file_mark, lasting)?,
             php: own_php
                 .primary
                 .as_ref()
@@ -217,12 +212,12 @@ fn error_pages(site: &SiteConfig) -> Result<ErrorPages, ServerStartError> {
     })
 }
 
-/// A site's files; `small`: where the small ones are kept.
+/// A site's files.
 fn folder(
     site: &SiteConfig,
     planned: &Planned,
     mark: u32,
-    small: Option<(Arc<SmallFiles>, Compressing)>,
+    lasting: &Lasting,
 ) -> Result<Option<Arc<SiteFiles>>, ServerStartError> {
     let Some(path) = &site.root else {
         return Ok(None);
@@ -239,7 +234,15 @@ fn folder(
         path: path.clone(),
         cause,
     })?;
-    Ok(Some(Arc::new(SiteFiles::new(root, mark, small))))
+    let small = lasting.small_files.clone();
+    let memory = small.as_ref().map_or(&lasting.memory, |s| s.memory());
+    let compressing = lasting.compressing(memory, site);
+    Ok(Some(Arc::new(SiteFiles::new(
+        root,
+        mark,
+        small,
+        compressing,
+    ))))
 }
 
 /// Limits towards clients.

@@ -1,6 +1,6 @@
 //! Files: which one a path means, and the answer it makes.
 //!
-//! Small files answer from memory (`folder`). Looking and opening may block on the disk, so it runs on the runtime's helper
+//! Small files answer from memory (`folder`), large ones are compressed while they are sent (`coded_file`). Looking and opening may block on the disk, so it runs on the runtime's helper
 //! threads; what is short is read there as well.
 
 use std::io;
@@ -8,17 +8,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use galley_cache::entry::Entry;
+use galley_cache::fill::FillReader;
 use galley_files as files;
 use galley_policy::cgi::Script;
+use galley_policy::compress::live;
 use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::request_info::{Method, RequestInfo};
+use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::task::spawn_blocking;
 
 use super::exchange::Exchange;
 use super::folder::{self, SiteFiles, WantedFile};
 use super::response::{Response, ResponseBody};
-use super::{page, parts};
+use super::{coded_file, page, parts};
 use crate::body::read_small;
 use crate::fault::Fault;
 
@@ -34,6 +37,8 @@ pub enum FileMatch {
 
 enum FileProbe {
     File(files::FileResponse, Arc<std::fs::File>, Option<Bytes>),
+    /// The head under another coding, and the body where there is one.
+    Coded(files::FileResponse, Option<FillReader>),
     Kept(Arc<Entry>),
     Other(files::Resolved),
 }
@@ -77,6 +82,7 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
             };
             Ok(FileMatch::Answer(from_file(exchange, answer, body)))
         }
+        FileProbe::Coded(answer, body) => Ok(FileMatch::Answer(from_coded(exchange, answer, body))),
         FileProbe::Other(files::Resolved::Script(script)) => Ok(FileMatch::Script(script)),
         FileProbe::Other(files::Resolved::Redirect(path)) => {
             redirect(exchange, &path).map(FileMatch::Answer)
@@ -97,7 +103,20 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
 /// The answer of a file that is not in memory; what is short and wanted whole is read at once.
 fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Result<FileProbe> {
     let best = asset.best(info.codings(), info.images());
-    let answer = files::answer(&folder.fields(&asset, best), best.length, info);
+    let fields = folder.fields(&asset, best);
+    if let Some(coding) = folder.live_coding(&asset, &fields, info) {
+        let fields = live::passed_fields(&fields, coding);
+        let answer = files::answer(&fields, best.length, info);
+        if answer.parts.is_empty() {
+            return Ok(FileProbe::Coded(answer, None));
+        }
+        let compressing = folder.compressing();
+        let body = coded_file::begin(compressing, &best.file, best.length, coding, &fields);
+        if body.is_some() {
+            return Ok(FileProbe::Coded(answer, body));
+        }
+    }
+    let answer = files::answer(&fields, best.length, info);
     let files::FileForm {
         mut file, length, ..
     } = asset.into_best(info.codings(), info.images());
@@ -128,6 +147,22 @@ fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
         ResponseBody::Bytes(parts::cut(&bytes, &parts).unwrap_or_default())
     };
     from_file(exchange, answer, body)
+}
+
+/// The answer of a file that is compressed while it is sent, so that nobody knows its length.
+fn from_coded(
+    exchange: &Exchange<'_>,
+    response: files::FileResponse,
+    body: Option<FillReader>,
+) -> Response {
+    match body {
+        Some(reader) => from_file(exchange, response, |_| ResponseBody::Fill(reader, None)),
+        None if response.status == StatusCode::OK => {
+            let body = ResponseBody::Unsent(None);
+            Response::new(200, response.fields, body, Outcome::File)
+        }
+        None => from_file(exchange, response, |_| ResponseBody::Bytes(Bytes::new())),
+    }
 }
 
 fn from_file(

@@ -21,6 +21,7 @@ use galley_cache::source::EntrySource;
 use galley_files as files;
 use galley_files::{Asset, FileForm, Root};
 use galley_policy::cgi::Script;
+use galley_policy::encoding::Coding;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
@@ -35,7 +36,8 @@ pub struct SiteFiles {
     root: Root,
     /// That of the site: part of every key.
     mark: u32,
-    small: Option<(Arc<SmallFiles>, Compressing)>,
+    small: Option<Arc<SmallFiles>>,
+    compressing: Compressing,
 }
 
 /// The small files of all sites, in memory.
@@ -112,9 +114,19 @@ impl WantedFile {
 }
 
 impl SiteFiles {
-    /// The files below `root`. `small`: where small ones are kept, and what codes them there.
-    pub fn new(root: Root, mark: u32, small: Option<(Arc<SmallFiles>, Compressing)>) -> Self {
-        Self { root, mark, small }
+    /// The files below `root`. `small`: where small ones are kept; `compressing`: what codes them there, and larger ones.
+    pub fn new(
+        root: Root,
+        mark: u32,
+        small: Option<Arc<SmallFiles>>,
+        compressing: Compressing,
+    ) -> Self {
+        Self {
+            root,
+            mark,
+            small,
+            compressing,
+        }
     }
 
     /// A file in memory that may answer now. Has the next look begun where it is due; never waits, and allocates nothing
@@ -126,7 +138,7 @@ impl SiteFiles {
         now: Tick,
         key: &mut Vec<u8>,
     ) -> Option<Arc<Entry>> {
-        let (small, compressing) = self.small.as_ref()?;
+        let small = self.small.as_ref()?;
         write_key(self.mark, info.decoded_path(), runs_program, key);
         let MemoryLookup::Found(entry) = small.memory.try_get(key) else {
             return None;
@@ -141,13 +153,13 @@ impl SiteFiles {
             // Its end is the entry's: confirmed, replaced or removed.
             spawn_blocking(move || drop(folder.look(&wanted)));
         }
-        compressing.offer(&entry);
+        self.compressing.offer(&entry);
         Some(entry)
     }
 
     /// The file in memory, and how long ago it was looked at, for who only looks.
     pub fn peek(&self, info: &RequestInfo, runs_program: bool) -> Option<(Arc<Entry>, Duration)> {
-        let (small, _) = self.small.as_ref()?;
+        let small = self.small.as_ref()?;
         let mut key = Vec::new();
         write_key(self.mark, info.decoded_path(), runs_program, &mut key);
         let entry = small.memory.peek(&key)?;
@@ -159,13 +171,13 @@ impl SiteFiles {
     pub fn now(&self) -> Tick {
         self.small
             .as_ref()
-            .map_or(Tick(0), |(small, _)| small.clock.tick())
+            .map_or(Tick(0), |small| small.clock.tick())
     }
 
     /// What the disk says. Takes small files into memory, confirms what is there, and removes what is no file any more.
     /// Blocks on the disk.
     pub fn look(&self, wanted: &WantedFile) -> FileLookup {
-        let Some((small, _)) = &self.small else {
+        let Some(small) = &self.small else {
             return match self.below(wanted) {
                 files::Resolved::File(asset) => FileLookup::File(asset),
                 other => FileLookup::Other(other),
@@ -228,12 +240,28 @@ impl SiteFiles {
     /// The head of a 200 with all of a form.
     pub fn fields(&self, asset: &Asset, form: &FileForm) -> HeaderMap {
         let mut fields = asset.fields(form);
-        if let Some((small, compressing)) = &self.small
-            && small.is_small(asset)
-        {
-            compressing.announce(StatusCode::OK, &mut fields, Some(form.length));
-        }
+        self.compressing
+            .announce(StatusCode::OK, &mut fields, Some(form.length));
         fields
+    }
+
+    /// The coding in which a large file is compressed while it is sent to a client; `None`: it is sent as it lies on the disk.
+    /// `fields` are its own.
+    pub fn live_coding(
+        &self,
+        asset: &Asset,
+        fields: &HeaderMap,
+        info: &RequestInfo,
+    ) -> Option<Coding> {
+        let is_small = self.small.as_ref().is_some_and(|s| s.is_small(asset));
+        let length = Some(asset.plain.length);
+        let coding = || self.compressing.live(info, StatusCode::OK, fields, length);
+        (!is_small && asset.plain.length > 0).then(coding).flatten()
+    }
+
+    /// What compresses them.
+    pub fn compressing(&self) -> &Compressing {
+        &self.compressing
     }
 
     /// Reads all forms of a file; `None`: it is not to be kept, or could not be read as it was found.

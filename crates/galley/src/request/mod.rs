@@ -7,6 +7,7 @@
 mod access;
 mod access_control;
 mod before_lookup;
+mod coded_file;
 mod error_page;
 mod exchange;
 mod file;

@@ -44,6 +44,7 @@ mod http_limits;
 mod http_upstream;
 mod import_try;
 mod imported;
+mod large_files;
 mod listeners;
 mod load;
 mod logs;
