@@ -1,6 +1,6 @@
 //! `[acme]`: how certificates are got, and for which names that is possible.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use galley_policy::route::HostPattern;
 
 use crate::check;
 use crate::complaint::{Complaints, SourceSpan, shown};
-use crate::config::{AcmeChallenge, AcmeConfig, DnsHook};
+use crate::config::{AcmeChallenge, AcmeConfig, DnsMeans, DnsProof, DnsServer};
 use crate::machine::Surroundings;
 use crate::tree::SectionTable;
 
@@ -71,40 +71,84 @@ fn dns(
     given: &SectionTable,
     challenges: &[AcmeChallenge],
     complaints: &mut Complaints,
-) -> Option<DnsHook> {
-    let program: Option<PathBuf> = given.given("dns_hook");
-    check_hook(given, program.as_deref(), challenges, complaints);
-    let wait = given.value("dns_wait");
-    program.map(|program| DnsHook { program, wait })
+) -> Option<DnsProof> {
+    let hook: Option<PathBuf> = given.given("dns_hook");
+    let is_wanted = challenges.contains(&AcmeChallenge::Dns01);
+    if is_wanted && hook.is_none() && !given.has("dns_server") {
+        let why = "contains `dns-01`, but neither `acme.dns_hook` nor `acme.dns_server` is given";
+        let help = "name a program in `dns_hook` or a server in `dns_server` that changes records of your DNS, or remove `dns-01`";
+        given.complain("challenge", why, help, complaints);
+    }
+    if let Some(option) = MEANS.into_iter().find(|one| given.has(one) && !is_wanted) {
+        let why = "is given, but `acme.challenge` does not contain `dns-01`";
+        let help = format!("add `challenge = [\"dns-01\"]`, or remove `{option}`");
+        given.complain(option, why, &help, complaints);
+    }
+    check_hook(given, hook.as_deref().filter(|_| is_wanted), complaints);
+    let server = server(given, complaints);
+    let means = hook.map(DnsMeans::Hook);
+    Some(DnsProof {
+        means: means.or_else(|| server.map(DnsMeans::Update))?,
+        wait: given.value("dns_wait"),
+    })
 }
 
-/// The challenge and the program need each other.
-fn check_hook(
-    given: &SectionTable,
-    program: Option<&Path>,
-    challenges: &[AcmeChallenge],
-    complaints: &mut Complaints,
-) {
-    let is_wanted = challenges.contains(&AcmeChallenge::Dns01);
-    match program {
-        None if is_wanted => {
-            let why = "contains `dns-01`, but `acme.dns_hook` is missing";
-            let help = "name a program in `dns_hook` that sets and removes records of your DNS, or remove `dns-01`";
-            given.complain("challenge", why, help, complaints);
-        }
-        Some(_) if !is_wanted => {
-            let why = "is given, but `acme.challenge` does not contain `dns-01`";
-            let help = "add `challenge = [\"dns-01\"]`, or remove `dns_hook`";
-            given.complain("dns_hook", why, help, complaints);
-        }
-        Some(program) if !is_executable(program) => {
-            let program = program.display();
-            let why = format!("is `{program}`, which does not exist or is not executable");
-            let help = "name a file that Galley's user may execute (`chmod 755`)";
-            given.complain("dns_hook", why, help, complaints);
-        }
-        _ => {}
+fn check_hook(given: &SectionTable, program: Option<&Path>, complaints: &mut Complaints) {
+    if let Some(program) = program.filter(|program| !is_executable(program)) {
+        let program = program.display();
+        let why = format!("is `{program}`, which does not exist or is not executable");
+        let help = "name a file that Galley's user may execute (`chmod 755`)";
+        given.complain("dns_hook", why, help, complaints);
     }
+    if given.has("dns_hook") && given.has("dns_server") {
+        let why = "and `acme.dns_hook` are both given, but only one of them can change the records";
+        given.complain("dns_server", why, "remove one of the two", complaints);
+    }
+}
+
+/// The server and its key need each other.
+fn server(given: &SectionTable, complaints: &mut Complaints) -> Option<DnsServer> {
+    check::tsig_key_file(given, "dns_key_file", complaints);
+    for (one, other) in [
+        ("dns_server", "dns_key_file"),
+        ("dns_key_file", "dns_server"),
+    ] {
+        if given.has(one) && !given.has(other) {
+            let why = format!("is given without `acme.{other}`");
+            let help = "give the server and the file with its key, as `tsig-keygen` prints it";
+            given.complain(one, why, help, complaints);
+        }
+    }
+    let text: String = given.given("dns_server")?;
+    let address = server_address(&text);
+    if address.is_none() {
+        let why = format!("is {}, which is not the address of a server", shown(&text));
+        let help = "write a host or an address, with a port unless it is 53: `ns1.example.com`, `192.0.2.1:5353`, `[2001:db8::1]`";
+        given.complain("dns_server", why, help, complaints);
+    }
+    Some(DnsServer {
+        address: address?,
+        key_file: given.given("dns_key_file")?,
+    })
+}
+
+/// Host and port, the usual one where none is given.
+fn server_address(text: &str) -> Option<String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return (address.port() != 0).then(|| address.to_string());
+    }
+    let bare = text
+        .strip_prefix('[')
+        .map_or(Some(text), |rest| rest.strip_suffix(']'))?;
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Some(SocketAddr::new(address, DNS).to_string());
+    }
+    let (host, port) = match text.split_once(':') {
+        Some((host, port)) => (host, port.parse().ok().filter(|port| *port != 0)?),
+        None => (text, DNS),
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    (!host.is_empty() && host.bytes().all(is_plain)).then(|| format!("{host}:{port}"))
 }
 
 fn is_executable(file: &Path) -> bool {
@@ -179,7 +223,7 @@ fn hindrance(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'stati
         HostPattern::Wildcard(_) if has_dns => None,
         HostPattern::Wildcard(_) => Some((
             "needs the DNS-01 challenge",
-            "add `challenge = [\"dns-01\"]` and `dns_hook` to `[acme]`, name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
+            "add `challenge = [\"dns-01\"]` and `dns_hook` or `dns_server` to `[acme]`, name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
         )),
         HostPattern::Exact(name) => not_public(name).map(|why| (why, LOCAL)),
     }
@@ -199,9 +243,38 @@ fn not_public(name: &str) -> Option<&'static str> {
     }
 }
 
+/// What can change records, by option.
+const MEANS: [&str; 3] = ["dns_hook", "dns_server", "dns_key_file"];
+
+/// The port of DNS servers.
+const DNS: u16 = 53;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_have_a_host_and_a_port() {
+        for (text, address) in [
+            ("ns1.example.com", Some("ns1.example.com:53")),
+            ("ns1.example.com:5353", Some("ns1.example.com:5353")),
+            ("192.0.2.1", Some("192.0.2.1:53")),
+            ("192.0.2.1:5353", Some("192.0.2.1:5353")),
+            ("2001:db8::1", Some("[2001:db8::1]:53")),
+            ("[2001:db8::1]", Some("[2001:db8::1]:53")),
+            ("[2001:db8::1]:5353", Some("[2001:db8::1]:5353")),
+            ("", None),
+            (":53", None),
+            ("ns1:0", None),
+            ("ns1:x", None),
+            ("192.0.2.1:0", None),
+            ("[2001:db8::1", None),
+            ("a b", None),
+            ("https://ns1", None),
+        ] {
+            assert_eq!(server_address(text).as_deref(), address, "{text}");
+        }
+    }
 
     #[test]
     fn hosts_that_nobody_issues_for() {

@@ -103,6 +103,17 @@ pub(crate) fn token_file(given: &SectionTable, name: &str, complaints: &mut Comp
     }
 }
 
+/// The same for a key that a DNS server shares.
+pub(crate) fn tsig_key_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
+    let Some(file) = given.given::<PathBuf>(name) else {
+        return;
+    };
+    if let Err((why, help)) = token(&file, LEAST_TOKEN, "tsig-keygen galley") {
+        let why = format!("is {}, {why}", shown_path(&file));
+        given.complain(name, why, &help, complaints);
+    }
+}
+
 /// The same for a key from which others are derived.
 pub(crate) fn key_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
     if let Some(file) = given.given::<PathBuf>(name) {
@@ -136,7 +147,7 @@ fn secret_at(
     least: usize,
     complaints: &mut Complaints,
 ) {
-    let Err((why, help)) = token(file, least) else {
+    let Err((why, help)) = token(file, least, "openssl rand -hex 32") else {
         return;
     };
     let option = given.path(name);
@@ -231,10 +242,10 @@ fn esi(own: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-fn token(path: &Path, least: usize) -> Result<(), (String, String)> {
+/// Why a file is not fit for a secret, and what to do; `program` makes one.
+fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String)> {
     let path_text = path.display();
-    let make =
-        || format!("create one: `openssl rand -hex 32 > {path_text}; chmod 600 {path_text}`");
+    let make = || format!("create one: `{program} > {path_text}; chmod 600 {path_text}`");
     let found = match file::read(path, MOST_OF_TOKEN) {
         Ok(found) => found,
         Err(FileError::TooLarge(most)) => {
@@ -242,8 +253,8 @@ fn token(path: &Path, least: usize) -> Result<(), (String, String)> {
             return Err((why, make()));
         }
         Err(unread @ FileError::NotRegular(_)) => {
-            let help = "name a file with a token: `openssl rand -hex 32 > FILE; chmod 600 FILE`";
-            return Err((unread.to_string(), help.to_owned()));
+            let help = format!("name a file with a token: `{program} > FILE; chmod 600 FILE`");
+            return Err((unread.to_string(), help));
         }
         Err(unread) => return Err((unread.to_string(), make())),
     };

@@ -219,7 +219,7 @@ pub struct AcmeConfig {
     /// How names are proved, the preferred way first; never empty.
     pub challenges: Vec<AcmeChallenge>,
     /// How records in the DNS are set, if `challenges` has [`AcmeChallenge::Dns01`].
-    pub dns: Option<DnsHook>,
+    pub dns: Option<DnsProof>,
     /// Which kind of certificate is ordered.
     pub profile: Option<String>,
     /// An account that exists elsewhere: its name, and the file with its key.
@@ -239,13 +239,31 @@ pub enum AcmeChallenge {
     Dns01,
 }
 
-/// A program that changes the DNS.
+/// How names are proved by records in the DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DnsHook {
-    /// Its file.
-    pub program: PathBuf,
+pub struct DnsProof {
+    /// What changes the records.
+    pub means: DnsMeans,
     /// How long a new record takes until all DNS servers of the zone have it.
     pub wait: Duration,
+}
+
+/// What changes records in the DNS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DnsMeans {
+    /// A program.
+    Hook(PathBuf),
+    /// Dynamic updates (RFC 2136).
+    Update(DnsServer),
+}
+
+/// A DNS server that takes dynamic updates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsServer {
+    /// Host and port.
+    pub address: String,
+    /// The file with the key that it shares with Galley (TSIG).
+    pub key_file: PathBuf,
 }
 
 /// One `[[site]]`.

@@ -50,8 +50,8 @@ mod walk;
 
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
-    AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsHook,
-    MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
+    AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsMeans,
+    DnsProof, DnsServer, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
 pub use forward::{ForwardKind, PurgeForward};
 pub use include::included;

@@ -1,4 +1,4 @@
-//! Starts the real things that tests, demo and bench need: PHP-FPM, MariaDB, Apache, WordPress, Chromium, Pebble, Galley itself.
+//! Starts the real things that tests, demo and bench need: PHP-FPM, MariaDB, Apache, WordPress, Chromium, Pebble, Knot, Galley itself.
 //!
 //! Every part has its own directory (usually below a [`Scratch`]), its own unix socket or a free TCP port on 127.0.0.1, and
 //! ends with its handle; if the process that started it dies without a word, a watcher ends it. Nothing here touches
@@ -20,6 +20,7 @@ mod fcgiwrap;
 mod galley;
 mod group;
 pub mod growth;
+mod knot;
 mod mariadb;
 mod nginx;
 pub mod origin;
@@ -42,6 +43,7 @@ pub use apache::{Apache, ApacheOptions};
 pub use chromium::{Chromium, Tab};
 pub use fcgiwrap::FcgiWrap;
 pub use galley::{Galley, Launch};
+pub use knot::Knot;
 pub use mariadb::{Durability, MariaDb};
 pub use nginx::Nginx;
 pub use pebble::{Pebble, PebbleOptions};

@@ -37,6 +37,8 @@ pub struct PebbleOptions {
     pub http_port: u16,
     /// Where it asks for proofs by TLS.
     pub tls_port: u16,
+    /// The port of the DNS server that it asks; `None`: of its own.
+    pub dns: Option<u16>,
     /// Where its directory is; 0: anywhere.
     pub port: u16,
     /// How long certificates are valid, in seconds.
@@ -52,6 +54,7 @@ impl Default for PebbleOptions {
         Self {
             http_port: 0,
             tls_port: 0,
+            dns: None,
             port: 0,
             validity_s: 90 * 86_400,
             env: Vec::new(),
@@ -107,7 +110,7 @@ impl Pebble {
             .arg("-config")
             .arg(&config)
             .arg("-dnsserver")
-            .arg(format!("127.0.0.1:{}", ports.dns))
+            .arg(format!("127.0.0.1:{}", options.dns.unwrap_or(ports.dns)))
             .env("PEBBLE_VA_NOSLEEP", "1")
             .env("PEBBLE_WFE_NONCEREJECT", "0")
             .envs(options.env.iter().copied());

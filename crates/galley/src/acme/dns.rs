@@ -1,23 +1,26 @@
-//! Proofs in the DNS (RFC 8555 section 8.4): TXT records that a program of the site owner adds and removes.
+//! Proofs in the DNS (RFC 8555 section 8.4): TXT records that a program of the site owner adds and removes, or Galley itself with
+//! dynamic updates ([`super::dns_update`]).
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use galley_config::DnsMeans;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::dns_message::RecordAction;
+use super::dns_update;
 use super::problem::OrderError;
 
 /// A record that was added; dropped, it is removed in a task of its own.
 pub(super) struct TxtRecord(Option<RecordChange>);
 
-/// What the program gets.
 struct RecordChange {
-    program: PathBuf,
+    means: DnsMeans,
     /// `_acme-challenge.example.com`, for a wildcard too.
     name: String,
     value: String,
@@ -26,17 +29,21 @@ struct RecordChange {
 impl TxtRecord {
     /// Adds a record for a host, `example.com` or `*.example.com`.
     ///
-    /// Errors: the program fails; its last line of standard error is in the text.
-    pub(super) async fn set(program: &Path, host: &str, value: String) -> Result<Self, OrderError> {
+    /// Errors: the program fails, and its last line of standard error is in the text; or why the server does not change it.
+    pub(super) async fn set(
+        means: &DnsMeans,
+        host: &str,
+        value: String,
+    ) -> Result<Self, OrderError> {
         let domain = host.strip_prefix("*.").unwrap_or(host);
-        // A program that fails may have added it all the same, so that it is removed in any case.
+        // What fails may have added it all the same, so that it is removed in any case.
         let record = Self(Some(RecordChange {
-            program: program.to_owned(),
+            means: means.clone(),
             name: format!("_acme-challenge.{domain}"),
             value,
         }));
         if let Some(change) = &record.0 {
-            let set = change.run("set").await;
+            let set = change.run(RecordAction::Add).await;
             set.map_err(|why| OrderError::new(format!("{host}: {why}")))?;
         }
         Ok(record)
@@ -50,7 +57,7 @@ impl TxtRecord {
             return;
         };
         runtime.spawn(async move {
-            if let Err(why) = change.run("remove").await {
+            if let Err(why) = change.run(RecordAction::Remove).await {
                 tracing::warn!("cannot remove the DNS record {}: {why}", change.name);
             }
         });
@@ -64,13 +71,26 @@ impl Drop for TxtRecord {
 }
 
 impl RecordChange {
-    async fn run(&self, verb: &str) -> Result<(), String> {
-        let program = self.program.display();
+    async fn run(&self, action: RecordAction) -> Result<(), String> {
+        match &self.means {
+            DnsMeans::Hook(program) => self.run_hook(program, action).await,
+            DnsMeans::Update(server) => {
+                dns_update::change(server, action, &self.name, &self.value).await
+            }
+        }
+    }
+
+    async fn run_hook(&self, file: &Path, action: RecordAction) -> Result<(), String> {
+        let verb = match action {
+            RecordAction::Add => "set",
+            RecordAction::Remove => "remove",
+        };
+        let program = file.display();
         let failed = |error: std::io::Error| format!("cannot run `{program}`: {error}");
         // A file takes any amount of output and needs no reader; what a process in the background still writes does not matter.
         let mut said = tempfile::tempfile().map_err(failed)?;
         let stderr = said.try_clone().map_err(failed)?;
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(file);
         command
             .args([verb, &self.name, &self.value])
             .stdin(Stdio::null())
@@ -112,6 +132,7 @@ const MOST_READ: u64 = 4096;
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
     use std::time::Instant;
 
     use super::*;
@@ -141,7 +162,8 @@ mod tests {
     async fn records_are_added_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let program = hook(folder.path(), "");
-        let wildcard = TxtRecord::set(&program, "*.example.com", "a_1-".to_owned()).await;
+        let means = DnsMeans::Hook(program);
+        let wildcard = TxtRecord::set(&means, "*.example.com", "a_1-".to_owned()).await;
         drop(wildcard.unwrap());
         assert_eq!(
             calls(folder.path(), 2).await,
@@ -159,7 +181,8 @@ mod tests {
             folder.path(),
             "echo first >&2; echo 'no such zone' >&2; echo >&2; exit 3",
         );
-        let failed = TxtRecord::set(&program, "example.com", "x".to_owned()).await;
+        let means = DnsMeans::Hook(program);
+        let failed = TxtRecord::set(&means, "example.com", "x".to_owned()).await;
         let words = failed.map(|_| ()).unwrap_err().words;
         assert!(words.starts_with("example.com: `"), "{words}");
         assert!(words.ends_with("(exit status: 3): no such zone"), "{words}");
@@ -168,7 +191,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_that_is_not_there_is_named() {
-        let failed = TxtRecord::set(Path::new("/nowhere"), "example.com", "x".to_owned()).await;
+        let means = DnsMeans::Hook(PathBuf::from("/nowhere"));
+        let failed = TxtRecord::set(&means, "example.com", "x".to_owned()).await;
         let words = failed.map(|_| ()).unwrap_err().words;
         assert!(words.contains("cannot run `/nowhere`"), "{words}");
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cluster::PostedNotes;
-use galley_config::{AcmeChallenge, DnsHook};
+use galley_config::{AcmeChallenge, DnsProof};
 use instant_acme::{
     AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeHandle,
     ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
@@ -30,7 +30,7 @@ pub(super) struct OrderRequest<'a> {
     pub(super) profile: Option<&'a str>,
     /// How names may be proved, the preferred way first.
     pub(super) ways: &'a [AcmeChallenge],
-    pub(super) dns: Option<&'a DnsHook>,
+    pub(super) dns: Option<&'a DnsProof>,
     pub(super) acme: &'a Arc<Acme>,
     pub(super) handshakes: &'a Arc<Certificates>,
     /// The other nodes, which answer challenges too.
@@ -117,7 +117,7 @@ impl OrderRequest<'_> {
     async fn post(&self, challenge: &ChallengeHandle<'_>, name: &str) -> Result<Proof, OrderError> {
         let proof = challenge.key_authorization();
         if let (ChallengeType::Dns01, Some(dns)) = (&challenge.r#type, self.dns) {
-            let record = TxtRecord::set(&dns.program, name, proof.dns_value()).await?;
+            let record = TxtRecord::set(&dns.means, name, proof.dns_value()).await?;
             return Ok(Proof {
                 posted: None,
                 record: Some(record),

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod dns;
+mod dns_update;
 mod failures;
 mod handshake;
 mod issue;

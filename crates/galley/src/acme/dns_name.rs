@@ -1,0 +1,107 @@
+//! Names of the DNS, as they are sent and signed (RFC 1035 section 3.1, RFC 4034 section 6.2).
+
+/// A name in lower case as bytes: each label after its length, then a zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DnsName(Vec<u8>);
+
+impl DnsName {
+    /// Reads `_acme-challenge.example.com`, with or without a dot at its end. `None`: it is no name.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_suffix('.').unwrap_or(text);
+        let mut bytes = Vec::with_capacity(text.len() + 2);
+        for label in text.split('.') {
+            let length = u8::try_from(label.len()).ok()?;
+            let is_plain = label
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+            if !(1..=MOST_OF_LABEL).contains(&length) || !is_plain {
+                return None;
+            }
+            bytes.push(length);
+            bytes.extend(label.bytes().map(|byte| byte.to_ascii_lowercase()));
+        }
+        bytes.push(0);
+        (bytes.len() <= MOST_OF_NAME).then_some(Self(bytes))
+    }
+
+    /// The bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The bytes behind a name at the beginning of `bytes`, which may end with a pointer. `None`: it is no name.
+pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
+    let mut rest = bytes;
+    loop {
+        match rest {
+            [0, rest @ ..] | [0xc0..=0xff, _, rest @ ..] => return Some(rest),
+            [length @ 1..=MOST_OF_LABEL, label @ ..] => {
+                rest = label.get(usize::from(*length)..)?;
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// RFC 1035 section 2.3.4.
+const MOST_OF_LABEL: u8 = 63;
+const MOST_OF_NAME: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_written_in_labels() {
+        let wanted: &[u8] = b"\x0f_acme-challenge\x07example\x03com\0";
+        for text in [
+            "_acme-challenge.example.com",
+            "_ACME-challenge.Example.com.",
+        ] {
+            assert_eq!(DnsName::parse(text).unwrap().bytes(), wanted);
+        }
+        let long = "a".repeat(64);
+        let many = "a.".repeat(128);
+        for text in [
+            "",
+            ".",
+            "a..b",
+            ".a",
+            "a b",
+            "ä",
+            long.as_str(),
+            many.as_str(),
+        ] {
+            assert_eq!(DnsName::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_skipped_with_their_pointers() {
+        for (bytes, rest) in [
+            (&b"\x01a\0rest"[..], Some(&b"rest"[..])),
+            (b"\0rest", Some(b"rest")),
+            (b"\x01a\xc0\x0crest", Some(b"rest")),
+            (b"\xc0\x0crest", Some(b"rest")),
+            (b"\x01a", None),
+            (b"\x05a\0", None),
+            (b"\xc0", None),
+            (b"\x41a\0", None),
+            (b"", None),
+        ] {
+            assert_eq!(skip(bytes), rest, "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_skipped(text in "[a-z0-9_-]{1,63}(\\.[a-z0-9-]{1,63}){0,3}", rest: Vec<u8>) {
+            if let Some(name) = DnsName::parse(&text) {
+                let bytes = [name.bytes(), &rest].concat();
+                prop_assert_eq!(skip(&bytes), Some(rest.as_slice()));
+            }
+        }
+    }
+}

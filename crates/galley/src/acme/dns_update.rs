@@ -1,0 +1,171 @@
+//! Changes to the DNS by dynamic updates (RFC 2136), signed with a key that the server knows.
+//!
+//! The zone of a name is found by asking: an update for a zone that the server does not have changes nothing. Over TCP, so that
+//! nobody who cannot read the connection can answer.
+
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::rand;
+use galley_certs::file;
+use galley_config::{DnsServer, MOST_OF_TOKEN};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::dns_message::{self, RecordAction, RecordUpdate, UpdateResult};
+use super::dns_name::DnsName;
+use super::tsig::TsigKey;
+
+/// Adds or removes the TXT record `name` with this value. Errors: why not, for people.
+pub(super) async fn change(
+    server: &DnsServer,
+    action: RecordAction,
+    name: &str,
+    value: &str,
+) -> Result<(), String> {
+    let shown = server.key_file.display();
+    let text = file::read_text(&server.key_file, MOST_OF_TOKEN)
+        .map_err(|unread| format!("`{shown}`, {unread}"))?;
+    let key = TsigKey::parse(&text).map_err(|bad| format!("`{shown}`, {bad}"))?;
+    let record = DnsName::parse(name).ok_or("it is no name of the DNS")?;
+    let mut refused = None;
+    for zone in zones(name) {
+        let Some(zone) = DnsName::parse(zone) else {
+            continue;
+        };
+        let update = RecordUpdate {
+            zone: &zone,
+            name: &record,
+            value,
+            action,
+        };
+        match send(&server.address, &update, &key).await? {
+            UpdateResult::Done => return Ok(()),
+            UpdateResult::OtherZone => {}
+            // Some say so of zones that they do not have.
+            UpdateResult::Refused(REFUSED) => refused = Some(REFUSED),
+            UpdateResult::Refused(code) => return Err(refusal(&server.address, code)),
+            UpdateResult::BadSignature(code) => return Err(of_key(&server.address, code)),
+        }
+    }
+    Err(match refused {
+        Some(code) => refusal(&server.address, code),
+        None => format!("`{}` has no zone for it", server.address),
+    })
+}
+
+/// The name itself and those above it, the nearest first.
+fn zones(name: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(name), |name| Some(name.split_once('.')?.1)).take(MOST_ZONES)
+}
+
+async fn send(
+    address: &str,
+    update: &RecordUpdate<'_>,
+    key: &TsigKey,
+) -> Result<UpdateResult, String> {
+    let mut id = [0; 2];
+    rand::fill(&mut id).map_err(|_| "there are no random numbers")?;
+    let request = dns_message::request(update, u16::from_be_bytes(id), now_s(), key)
+        .ok_or("the proof is too long for a record")?;
+    let exchanged = timeout(PATIENCE, exchange(address, &request.message)).await;
+    let response = exchanged
+        .map_err(|_elapsed| format!("`{address}` did not respond within {PATIENCE:?}"))?
+        .map_err(|error| format!("`{address}`: {error}"))?;
+    dns_message::response(&response, &request, now_s(), key)
+        .map_err(|bad| format!("`{address}`: {bad}"))
+}
+
+/// One message and the next, each after its length (RFC 1035 section 4.2.2).
+async fn exchange(address: &str, message: &[u8]) -> io::Result<Vec<u8>> {
+    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+    let mut stream = TcpStream::connect(address).await?;
+    let framed = [&length.to_be_bytes(), message].concat();
+    stream.write_all(&framed).await?;
+    let mut response = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut response).await?;
+    Ok(response)
+}
+
+fn now_s() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+fn refusal(address: &str, code: u16) -> String {
+    let why = match code {
+        1 => "cannot read the update",
+        2 => "failed (SERVFAIL)",
+        4 => "takes no dynamic updates",
+        REFUSED => "does not permit the key to change the zone (REFUSED)",
+        other => return format!("`{address}` refused the update with code {other}"),
+    };
+    format!("`{address}` {why}")
+}
+
+fn of_key(address: &str, code: u16) -> String {
+    let why = match code {
+        16 => "has another secret for the key (BADSIG)",
+        17 => "does not know the key or its algorithm (BADKEY)",
+        18 => "has another time (BADTIME): set the clocks",
+        other => return format!("`{address}` rejected the key with code {other}"),
+    };
+    format!("`{address}` {why}")
+}
+
+const REFUSED: u16 = 5;
+
+/// For one request. A server that signs its zone may take some seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Zones that are tried for one name.
+const MOST_ZONES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_tried_from_the_nearest() {
+        let all: Vec<&str> = zones("_acme-challenge.a.example.com").collect();
+        let wanted = [
+            "_acme-challenge.a.example.com",
+            "a.example.com",
+            "example.com",
+            "com",
+        ];
+        assert_eq!(all, wanted);
+        assert_eq!(zones(&"a.".repeat(100)).count(), MOST_ZONES);
+    }
+
+    #[tokio::test]
+    async fn what_fails_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let key_file = folder.path().join("tsig.key");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = DnsServer {
+            address: listener.local_addr().unwrap().to_string(),
+            key_file: key_file.clone(),
+        };
+        let change = || change(&server, RecordAction::Add, "_acme-challenge.a.test", "x");
+        let missing = change().await.unwrap_err();
+        assert!(
+            missing.contains("tsig.key`, which cannot be read"),
+            "{missing}"
+        );
+        std::fs::write(&key_file, "no key").unwrap();
+        let bad = change().await.unwrap_err();
+        assert!(bad.contains("which is not a key"), "{bad}");
+        let text = "key a { algorithm hmac-sha256; secret c2VjcmV0; };";
+        std::fs::write(&key_file, text).unwrap();
+        // It accepts, reads nothing and closes.
+        let closing = tokio::spawn(async move { listener.accept().await.map(|_| ()) });
+        let closed = change().await.unwrap_err();
+        assert!(
+            closed.starts_with(&format!("`{}`: ", server.address)),
+            "{closed}"
+        );
+        closing.await.unwrap().unwrap();
+    }
+}
