@@ -207,10 +207,12 @@ pub fn judge<'s>(
     Ok(demands)
 }
 
-/// Whether it depends on the country of a client whether it may ask.
-pub fn depends_on_country(site: &Policy, info: &RequestInfo) -> bool {
+/// Whether it depends on the address of a client, or on its country, whether it may ask.
+pub fn depends_on_client(site: &Policy, info: &RequestInfo) -> bool {
     info.guarding().any(|rule| {
-        setting(site, rule, |access| &access.deny_countries).is_some()
+        setting(site, rule, |access| &access.deny).is_some()
+            || setting(site, rule, |access| &access.allow).is_some()
+            || setting(site, rule, |access| &access.deny_countries).is_some()
             || setting(site, rule, |access| &access.allow_countries).is_some()
     })
 }

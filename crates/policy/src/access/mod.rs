@@ -16,7 +16,7 @@ pub mod xmlrpc;
 pub use self::admin::{Area, area, is_visitors_form};
 pub use self::authors::{asks_in_head, form};
 pub use self::country::{AccessClient, CountryCode};
-pub use self::judge::{Barred, BodyCheck, Bucket, By, Demands, depends_on_country, judge};
+pub use self::judge::{Barred, BodyCheck, Bucket, By, Demands, depends_on_client, judge};
 pub use self::limit::{RateLimit, TICKS_PER_S, Taken};
 pub use self::settings::{AccessRules, AccessSetting, SiteAccess, XmlRpc};
 

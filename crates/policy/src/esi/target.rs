@@ -170,9 +170,8 @@ pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo
     if guards(page) == guards(include) {
         return true;
     }
-    // An address that is on nobody's list.
     let stranger = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    !access::depends_on_country(site, include)
+    !access::depends_on_client(site, include)
         && access::judge(site, include, stranger.into())
             .is_ok_and(|demands| demands.passwords.is_empty())
 }
@@ -293,6 +292,14 @@ mod tests {
             },
             ..Rule::default()
         };
+        let denied = Rule {
+            path: "/not-for-all/*".to_owned(),
+            access: AccessRules {
+                deny: AccessSetting::Is(vec!["10.0.0.0/8".parse().unwrap()]),
+                ..AccessRules::default()
+            },
+            ..Rule::default()
+        };
         let abroad = Rule {
             path: "/home-only/*".to_owned(),
             access: AccessRules {
@@ -304,7 +311,7 @@ mod tests {
         for preset in [Policy::wordpress(), Policy::rfc9111()] {
             let has_preset = preset.urls.has_wordpress_paths;
             let site = Policy {
-                rules: vec![closed("/closed/*"), abroad.clone()],
+                rules: vec![closed("/closed/*"), denied.clone(), abroad.clone()],
                 ..preset
             }
             .guarded();
@@ -316,7 +323,9 @@ mod tests {
             assert!(!is_open("/", "/closed/part"));
             assert!(is_open("/closed/", "/closed/part"), "the same visitors");
             assert!(is_open("/closed/", "/part"));
-            assert!(!is_open("/", "/home-only/part"), "to most, not to all");
+            for include in ["/home-only/part", "/not-for-all/part"] {
+                assert!(!is_open("/", include), "to most, not to all");
+            }
             for admin in [
                 "/wp-admin/",
                 "/wp-login.php",
