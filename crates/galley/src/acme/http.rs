@@ -77,6 +77,16 @@ impl HttpClient for AcmeClient {
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
+/// Gives a request the target and the `Host` of its address (RFC 9112 section 3.2.1).
+fn address<B>(request: &mut Request<B>, uri: &Uri) -> Result<(), Cause> {
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    *request.uri_mut() = target.parse()?;
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let authority = HeaderValue::from_str(authority)?;
+    request.headers_mut().insert(HOST, authority);
+    Ok(())
+}
+
 async fn ask(
     tls: TlsConnector,
     mut request: Request<BodyWrapper<Bytes>>,
@@ -86,11 +96,7 @@ async fn ask(
     let stream = TcpStream::connect((host.as_str(), port)).await?;
     let stream = tls.connect(ServerName::try_from(host)?, stream).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let target = uri.path_and_query().map_or("/", |target| target.as_str());
-    *request.uri_mut() = target.parse()?;
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
-    let authority = HeaderValue::from_str(authority)?;
-    request.headers_mut().insert(HOST, authority);
+    address(&mut request, &uri)?;
     let answer = async move {
         let (parts, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, MOST_ANSWER).collect().await?.to_bytes();

@@ -123,20 +123,17 @@ impl OrderRequest<'_> {
                 record: Some(record),
             });
         }
-        let challenge = if challenge.r#type == ChallengeType::TlsAlpn01 {
+        let answered = if challenge.r#type == ChallengeType::TlsAlpn01 {
             let digest = proof.digest().as_ref().try_into();
-            Challenge::Handshake {
-                name: name.to_owned(),
-                digest: digest
-                    .map_err(|_| OrderError::new("the key authorization has no digest"))?,
-            }
+            let digest = digest.map_err(|_| OrderError::new("the key authorization has no digest"));
+            let name = name.to_owned();
+            digest.map(|digest| Challenge::Handshake { name, digest })?
         } else {
-            Challenge::Http {
-                token: challenge.token.clone(),
-                response: proof.as_str().to_owned(),
-            }
+            let token = challenge.token.clone();
+            let response = proof.as_str().to_owned();
+            Challenge::Http { token, response }
         };
-        let posted = challenge.post(self.acme, self.handshakes)?;
+        let posted = answered.post(self.acme, self.handshakes)?;
         Ok(Proof {
             posted: Some(posted),
             record: None,

@@ -79,21 +79,25 @@ fn row(state: &AdminState, site: &Arc<Site>) -> SiteCounters {
     SiteCounters {
         site: name,
         totals: CounterReader::site(&state.counters, Some(site.row)),
-        own: Some(ProcessCounters {
-            memory_bytes: state.services.memory.site_bytes(site.mark),
-            disk_bytes: site.core.disk.as_ref().map(SiteDiskCache::bytes),
-            purges: site.core.purges.given(),
-            healed: site.refreshed_pages.refreshed(),
-            fills: site.core.counters.fills(),
-            switched_off: site.core.fragments.switched_off().len(),
-            failed: site.core.fragments.failed().len(),
-            private: site.core.private.as_deref().map(PrivateStore::counts),
-            upstreams: site.upstream_stats(),
-            cron: site.cron.as_ref().map(|_| site.core.cron.state()),
-        }),
+        own: Some(own_counters(state, site)),
         certificates: certificates::of(state, site),
         php: site.php.clone(),
         certificate_ends: tls::certificate_ends(&state.services, site),
+    }
+}
+
+fn own_counters(state: &AdminState, site: &Site) -> ProcessCounters {
+    ProcessCounters {
+        memory_bytes: state.services.memory.site_bytes(site.mark),
+        disk_bytes: site.core.disk.as_ref().map(SiteDiskCache::bytes),
+        purges: site.core.purges.given(),
+        healed: site.refreshed_pages.refreshed(),
+        fills: site.core.counters.fills(),
+        switched_off: site.core.fragments.switched_off().len(),
+        failed: site.core.fragments.failed().len(),
+        private: site.core.private.as_deref().map(PrivateStore::counts),
+        upstreams: site.upstream_stats(),
+        cron: site.cron.as_ref().map(|_| site.core.cron.state()),
     }
 }
 

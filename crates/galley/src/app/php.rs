@@ -426,16 +426,24 @@ fn budget(config: &Config) -> MemoryDivision {
 }
 
 /// `None` for what somebody else runs.
+/// What Galley runs for an upstream; an empty command: PHP-FPM. `None`: nothing.
+fn program(site: &SiteConfig, upstream: &UpstreamConfig) -> Option<Program> {
+    match upstream {
+        UpstreamConfig::Managed => Some(Program {
+            command: Vec::new(),
+            workers: site.managed.workers,
+        }),
+        UpstreamConfig::Program(program) => Some(program.clone()),
+        UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => None,
+    }
+}
+
 fn settings(
     site: &SiteConfig,
     upstream: &UpstreamConfig,
     budget: MemoryDivision,
 ) -> Option<PhpSettings> {
-    let (command, workers) = match upstream {
-        UpstreamConfig::Managed => (Vec::new(), site.managed.workers),
-        UpstreamConfig::Program(Program { command, workers }) => (command.clone(), *workers),
-        UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => return None,
-    };
+    let Program { command, workers } = program(site, upstream)?;
     let root = site.root.as_ref()?;
     Some(PhpSettings {
         binary: site.managed.binary.clone(),

@@ -306,11 +306,8 @@ fn logs(config: &Config, who: &UserIdentity, found: &mut Preflight) {
         let LogTarget::File(file) = target else {
             continue;
         };
-        let place = if file.exists() {
-            file.as_path()
-        } else {
-            file.parent().unwrap_or(Path::new("/"))
-        };
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let place = if file.exists() { file } else { folder };
         if let Err(cause) = who.may_write(place) {
             let why = format!("which cannot be written: {cause}");
             let help = "give Galley's user write access, or name another";

@@ -82,19 +82,14 @@ async fn send(mut coded: CodedFile, mut writer: FillWriter, compressing: Compres
         };
         drop(turn);
         coded = went_on;
-        match step {
-            Ok(Some(bytes)) if bytes.is_empty() => {}
-            Ok(Some(bytes)) => {
-                if writer.put(bytes).is_err() {
-                    return;
-                }
-            }
-            Ok(None) => {
-                writer.finish();
-                return;
-            }
+        let piece = match step {
+            Ok(Some(piece)) => piece,
+            Ok(None) => return drop(writer.finish()),
             // It became shorter, or the disk fails: the client must not take what it has for all.
             Err(_) => return writer.fail(FillError::Closed),
+        };
+        if writer.put(piece).is_err() {
+            return;
         }
     }
 }

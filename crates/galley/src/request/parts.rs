@@ -26,12 +26,9 @@ pub fn multipart(
     let boundary = boundary(length, spans);
     let mut parts = Vec::with_capacity(spans.len() * 2 + 1);
     for span in spans {
-        let mut head = Vec::new();
-        write!(head, "\r\n--{boundary}\r\n").ok()?;
+        let mut head = format!("\r\n--{boundary}\r\n").into_bytes();
         if let Some(media_type) = media_type {
-            head.extend_from_slice(b"Content-Type: ");
-            head.extend_from_slice(media_type.as_bytes());
-            head.extend_from_slice(b"\r\n");
+            head.extend([b"Content-Type: ", media_type.as_bytes(), b"\r\n"].concat());
         }
         let (start, end) = (span.start, span.end);
         let last = end.checked_sub(1)?;

@@ -197,12 +197,7 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes.
     if behind.tls.is_none() && !behind.speaks_proxy {
         let sites = Arc::clone(&behind.sites);
-        let endpoints = Endpoints {
-            client,
-            local: None,
-            is_tls: false,
-            tls_version: None,
-        };
+        let endpoints = Endpoints::plain(client);
         tokio::task::spawn_local(async move {
             http1::connection(core, stream, sites, endpoints).await;
             drop(counted);

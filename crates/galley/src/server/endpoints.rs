@@ -17,6 +17,16 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
+    /// Those of a connection without TLS.
+    pub(super) fn plain(client: SocketAddr) -> Self {
+        Self {
+            client,
+            local: None,
+            is_tls: false,
+            tls_version: None,
+        }
+    }
+
     /// The scheme of what is asked for here.
     pub(super) fn scheme(self) -> Scheme {
         if self.is_tls {

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use galley_config::{KnownField, LogField, LogFormat};
-use galley_policy::access::CountryCode;
 use galley_policy::trace_context::trace_id;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
@@ -187,6 +186,11 @@ impl FieldSource {
     }
 }
 
+fn country<'v>(record: &'v AccessRecord<'_>) -> Option<&'v [u8]> {
+    let country = record.country.as_ref()?;
+    Some(country.as_str().as_bytes())
+}
+
 fn known<'v>(field: KnownField, record: &'v AccessRecord<'_>) -> FieldValue<'v> {
     let words = &record.words;
     match field {
@@ -205,10 +209,7 @@ fn known<'v>(field: KnownField, record: &'v AccessRecord<'_>) -> FieldValue<'v> 
         KnownField::TotalTime => FieldValue::Time(Some(record.total_time)),
         KnownField::Id => FieldValue::Text(Some(record.request_id.as_bytes())),
         KnownField::Vanished => FieldValue::Flag(record.vanished),
-        KnownField::Country => {
-            let country = record.country.as_ref().map(CountryCode::as_str);
-            FieldValue::Text(country.map(str::as_bytes))
-        }
+        KnownField::Country => FieldValue::Text(country(record)),
         KnownField::TlsVersion => FieldValue::Text(record.tls_version.map(str::as_bytes)),
         // It comes from a header field.
         KnownField::TraceId => FieldValue::Text(None),

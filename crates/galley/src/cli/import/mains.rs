@@ -37,16 +37,9 @@ pub(super) fn mains(options: &ImportOptions, machine: &Machine) -> Vec<(ServerKi
 
 /// Whose file it is, by its name and folders, else by what it says.
 fn kind_of(path: &Path) -> ServerKind {
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .to_ascii_lowercase();
     let whole = path.to_string_lossy().to_ascii_lowercase();
-    if path
-        .extension()
-        .is_some_and(|end| end.eq_ignore_ascii_case("vcl"))
-    {
+    let name = whole.rsplit('/').next().unwrap_or_default();
+    if name.rsplit_once('.').is_some_and(|(_, end)| end == "vcl") {
         return ServerKind::Varnish;
     }
     if name.contains("caddyfile") {

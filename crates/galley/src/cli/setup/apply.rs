@@ -49,7 +49,7 @@ impl Change<'_> {
         done
     }
 
-    fn steps(
+    fn certificates(
         &self,
         journal: &mut SetupJournal,
         report: &mut SetupReport,
@@ -62,6 +62,15 @@ impl Change<'_> {
                 report.actions.push(action);
             }
         }
+        Ok(())
+    }
+
+    fn steps(
+        &self,
+        journal: &mut SetupJournal,
+        report: &mut SetupReport,
+    ) -> Result<(), SetupError> {
+        self.certificates(journal, report)?;
         let output = &self.options.output;
         let written = journal.write(output, &self.plan.configuration(), 0o644);
         written.map_err(|cause| SetupError::file("write", output, &cause))?;

@@ -256,15 +256,19 @@ fn undo(options: &SetupOptions) -> Result<ExitCode, SetupError> {
         }
     }
     let remains = undo::back_to(&mut journal, 0)?;
+    Ok(tell_remains(&remains, options))
+}
+
+fn tell_remains(remains: &[String], options: &SetupOptions) -> ExitCode {
     if options.json {
         show::data(&serde_json::json!({ "ok": remains.is_empty(), "remains": remains }));
     }
-    for line in &remains {
+    for line in remains {
         talk(line);
     }
-    match remains.as_slice() {
-        [] => Ok(ExitCode::SUCCESS),
-        _ => Ok(ExitCode::FAILURE),
+    match remains {
+        [] => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
 }
 

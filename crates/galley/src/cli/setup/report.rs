@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::survey::Survey;
+use super::survey::{Survey, SurveyedSite};
 use crate::setup::{PageComparison, PageSummary};
 
 /// The result of a run.
@@ -19,17 +19,19 @@ pub(super) struct SetupReport {
     pub(super) first_hit: Option<Duration>,
 }
 
+fn site_value(site: &SurveyedSite) -> Value {
+    json!({
+        "root": site.draft.root,
+        "hosts": site.draft.hosts,
+        "php": site.info.as_ref().map(|info| &info.php),
+        "database": site.info.as_ref().map(|info| &info.database),
+        "notes": site.draft.notes,
+    })
+}
+
 impl SetupReport {
     pub(super) fn value(&self, survey: &Survey, configuration: &str) -> Value {
-        let sites = survey.sites.iter().map(|site| {
-            json!({
-                "root": site.draft.root,
-                "hosts": site.draft.hosts,
-                "php": site.info.as_ref().map(|info| &info.php),
-                "database": site.info.as_ref().map(|info| &info.database),
-                "notes": site.draft.notes,
-            })
-        });
+        let sites = survey.sites.iter().map(site_value);
         let skipped = survey.skipped.iter();
         let skipped = skipped.map(|site| json!({ "root": site.root, "why": site.why }));
         let ports = survey.detection.ports.iter();

@@ -116,22 +116,33 @@ impl ConnectionDeadlines {
         [self.idle, self.head, taking].into_iter().flatten().min()
     }
 
+    /// The client takes what is sent for so long that it has to be seen whether it took enough.
+    fn late_taking(
+        &mut self,
+        timer: &Timer,
+        arrived: impl Fn() -> u64,
+    ) -> Option<ConnectionTimeout> {
+        let taking = self.taking.as_mut()?;
+        if !timer.is_past(taking.until) {
+            return None;
+        }
+        let now = arrived();
+        if !self.leaving.is_enough(now.saturating_sub(taking.arrived)) {
+            return Some(ConnectionTimeout::Taking);
+        }
+        taking.arrived = now;
+        taking.until = timer.deadline(self.leaving.window);
+        Some(ConnectionTimeout::Taken)
+    }
+
     /// The clock that has run out.
     pub(super) fn late(
         &mut self,
         timer: &Timer,
         arrived: impl Fn() -> u64,
     ) -> Option<ConnectionTimeout> {
-        if let Some(taking) = &mut self.taking
-            && timer.is_past(taking.until)
-        {
-            let now = arrived();
-            if !self.leaving.is_enough(now.saturating_sub(taking.arrived)) {
-                return Some(ConnectionTimeout::Taking);
-            }
-            taking.arrived = now;
-            taking.until = timer.deadline(self.leaving.window);
-            return Some(ConnectionTimeout::Taken);
+        if let Some(late) = self.late_taking(timer, arrived) {
+            return Some(late);
         }
         let idle = if self.is_going {
             ConnectionTimeout::Going
