@@ -57,6 +57,11 @@ pub(super) fn convert(
         "fastcgi_ignore_headers" | "proxy_ignore_headers" => {
             ignore_headers(directive, scope, section, ledger);
         }
+        "fastcgi_request_buffering" | "proxy_request_buffering"
+            if scope == DirectiveScope::Rule && argument == "off" =>
+        {
+            directive.sets("stream_request", true, section, ledger);
+        }
         "fastcgi_param" => fastcgi_param(directive, ledger),
         "proxy_set_header" => proxy_set_header(directive, ledger),
         "root" if scope == DirectiveScope::Rule => {
@@ -269,7 +274,8 @@ fn fastcgi_param(directive: &ParsedDirective, ledger: &mut Ledger) {
             ledger.not_needed(directive.id, "Galley sends this parameter itself");
         }
         "GEOIP_COUNTRY_CODE" | "GEOIP_COUNTRY_NAME" => {
-            ledger.not_carried(directive.id, "look the country up in PHP");
+            let remedy = "look the country up in PHP, or set `geoip` and `allow_countries` or `deny_countries` if it is about access";
+            ledger.not_carried(directive.id, remedy);
         }
         _ => {
             let remedy = "set the variable in the pool of PHP-FPM (`env[NAME]`)";

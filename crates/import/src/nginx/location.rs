@@ -103,10 +103,7 @@ pub(super) fn convert(
         return whole_site(directive, site, context);
     }
     if is_php(&paths, directive) {
-        let is_php_only = !paths.text().contains("phtml");
-        let option = if is_php_only { "php" } else { PHP_ONLY };
-        context.carried(directive, option);
-        return php(directive, site, context);
+        return php(&paths, directive, site, context);
     }
     if is_administration(&paths) {
         return administration(&paths, directive, site, context);
@@ -227,7 +224,15 @@ fn whole_site(directive: &ParsedDirective, site: &mut ImportedSite, context: &mu
     );
 }
 
-fn php(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Context<'_>) {
+fn php(
+    paths: &LocationPaths,
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
+    let is_php_only = !paths.text().contains("phtml");
+    let option = if is_php_only { "php" } else { PHP_ONLY };
+    context.carried(directive, option);
     for inner in directive.inner() {
         match inner.name() {
             "if" => condition::convert(inner, site, context),
@@ -259,6 +264,7 @@ fn administration(
         common::access(block, "admin_allow", &mut site.section, context.ledger);
     }
     let mut limited = Section::default();
+    let mut of_paths = paths.rule(directive);
     let mut rest = false;
     for inner in block {
         match inner.name() {
@@ -270,12 +276,12 @@ fn administration(
                 let why = "the administration goes to the same server as the site, past the cache";
                 context.not_needed(inner, why);
             }
-            _ => common::convert(
-                inner,
-                DirectiveScope::Rule,
-                &mut Section::default(),
-                context,
-            ),
+            _ => match &mut of_paths {
+                Some(own) => {
+                    common::convert(inner, DirectiveScope::Rule, &mut own.section, context);
+                }
+                None => context.not_carried(inner, NO_LOOK_AROUND),
+            },
         }
     }
     if let Some(limit) = limited.get("limit") {
@@ -284,6 +290,9 @@ fn administration(
     }
     if rest || (common::refuses_all(block) && !restricts) {
         return rule(paths, directive, site, context);
+    }
+    if let Some(own) = of_paths {
+        site.add_rule(own);
     }
     let option = if restricts {
         "admin_allow"
@@ -301,8 +310,7 @@ fn rule(
     context: &mut Context<'_>,
 ) {
     let Some(mut rule) = paths.rule(directive) else {
-        let remedy = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
-        return directive.not_carried(remedy, context.ledger);
+        return directive.not_carried(NO_LOOK_AROUND, context.ledger);
     };
     let section = &mut rule.section;
     for inner in directive.inner() {
@@ -326,6 +334,8 @@ fn rule(
     same_server(section, site);
     directive.becomes(rule, site, context.ledger);
 }
+
+const NO_LOOK_AROUND: &str = "Galley's patterns have no look-around and no back references: write the rule with `path` or another `pattern`";
 
 /// A rule for the server that the site has anyway needs no server of its own.
 fn same_server(section: &mut Section, site: &ImportedSite) {

@@ -360,8 +360,6 @@ const NOT_CARRIED: &[KnownNames] = &[
             "hls",
             "perl",
             "userid",
-            "geoip_country",
-            "geoip2",
             "split_clients",
             "dav_methods",
             "js_import",
@@ -380,9 +378,13 @@ const NOT_CARRIED: &[KnownNames] = &[
             "rewrite_by_lua",
             "init_by_lua",
             "header_filter_by_lua",
-            "geoip_",
         ],
         "Galley has no counterpart; a PHP plugin or another program has to do it",
+    ),
+    (
+        &["geoip2"],
+        &["geoip_"],
+        "set `geoip` in `[server]` to the database, and `allow_countries` or `deny_countries`",
     ),
     (
         &["stream", "mail"],
