@@ -11,11 +11,10 @@
 //! Only what stores and removes comes here, under one lock that is held for a few steps. Look-ups never do.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::entry::Entry;
 use crate::key::Key;
-use crate::sync::Mutex;
 
 /// A site among those that share the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +35,8 @@ pub(super) enum Room {
     None,
 }
 
-/// See the module.
+/// See the module. The lock is the standard library's also in tests of interleavings: what it guards has no part in purges, and storing
+/// stays one step there.
 pub(super) struct SiteShares(Mutex<ShareTable>);
 
 struct ShareTable {
