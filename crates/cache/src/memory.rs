@@ -3,7 +3,7 @@
 //! Invariants: an entry never takes the place of one that was born later; the weight of residents stays below the
 //! limit when something is admitted, not afterwards; every entry has its bytes reserved from one [`MemoryBudget`] that fills
 //! draw from too. A part of the limit is kept from residents so that fills find room while the store is full. Where several sites
-//! share the store, what one of them stores never takes another's share ([`crate::site_shares`]).
+//! share the store, what one of them stores never takes another's share (`crate::site_shares`).
 //!
 //! It knows nothing of purges and lifetimes: who finds an entry asks `PurgeTable::prove` and `galley_policy::decide`.
 

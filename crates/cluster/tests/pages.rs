@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
+use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -582,26 +583,26 @@ fn a_node_that_starts_uses_older_pages_that_no_purge_came_after() {
 #[test]
 fn a_node_that_starts_again_uses_pages_that_were_shared_while_it_was_away() {
     let pair = Pair::start();
-    let (key, folder) = (
-        pair.scratch.join("key"),
-        pair.scratch.dir("position").unwrap(),
-    );
-    let start = || Node::start_with(&pair.redis, "third", &key, Some(&folder), Sink::default());
+    let key = pair.scratch.join("key");
+    let start =
+        |folder: &Path| Node::start_with(&pair.redis, "third", &key, Some(folder), Sink::default());
+    let [folder, later] = ["position", "later"].map(|name| pair.scratch.dir(name).unwrap());
     block_on(async {
         pair.one.share(OTHER, b"before").await;
-        let third = start();
+        let third = start(&folder);
         pair.other.purge_until_final("another").await;
-        wait_for("the position to be written", PATIENCE, || {
-            folder.join("cluster-position").exists()
-        });
+        let file = folder.join("cluster-position");
+        wait_for("the position to be written", PATIENCE, || file.exists());
         drop(third);
+        // Unlike a process that ends, a node that is dropped waits for one more entry, and notes that.
+        fs::copy(&file, later.join("cluster-position")).unwrap();
         pair.one.share(PAGE, b"page").await;
         pair.other.purge_until_final("another").await;
-        let third = start();
+        let third = start(&later);
         assert_eq!(third.find_soon(PAGE).await, b"page");
         pair.one.purge_until_final(TAG).await;
         drop(third);
-        let third = start();
+        let third = start(&later);
         third.share(OTHER_SITE, b"x").await;
         for page in [PAGE, OTHER] {
             assert_eq!(third.found(page).await, None);

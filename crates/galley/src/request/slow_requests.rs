@@ -19,7 +19,7 @@ pub struct SlowRequests(Mutex<Vec<SlowRequest>>);
 pub struct SlowRequest {
     /// The method.
     pub method: String,
-    /// Path and names of the query's parameters, raw and at most [`LONGEST`] bytes.
+    /// Path and names of the query's parameters, raw and at most `LONGEST` bytes.
     pub target: Vec<u8>,
     /// The longest that the upstream took until its head.
     pub took: Duration,
