@@ -1,4 +1,4 @@
-//! The format of an entry's file, version 2. All numbers are little-endian, all times in milliseconds.
+//! The format of an entry's file, version 3. All numbers are little-endian, all times in milliseconds.
 //!
 //! ```text
 //!    0   4  magic, "GLYE"
@@ -21,11 +21,11 @@
 //!  172   4  H, length of the head
 //!  176   2  status
 //!  178   2  number of fragments; 0 in version 1
-//!  180   4  0
+//!  180   4  number of includes, of the parts that they consist of: 2 each; 0 before version 3
 //!  184   8  checksum of bytes 0 to 184 and of the head
-//!  192   H  head: key | path and query | tag ids, 8 each | tag names | fields | fragments
+//!  192   H  head: key | path and query | tag ids, 8 each | tag names | fields | fragments | includes
 //!           a tag name: length 4, bytes. a field: length of the name 4, of the value 4, name, value
-//!           a fragment: see `format::fragments`
+//!           a fragment: see `format::fragments`. includes: see `format::assembly`
 //!  192+H B  body
 //!  ...      table: checksum, 8 each, of every 64 KiB of the body; the last one may be of less
 //! ```
@@ -33,20 +33,24 @@
 //! A `Vary` list is among the fields. The header's checksum covers the table's, which covers the blocks': whatever is
 //! damaged is found before it is used. Reading is total: any bytes give an entry or [`Bad`].
 
+mod assembly;
 mod fragments;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use http::StatusCode;
 
-use super::layout::{Bad, Cursor, FIXED, MAGIC, MAX_HEADER, VERSION, header_sum};
+use self::assembly::AssemblyCounts;
+use super::layout::{Bad, Cursor, FIXED, MAGIC, MAX_HEADER, VERSION, header_sum, milliseconds};
 use super::moment::StoredTime;
 use super::seal::{DirectoryKey, FileName};
 use crate::body::StoredBody;
 use crate::entry::{Entry, EntryKind, EntryParts, Scopes};
 use crate::fragments::PageFragment;
+use crate::includes::Assembly;
 use crate::key::Key;
 
 /// Who and when, for the fixed part: what an [`Entry`] does not say itself.
@@ -59,12 +63,8 @@ pub(super) struct StoredOrigin {
     pub(super) age: Duration,
 }
 
-/// Fixed part and head of `entry`'s file, not yet sealed. `None`: longer than [`MAX_HEADER`], or a page with includes, whose purges the
-/// file could not tell of.
+/// Fixed part and head of `entry`'s file, not yet sealed. `None`: longer than [`MAX_HEADER`].
 pub(super) fn header(entry: &Entry, origin: &StoredOrigin) -> Option<Vec<u8>> {
-    if entry.assembly().is_some() {
-        return None;
-    }
     let mut out = Vec::with_capacity(FIXED + 1024);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -99,10 +99,17 @@ pub(super) fn header(entry: &Entry, origin: &StoredOrigin) -> Option<Vec<u8>> {
     }
     out.extend_from_slice(&entry.status.as_u16().to_le_bytes());
     let fragments = u16::try_from(entry.fragments().len()).ok()?;
-    out.extend_from_slice(&fragments.to_le_bytes());
+    let assembly = entry.assembly().map(|assembly| &**assembly);
+    let counts = AssemblyCounts::of(assembly)?;
+    for count in [fragments, counts.includes, counts.parts] {
+        out.extend_from_slice(&count.to_le_bytes());
+    }
     out.resize(FIXED, 0);
     head(entry, &mut out)?;
     fragments::write(entry.fragments(), &mut out)?;
+    if let Some(assembly) = assembly {
+        assembly::write(assembly, entry.born, &mut out)?;
+    }
     if out.len() > MAX_HEADER {
         return None;
     }
@@ -137,8 +144,23 @@ fn head(entry: &Entry, out: &mut Vec<u8>) -> Option<()> {
 pub(super) struct StoredHeader {
     /// `initial_age` is the age when it was stored; `stored_at` means nothing.
     pub(super) parts: EntryParts,
-    pub(super) fragments: Vec<PageFragment>,
+    pub(super) composition: PageComposition,
     pub(super) stamp: StoredTime,
+}
+
+/// Which parts of a page have purges of their own.
+#[derive(Debug)]
+pub(super) struct PageComposition {
+    pub(super) fragments: Vec<PageFragment>,
+    pub(super) assembly: Option<Arc<Assembly>>,
+}
+
+impl PageComposition {
+    /// The page with its parts.
+    pub(super) fn of(self, entry: Entry) -> Entry {
+        let entry = entry.with_fragments(self.fragments);
+        entry.with_assembly(self.assembly)
+    }
 }
 
 /// Reads a whole header, checksum first.
@@ -173,6 +195,10 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
     cursor.count()?;
     let status = StatusCode::from_u16(u16::from_le_bytes(cursor.array()?)).map_err(|_| Bad)?;
     let fragments = u16::from_le_bytes(cursor.array()?);
+    let counts = AssemblyCounts {
+        includes: u16::from_le_bytes(cursor.array()?),
+        parts: u16::from_le_bytes(cursor.array()?),
+    };
 
     let mut head = Cursor(header.get(FIXED..).ok_or(Bad)?);
     let parts = EntryParts {
@@ -192,13 +218,16 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
         life,
         born,
     };
-    let fragments = fragments::read(usize::from(fragments), &mut head)?;
+    let composition = PageComposition {
+        fragments: fragments::read(usize::from(fragments), &mut head)?,
+        assembly: assembly::read(counts, &mut head)?,
+    };
     if !head.0.is_empty() {
         return Err(Bad);
     }
     Ok(StoredHeader {
         parts,
-        fragments,
+        composition,
         stamp,
     })
 }
@@ -209,10 +238,6 @@ fn kind_byte(kind: EntryKind) -> u8 {
         EntryKind::HitForPass => 2,
         EntryKind::Varies => 3,
     }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

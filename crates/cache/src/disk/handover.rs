@@ -22,6 +22,7 @@ use super::seal::{DirectoryKey, FileName};
 use crate::body::StoredBody;
 use crate::budget::MemoryBudget;
 use crate::entry::{Entry, EntryParts};
+use crate::includes::{Assembly, IncludedPart, Inclusions};
 
 /// Writes pages for another process of this machine.
 pub struct PageWriter<W> {
@@ -144,6 +145,24 @@ impl Births<'_> {
             Self::Each(born) => born(number).ok_or(Bad),
         }
     }
+
+    /// The same for each part of a page with includes.
+    fn of_assembly(&self, assembly: &Assembly) -> Result<Assembly, Bad> {
+        let parts = assembly.inclusions.parts.iter().map(|part| {
+            Ok(IncludedPart {
+                born: self.of(part.born)?,
+                ..part.clone()
+            })
+        });
+        let inclusions = Inclusions {
+            parts: parts.collect::<Result<_, Bad>>()?,
+            ..assembly.inclusions.clone()
+        };
+        Ok(Assembly {
+            inclusions,
+            ..assembly.clone()
+        })
+    }
 }
 
 impl<R: Read> PageReader<'_, R> {
@@ -186,11 +205,14 @@ impl<R: Read> PageReader<'_, R> {
             born: self.births.of(parts.born)?,
             ..parts
         };
-        let mut fragments = stored.fragments;
-        for fragment in &mut fragments {
+        let mut composition = stored.composition;
+        for fragment in &mut composition.fragments {
             fragment.born = self.births.of(fragment.born)?;
         }
-        Ok(Arc::new(Entry::new(parts).with_fragments(fragments)))
+        if let Some(assembly) = &mut composition.assembly {
+            *assembly = Arc::new(self.births.of_assembly(assembly)?);
+        }
+        Ok(Arc::new(composition.of(Entry::new(parts))))
     }
 
     /// Grows with what is there: the length was not proved by bytes yet.
@@ -220,10 +242,12 @@ const NAME: FileName = FileName([0; 16]);
 mod tests {
     use std::time::{Duration, SystemTime};
 
+    use galley_policy::esi::template::{IncludeSource, OnError};
     use galley_policy::time::Tick;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::includes::PageInclude;
     use crate::testing;
 
     fn at(tick: u64) -> DiskClock {
@@ -299,6 +323,40 @@ mod tests {
             let read = read_record(wrong, &Some, seconds(0), stored(0, 1000), &budget);
             assert!(read.is_none());
         }
+    }
+
+    #[test]
+    fn each_part_of_a_page_with_includes_is_born_anew() {
+        let part = |born| IncludedPart {
+            scopes: testing::scopes("a.test", "/part", &["part"]),
+            born,
+        };
+        let source = Arc::new(IncludeSource {
+            src: "/part".into(),
+            alt: None,
+            on_error: OnError::Fail,
+        });
+        let range = 0..0;
+        let assembly = Assembly {
+            own_fresh: Duration::from_secs(60),
+            includes: [PageInclude { range, source }].into(),
+            inclusions: Inclusions {
+                parts: [part(9), part(12)].into(),
+                depth: 1,
+                is_cut: false,
+            },
+        };
+        let page = Entry::new(testing::parts("/", 7)).with_assembly(Some(Arc::new(assembly)));
+        let record = write_record(&page, at(0)).unwrap();
+        let budget = MemoryBudget::new(1 << 20);
+        let read = |born: &dyn Fn(u64) -> Option<u64>| {
+            read_record(&record, born, Duration::ZERO, at(0), &budget)
+        };
+        let read_there = read(&|number| Some(number + 100)).unwrap();
+        let parts = &read_there.assembly().unwrap().inclusions.parts;
+        let born: Vec<u64> = parts.iter().map(|part| part.born).collect();
+        assert_eq!((read_there.born, &born[..]), (107, &[109, 112][..]));
+        assert!(read(&|number| (number != 12).then_some(number)).is_none());
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! Where the parts of an entry's file lie, and the checksums that cover them; see [`super::format`].
 
 use std::hash::Hasher as _;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -101,6 +102,11 @@ pub(super) fn header_sum(header: &[u8], seal: &DirectoryKey) -> Option<u64> {
     Some(sum.finish())
 }
 
+/// As files have times.
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The table of a body: one checksum for each block.
 pub(super) fn table(body: &[u8], seal: &DirectoryKey) -> Vec<u8> {
     body.chunks(BLOCK)
@@ -184,10 +190,10 @@ impl<'a> Cursor<'a> {
 pub(super) const MAGIC: [u8; 4] = *b"GLYE";
 
 /// What is written.
-pub(super) const VERSION: u16 = 2;
+pub(super) const VERSION: u16 = 3;
 
-/// What is still read: version 1 has no fragments, and zeros where version 2 counts them. An older or newer version is a miss; the
-/// file is removed.
+/// What is still read: version 1 has no fragments, versions 1 and 2 have no includes, and they have zeros where later ones count them.
+/// An older or newer version is a miss; the file is removed.
 pub(super) const OLDEST_VERSION: u16 = 1;
 
 /// Length of the fixed part.

@@ -21,7 +21,6 @@ use super::shared::{Disk, DiskShared};
 use crate::body::StoredBody;
 use crate::budget::{MemoryBudget, Reservation};
 use crate::entry::{Entry, EntryParts};
-use crate::fragments::PageFragment;
 
 /// What a look-up came to.
 #[derive(Debug)]
@@ -218,7 +217,7 @@ impl DiskShared {
             Err(Flaw::Bad) => return Err(Miss::Bad(opened.file)),
             Err(Flaw::Failed(error)) => return Err(Miss::Failed(error)),
         };
-        let (parts, fragments) = self.parts(opened.stored, StoredBody::default(), now);
+        let stored = self.aged(opened.stored, now);
         let pieces = BodyPieces {
             shared: Arc::clone(self),
             name: *name,
@@ -232,8 +231,11 @@ impl DiskShared {
             return Err(Miss::Gone);
         }
         let pieces = Arc::new(pieces);
-        let entry = Entry::in_pieces(parts, Arc::clone(&pieces)).with_fragments(fragments);
-        Ok(OnDisk::Pieces(Arc::new(entry), pieces))
+        let entry = Entry::in_pieces(stored.parts, Arc::clone(&pieces));
+        Ok(OnDisk::Pieces(
+            Arc::new(stored.composition.of(entry)),
+            pieces,
+        ))
     }
 
     /// An entry whose age goes on from `now`.
@@ -243,30 +245,18 @@ impl DiskShared {
         body: StoredBody,
         now: DiskClock,
     ) -> Arc<Entry> {
-        let (parts, fragments) = self.parts(stored, body, now);
-        Arc::new(Entry::new(parts).with_fragments(fragments))
+        let StoredHeader {
+            parts, composition, ..
+        } = self.aged(stored, now);
+        Arc::new(composition.of(Entry::new(EntryParts { body, ..parts })))
     }
 
-    fn parts(
-        &self,
-        stored: StoredHeader,
-        body: StoredBody,
-        now: DiskClock,
-    ) -> (EntryParts, Vec<PageFragment>) {
-        let StoredHeader {
-            mut parts,
-            fragments,
-            stamp,
-        } = stored;
-        parts.life.initial_age = self
-            .boot
-            .age(&stamp, parts.life.initial_age, &parts.life, now);
-        let parts = EntryParts {
-            body,
-            stored_at: now.tick,
-            ..parts
-        };
-        (parts, fragments)
+    fn aged(&self, mut stored: StoredHeader, now: DiskClock) -> StoredHeader {
+        let life = &stored.parts.life;
+        let age = self.boot.age(&stored.stamp, life.initial_age, life, now);
+        stored.parts.life.initial_age = age;
+        stored.parts.stored_at = now.tick;
+        stored
     }
 
     /// When the file under a name was born; `None` where there is none that could be used.

@@ -285,10 +285,6 @@ impl SiteDiskCache {
 
     /// Writes an entry that the memory has taken in, or could not take in; soon, and without anybody waiting.
     pub fn keep(&self, entry: &Arc<Entry>) {
-        // Purges of what it includes could not be told from its file.
-        if entry.assembly().is_some() {
-            return self.forget(&entry.key, entry.born);
-        }
         if !self.disk.queue.put(self.site, entry) {
             self.disk.count_written(false);
             self.disk.owe();

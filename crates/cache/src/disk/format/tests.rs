@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use galley_policy::esi::template::{IncludeSource, OnError};
 use galley_policy::fragments::FragmentPart;
 
 use crate::fragment_table::{FragmentTable, RenderedFragment};
 use crate::fragments::PageFragment;
+use crate::includes::{Assembly, IncludedPart, Inclusions, PageInclude};
 use proptest::prelude::*;
 
 use super::*;
 use crate::disk::layout::{
-    BLOCK, Bad, FIXED, MAX_HEADER, check, fixed, header_sum, seal_header, sums, table,
+    BLOCK, Bad, FIXED, MAX_HEADER, VERSION, check, fixed, header_sum, seal_header, sums, table,
 };
 use crate::testing::{life, scopes};
 use http::HeaderMap;
@@ -80,10 +82,10 @@ fn a_header_reads_back() {
     assert_eq!(read.layout.total(), bytes.len() as u64 + 4 + 8);
     let StoredHeader {
         parts,
-        fragments,
+        composition,
         stamp,
     } = stored(&bytes, &seal()).unwrap();
-    assert!(fragments.is_empty());
+    assert!(composition.fragments.is_empty() && composition.assembly.is_none());
     let wanted = page();
     assert_eq!(stamp, origin().stamp);
     assert_eq!(parts.key, wanted.key);
@@ -137,8 +139,9 @@ fn fragments_read_back() {
         bytes
     };
     let read = stored(&sealed(vec![fragment(1..3), fragment(3..4)]), &seal()).unwrap();
-    let [one, _] = &read.fragments[..] else {
-        panic!("{:?}", read.fragments);
+    let fragments = read.composition.fragments;
+    let [one, _] = &fragments[..] else {
+        panic!("{fragments:?}");
     };
     assert_eq!((one.range.clone(), one.born), (1..3, 9));
     assert_eq!(&*one.except, [3, 4]);
@@ -151,13 +154,68 @@ fn fragments_read_back() {
     assert!(stored(&overlapping, &seal()).is_err());
 }
 
+/// A page with two includes, of which one consists of two parts: a page of the disk and one that is older than the page.
+fn assembled() -> Entry {
+    let include = |range, alt: Option<&str>, on_error| PageInclude {
+        range,
+        source: Arc::new(IncludeSource {
+            src: "/part?x=1".into(),
+            alt: alt.map(Box::from),
+            on_error,
+        }),
+    };
+    let part = |born| IncludedPart {
+        scopes: scopes("a.test", "/part?x=1", &["part", "more"]),
+        born,
+    };
+    Entry::new(page()).with_assembly(Some(Arc::new(Assembly {
+        own_fresh: Duration::from_secs(70),
+        includes: [
+            include(1..3, Some("/other"), OnError::Continue),
+            include(3..3, None, OnError::Fail),
+        ]
+        .into(),
+        inclusions: Inclusions {
+            parts: [part(7), part(50)].into(),
+            depth: 2,
+            is_cut: false,
+        },
+    })))
+}
+
+fn sealed_entry(entry: &Entry) -> Vec<u8> {
+    let mut bytes = header(entry, &origin()).unwrap();
+    seal_header(&mut bytes, 4, &table(b"body", &seal()), &seal());
+    bytes
+}
+
 #[test]
-fn a_file_of_the_first_version_is_read() {
-    let mut bytes = header(&Entry::new(page()), &origin()).unwrap();
-    bytes[4..6].copy_from_slice(&1_u16.to_le_bytes());
-    let table = table(b"body", &seal());
-    seal_header(&mut bytes, 4, &table, &seal());
-    assert!(fixed(&bytes).is_ok() && stored(&bytes, &seal()).is_ok());
+fn includes_read_back() {
+    let entry = assembled();
+    let bytes = sealed_entry(&entry);
+    let read = stored(&bytes, &seal()).unwrap().composition.assembly;
+    let (read, wanted) = (read.unwrap(), entry.assembly().unwrap());
+    assert_eq!(read.own_fresh, wanted.own_fresh);
+    assert_eq!(read.includes, wanted.includes);
+    assert_eq!((read.inclusions.depth, read.inclusions.is_cut), (2, false));
+    let parts = &read.inclusions.parts;
+    assert_eq!(parts[0].scopes, wanted.inclusions.parts[0].scopes);
+    // It was valid when the page was requested.
+    assert_eq!([parts[0].born, parts[1].born], [page().born, 50]);
+    let mut newer = bytes.clone();
+    newer[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    assert!(fixed(&newer).is_err());
+}
+
+#[test]
+fn a_file_of_an_earlier_version_is_read() {
+    for version in [1_u16, 2] {
+        let mut bytes = header(&Entry::new(page()), &origin()).unwrap();
+        bytes[4..6].copy_from_slice(&version.to_le_bytes());
+        let table = table(b"body", &seal());
+        seal_header(&mut bytes, 4, &table, &seal());
+        assert!(fixed(&bytes).is_ok() && stored(&bytes, &seal()).is_ok());
+    }
 }
 
 #[test]
@@ -177,7 +235,7 @@ fn markers_are_kept_and_what_is_too_long_is_refused() {
 
 #[test]
 fn every_bit_of_a_header_counts() {
-    let whole = sealed(page(), b"body");
+    let whole = sealed_entry(&assembled());
     for at in 0..whole.len() {
         for bit in 0..8 {
             let mut bytes = whole.clone();
@@ -235,10 +293,10 @@ proptest! {
     /// The checksum made right again, so that what lies behind it meets wrong lengths, counts and texts too.
     #[test]
     fn wrong_contents_below_a_right_checksum_do_not_panic(
-        flips in proptest::collection::vec((0_usize..600, any::<u8>()), 1..6),
-        cut in 0_usize..600,
+        flips in proptest::collection::vec((0_usize..700, any::<u8>()), 1..6),
+        cut in 0_usize..700,
     ) {
-        let mut bytes = sealed(page(), b"body");
+        let mut bytes = sealed_entry(&assembled());
         let last = bytes.len() - 1;
         for (at, value) in flips {
             bytes[at.min(last)] = value;
@@ -248,7 +306,7 @@ proptest! {
         bytes[184..192].copy_from_slice(&sum.to_le_bytes());
         let _ = fixed(&bytes).map(|fixed| fixed.layout.total());
         if let Ok(read) = stored(&bytes, &seal()) {
-            prop_assert!(read.parts.fields.len() <= 600);
+            prop_assert!(read.parts.fields.len() <= 700);
         }
     }
 

@@ -1,0 +1,165 @@
+//! What a page with includes was put together from, in its file. Its body has the bytes of all parts.
+//!
+//! ```text
+//! lifetime without its includes 8 | depth 1 | 1: a part is missing because of the depth, else 0
+//! an include: start 4 | end 4 | 1: the page does without it, else 0 | 1: a second address, else 0 | lengths of the addresses: 4 each | addresses
+//! a part: born 8 | ids of host and URL: 8 each | bytes of path and query, number of tag ids: 4 each | path and query | tag ids, 8 each
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_policy::esi::template::{IncludeSource, OnError};
+
+use super::super::layout::{Bad, Cursor, milliseconds};
+use crate::includes::{Assembly, IncludedPart, Inclusions, PageInclude};
+use crate::scopes::Scopes;
+
+/// How many includes and parts a file has; zeros for a page without includes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AssemblyCounts {
+    pub(super) includes: u16,
+    pub(super) parts: u16,
+}
+
+impl AssemblyCounts {
+    /// `None`: more than fits.
+    pub(super) fn of(assembly: Option<&Assembly>) -> Option<Self> {
+        let counts = |assembly: &Assembly| {
+            Some(Self {
+                includes: u16::try_from(assembly.includes.len()).ok()?,
+                parts: u16::try_from(assembly.inclusions.parts.len()).ok()?,
+            })
+        };
+        let none = Self {
+            includes: 0,
+            parts: 0,
+        };
+        assembly.map_or(Some(none), counts)
+    }
+}
+
+/// `born`: the page's own. A part was valid then, even if it is older, so it is written as born with the page.
+pub(super) fn write(assembly: &Assembly, born: u64, out: &mut Vec<u8>) -> Option<()> {
+    let inclusions = &assembly.inclusions;
+    out.extend_from_slice(&milliseconds(assembly.own_fresh).to_le_bytes());
+    out.extend_from_slice(&[inclusions.depth, u8::from(inclusions.is_cut)]);
+    for include in &assembly.includes {
+        let source = &*include.source;
+        out.extend_from_slice(&include.range.start.to_le_bytes());
+        out.extend_from_slice(&include.range.end.to_le_bytes());
+        out.push(u8::from(source.on_error == OnError::Continue));
+        out.push(u8::from(source.alt.is_some()));
+        let addresses = [&*source.src, source.alt.as_deref().unwrap_or_default()];
+        for address in addresses {
+            out.extend_from_slice(&length(address.len())?);
+        }
+        for address in addresses {
+            out.extend_from_slice(address.as_bytes());
+        }
+    }
+    for part in &*inclusions.parts {
+        let scopes = &part.scopes;
+        for number in [part.born.max(born), scopes.host, scopes.url] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&length(scopes.path_query.len())?);
+        out.extend_from_slice(&length(scopes.tags.len())?);
+        out.extend_from_slice(&scopes.path_query);
+        for tag in &scopes.tags {
+            out.extend_from_slice(&tag.to_le_bytes());
+        }
+    }
+    Some(())
+}
+
+pub(super) fn read(
+    counts: AssemblyCounts,
+    head: &mut Cursor<'_>,
+) -> Result<Option<Arc<Assembly>>, Bad> {
+    if counts.includes == 0 {
+        return if counts.parts == 0 {
+            Ok(None)
+        } else {
+            Err(Bad)
+        };
+    }
+    let own_fresh = Duration::from_millis(head.number()?);
+    let [depth] = head.array()?;
+    let is_cut = flag(head)?;
+    // Not reserved ahead: the counts are not proved by bytes that are there.
+    let mut includes = Vec::new();
+    let mut end = 0;
+    for _ in 0..counts.includes {
+        let include = include(head)?;
+        if include.range.start < end || include.range.end < include.range.start {
+            return Err(Bad);
+        }
+        end = include.range.end;
+        includes.push(include);
+    }
+    let mut parts = Vec::new();
+    for _ in 0..counts.parts {
+        parts.push(part(head)?);
+    }
+    Ok(Some(Arc::new(Assembly {
+        own_fresh,
+        includes: includes.into(),
+        inclusions: Inclusions {
+            parts: parts.into(),
+            depth,
+            is_cut,
+        },
+    })))
+}
+
+fn include(head: &mut Cursor<'_>) -> Result<PageInclude, Bad> {
+    let start = u32::from_le_bytes(head.array()?);
+    let end = u32::from_le_bytes(head.array()?);
+    let on_error = if flag(head)? {
+        OnError::Continue
+    } else {
+        OnError::Fail
+    };
+    let has_alt = flag(head)?;
+    let (src, alt) = (head.count()?, head.count()?);
+    let mut address = |length: usize| {
+        let bytes = head.take(length)?;
+        std::str::from_utf8(bytes).map(Box::from).map_err(|_| Bad)
+    };
+    let (src, alt) = (address(src)?, address(alt)?);
+    Ok(PageInclude {
+        range: start..end,
+        source: Arc::new(IncludeSource {
+            src,
+            alt: has_alt.then_some(alt),
+            on_error,
+        }),
+    })
+}
+
+fn part(head: &mut Cursor<'_>) -> Result<IncludedPart, Bad> {
+    let (born, host, url) = (head.number()?, head.number()?, head.number()?);
+    let (path_query, tags) = (head.count()?, head.count()?);
+    Ok(IncludedPart {
+        scopes: Scopes {
+            host,
+            url,
+            path_query: head.take(path_query)?.into(),
+            tags: head.numbers(tags)?,
+        },
+        born,
+    })
+}
+
+fn flag(head: &mut Cursor<'_>) -> Result<bool, Bad> {
+    match head.array()? {
+        [0] => Ok(false),
+        [1] => Ok(true),
+        _ => Err(Bad),
+    }
+}
+
+fn length(count: usize) -> Option<[u8; 4]> {
+    u32::try_from(count).ok().map(u32::to_le_bytes)
+}
