@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use redis::streams::{StreamRangeReply, StreamReadReply};
 use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, cmd};
 
+use crate::engine_scripts::{BEGIN, PROGRESS, REGISTER};
 use crate::error::{EngineError, password};
 use crate::identity::EngineIdentity;
 use crate::info::Info;
@@ -46,11 +47,18 @@ pub(crate) struct StreamEntry {
     pub(crate) message: Option<Message>,
 }
 
+/// The stream as a node knows it.
+pub(crate) struct KnownStream<'k> {
+    pub(crate) epoch: &'k str,
+    /// What the node had applied before it read the newest entries.
+    pub(crate) before: StreamId,
+}
+
 /// What a node finds when it renews its key.
 pub(crate) struct Renewal {
     pub(crate) epoch: Option<String>,
-    /// Whether the stream has the entries that the node had applied last before and now: all between them were read, and the key is
-    /// written.
+    /// Whether the epoch is the same, and the stream has the entries that the node had applied last before and now: all between them
+    /// were read, and the key is written.
     pub(crate) is_whole: bool,
 }
 
@@ -196,30 +204,24 @@ impl Session {
         member: &str,
         last: StreamId,
     ) -> Result<Option<String>, EngineError> {
-        cmd("SET")
-            .arg(&self.keys.epoch)
-            .arg(random_word())
-            .arg("NX")
-            .query::<()>(&mut self.connection)?;
         Ok(self.register(member, last, None)?.epoch)
     }
 
-    /// Renews the node's key, unless entries that the node has not read are lost. `before`: what it had applied before it read up to
-    /// `last`. A stream that was deleted and begun anew may have `last`, but not `before`.
+    /// Renews the node's key, unless entries that the node has not read are lost. `known`: what it goes by.
     pub(crate) fn renew(
         &mut self,
         member: &str,
-        before: StreamId,
+        known: &KnownStream<'_>,
         last: StreamId,
     ) -> Result<Renewal, EngineError> {
-        self.register(member, last, Some(before))
+        self.register(member, last, Some(known))
     }
 
     fn register(
         &mut self,
         member: &str,
         last: StreamId,
-        before: Option<StreamId>,
+        known: Option<&KnownStream<'_>>,
     ) -> Result<Renewal, EngineError> {
         let mut command = cmd("EVAL");
         command
@@ -233,7 +235,12 @@ impl Session {
             .arg(u64::try_from(KEY_LIFETIME.as_millis()).unwrap_or(u64::MAX))
             .arg(member)
             .arg(MEMBER_LIFETIME.as_secs())
-            .arg(before.map(|id| id.to_string()).unwrap_or_default());
+            .arg(
+                known
+                    .map(|known| known.before.to_string())
+                    .unwrap_or_default(),
+            )
+            .arg(known.map(|known| known.epoch).unwrap_or_default());
         let (is_whole, epoch) = command.query(&mut self.connection)?;
         Ok(Renewal { epoch, is_whole })
     }
@@ -280,11 +287,13 @@ impl Session {
         }
     }
 
-    /// Gives an empty stream an entry that purges nothing, so that a point in it is newer than all of a stream that was deleted.
+    /// Begins the stream if there is none, and with it an epoch. Nothing else begins one, so each stream has an epoch of its own.
     pub(crate) fn begin_stream(&mut self) -> Result<(), EngineError> {
         let mut command = cmd("EVAL");
-        command.arg(BEGIN).arg(1).arg(&self.keys.purges);
+        command.arg(BEGIN).arg(2);
+        command.arg(&self.keys.purges).arg(&self.keys.epoch);
         command
+            .arg(random_word())
             .query(&mut self.connection)
             .map_err(EngineError::from)
     }
@@ -326,16 +335,21 @@ impl Session {
             .collect()
     }
 
-    /// Appends purges; their ids.
+    /// Appends purges, all or none; their ids.
+    ///
+    /// # Errors
+    /// [`EngineError::Lost`]: the stream is not there any more.
     pub(crate) fn append<'m>(
         &mut self,
         messages: impl Iterator<Item = &'m Message>,
     ) -> Result<Vec<StreamId>, EngineError> {
         let mut pipe = redis::pipe();
+        pipe.atomic();
         for message in messages {
             let command = pipe.cmd("XADD");
             command
                 .arg(&self.keys.purges)
+                .arg("NOMKSTREAM")
                 .arg("MAXLEN")
                 .arg("~")
                 .arg(MOST_IN_STREAM)
@@ -344,7 +358,9 @@ impl Session {
                 command.arg(name).arg(value);
             }
         }
-        let ids: Vec<String> = pipe.query(&mut self.connection)?;
+        let ids: Vec<Option<String>> = pipe.query(&mut self.connection)?;
+        let ids: Option<Vec<String>> = ids.into_iter().collect();
+        let ids = ids.ok_or(EngineError::Lost)?;
         if self.has_replicas {
             // Not a promise: a failover may lose what one replica has. It makes that rare.
             let _: u64 = cmd("WAIT")
@@ -429,36 +445,6 @@ impl Session {
             .map_err(EngineError::from)
     }
 }
-
-/// Writes a member's key, and puts the member into the set by the engine's clock, because those of nodes may be wrong. Neither, if the
-/// stream lacks one of two entries. Whether both are there, and the epoch.
-/// `KEYS`: its key, the set, the epoch, the stream. `ARGV`: the entry, milliseconds, the member, seconds after which a member is none,
-/// the entry before or nothing.
-const REGISTER: &str = "\
-if ARGV[5] ~= '' then
-  for at = 1, 5, 4 do
-    if #redis.call('XRANGE', KEYS[4], ARGV[at], ARGV[at]) == 0 then return {0, redis.call('GET', KEYS[3])} end
-  end
-end
-local now = tonumber(redis.call('TIME')[1])
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-redis.call('ZADD', KEYS[2], now, ARGV[3])
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[4]))
-return {1, redis.call('GET', KEYS[3])}";
-
-/// `KEYS`: the stream.
-const BEGIN: &str = "\
-if redis.call('XLEN', KEYS[1]) == 0 then redis.call('XADD', KEYS[1], '*', 'begin', 1) end";
-
-/// The epoch, the members, and what their keys say. `KEYS`: the set, the epoch. `ARGV`: what their keys begin with, further members.
-const PROGRESS: &str = "\
-local members = redis.call('ZRANGE', KEYS[1], 0, -1)
-for at = 2, #ARGV do members[#members + 1] = ARGV[at] end
-local keys = {}
-for at, member in ipairs(members) do keys[at] = ARGV[1] .. member end
-local applied = {}
-if #keys > 0 then applied = redis.call('MGET', unpack(keys)) end
-return {redis.call('GET', KEYS[2]), members, applied}";
 
 /// 128 random bits in hexadecimal.
 pub(crate) fn random_word() -> String {

@@ -103,9 +103,12 @@ impl Publisher {
     /// Over one connection, until it fails or the node ends.
     fn publish(&mut self) -> Result<(), EngineError> {
         let mut session = self.engine.connect(REPLY_TIMEOUT)?;
-        let is_new = self.members.note_identity(&session.identity);
+        self.has_lost |= self.members.note_identity(&session.identity);
+        session.begin_stream()?;
+        // A purge that is appended before the epoch is known could be lost unnoticed.
+        self.look(&mut session)?;
         let is_lost = match self.newest {
-            Some(newest) => self.has_lost || is_new || !session.has(newest)?,
+            Some(newest) => self.has_lost || !session.has(newest)?,
             None => false,
         };
         let mut least = None;
@@ -200,12 +203,20 @@ impl Publisher {
         Ok(())
     }
 
-    /// Tells the publishers of purges that are final. Entries are settled in their order.
-    fn settle(&mut self, session: &mut Session) -> Result<(), EngineError> {
+    /// Up to where all members are.
+    ///
+    /// # Errors
+    /// The engine has lost data.
+    fn look(&mut self, session: &mut Session) -> Result<Settled, EngineError> {
         let progress = session.progress(&self.members.known())?;
         let noted = self.members.note(progress);
         self.has_lost |= noted.is_err();
-        let settled = noted?;
+        noted
+    }
+
+    /// Tells the publishers of purges that are final. Entries are settled in their order.
+    fn settle(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        let settled = self.look(session)?;
         self.shared.status().members.clone_from(&self.members.shown);
         let confirmed = session.confirmed(Instant::now())?;
         // A member that is absent here may renew its lease at another primary, unless this one was confirmed since.

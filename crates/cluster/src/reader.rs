@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use galley_policy::purge::Strength;
 use galley_policy::time::Tick;
 
-use crate::engine::{Engine, Session, StreamEntry};
+use crate::engine::{Engine, KnownStream, Session, StreamEntry};
 use crate::error::EngineError;
 use crate::lease::LEASE;
 use crate::point::{NotedPoints, StreamPoint};
@@ -78,10 +78,11 @@ impl Reader {
     /// One connection, until it fails or the node ends.
     fn follow(&mut self) -> Result<(), EngineError> {
         let mut session = self.engine.connect(REPLY_TIMEOUT)?;
-        let known = self.position.as_ref().map(|position| position.last);
-        self.epoch = session.join(&self.shared.member, known.unwrap_or(StreamId::START))?;
         session.begin_stream()?;
-        let known = self.find_position(&mut session)?;
+        let epoch = session.join(&self.shared.member, self.last())?;
+        let is_same_epoch = self.epoch == epoch;
+        self.epoch = epoch;
+        let known = self.find_position(&mut session, is_same_epoch)?;
         self.known = known.map(|last| (last, self.sink.numbers()));
         self.catch_up(&mut session)?;
         self.shared.set_position(self.position.as_ref());
@@ -105,7 +106,11 @@ impl Reader {
 
     /// Where to read on. Purges that can be missing are made up for by purging everything. What this returns: the entry to read on after,
     /// if all purges of other nodes that this node knows came with it or before, in this history of the engine's data.
-    fn find_position(&mut self, session: &mut Session) -> Result<Option<StreamId>, EngineError> {
+    fn find_position(
+        &mut self,
+        session: &mut Session,
+        is_same_epoch: bool,
+    ) -> Result<Option<StreamId>, EngineError> {
         let engine = session.identity.word();
         let Some(position) = &self.position else {
             let has_pages = self.sink.has_earlier_pages();
@@ -127,17 +132,25 @@ impl Reader {
         };
         let is_there = position.last == StreamId::START || session.has(position.last)?;
         let is_same = position.engine == engine;
+        let loss = if is_same && is_same_epoch {
+            PurgeLoss::Unnoticed
+        } else {
+            // Publishers begin to count anew, or publish again what is missing.
+            self.sequences.clear();
+            PurgeLoss::Noticed
+        };
         let (last, had_lease) = (position.last, self.has_lease());
         // A node with a lease has applied every purge that was acknowledged, and what was not is published again.
         if is_there && (is_same || had_lease) {
             self.position = Some(Position { engine, last });
             return Ok(Some(last).filter(|last| is_same && *last != StreamId::START));
         }
-        self.gap(if is_there {
+        let why = if is_there {
             "another engine became the primary while the node was disconnected"
         } else {
             "the stream no longer contains the last entry"
-        });
+        };
+        self.gap(loss, why);
         self.position = Some(Position {
             engine,
             last: StreamId::START,
@@ -151,7 +164,7 @@ impl Reader {
             let before = self.last();
             let entries = session.read(before, None)?;
             if before != StreamId::START && !session.has(before)? {
-                return Err(self.lost());
+                return Err(self.lost(PurgeLoss::Unnoticed));
             }
             if !self.apply(entries) {
                 return Ok(());
@@ -170,7 +183,10 @@ impl Reader {
                 .sequences
                 .insert(message.node.clone(), message.sequence);
             if previous.is_some_and(|previous| message.sequence > previous + 1) {
-                self.gap("entries are missing within the stream");
+                self.gap(
+                    PurgeLoss::Unnoticed,
+                    "entries are missing within the stream",
+                );
             }
             // This node has applied its own.
             if message.node != self.shared.incarnation {
@@ -192,15 +208,22 @@ impl Reader {
 
     /// Says how far the node is, and prolongs the lease. The stream must have been read to its end once: purges of an earlier run may
     /// be anywhere in it. `before`: what was applied last before the newest entries were read. As long as the stream has that entry,
-    /// they follow it without a gap. Without this look, a node would not notice a stream that another one has begun anew meanwhile.
+    /// they follow it without a gap.
     fn renew(&mut self, session: &mut Session, before: StreamId) -> Result<(), EngineError> {
         // In this order, and before the epoch is looked at: what is noted then was true of this epoch.
         let note = self.sink.numbers();
         let own = self.shared.own.newest(&session.identity.word());
         let sent = Instant::now();
-        let renewal = session.renew(&self.shared.member, before, self.last())?;
-        if !renewal.is_whole || renewal.epoch != self.epoch {
-            return Err(self.lost());
+        let known = KnownStream {
+            epoch: self.epoch.as_deref().unwrap_or_default(),
+            before,
+        };
+        let renewal = session.renew(&self.shared.member, &known, self.last())?;
+        if renewal.epoch != self.epoch {
+            return Err(self.lost(PurgeLoss::Noticed));
+        }
+        if !renewal.is_whole {
+            return Err(self.lost(PurgeLoss::Unnoticed));
         }
         if let Some(confirmed) = session.confirmed(sent)? {
             self.shared.lease.extend((self.tick_at)(confirmed + LEASE));
@@ -246,11 +269,12 @@ impl Reader {
         self.shared.lease.holds((self.tick_at)(Instant::now()))
     }
 
-    /// Purges may be missing. While the lease holds, none of them was acknowledged, so that old pages may be used once more. What
-    /// the stream still has is applied again from its start: an entry that was not read yet may be a hard purge.
-    fn gap(&self, why: &'static str) {
+    /// Purges may be missing. Of a loss that publishers notice, none is acknowledged while the lease holds, and all are published again:
+    /// old pages may be used once more. Otherwise this node's next renewal may acknowledge them. What the stream still has is applied
+    /// again from its start: an entry that was not read yet may be a hard purge.
+    fn gap(&self, loss: PurgeLoss, why: &'static str) {
         self.shared.gaps.fetch_add(1, Ordering::Relaxed);
-        let strength = if self.has_lease() {
+        let strength = if loss == PurgeLoss::Noticed && self.has_lease() {
             Strength::Soft
         } else {
             Strength::Hard
@@ -259,8 +283,8 @@ impl Reader {
     }
 
     /// The stream does not have what it had: it is read from its start.
-    fn lost(&mut self) -> EngineError {
-        self.gap("the cluster's engine has lost data");
+    fn lost(&mut self, loss: PurgeLoss) -> EngineError {
+        self.gap(loss, "the cluster's engine has lost data");
         if let Some(position) = &mut self.position {
             position.last = StreamId::START;
         }
@@ -296,6 +320,15 @@ impl Reader {
         status.is_connected = false;
         status.error = Some(text);
     }
+}
+
+/// Whether the publishers of purges notice that these are lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PurgeLoss {
+    /// The engine or the epoch is another one.
+    Noticed,
+    /// Entries are missing.
+    Unnoticed,
 }
 
 /// For each reply: more than [`WAIT`].

@@ -239,7 +239,8 @@ fn what_the_engine_forgets_is_published_again() {
     });
 }
 
-/// Entries that no node has read yet may have been in the former stream, and nothing in the new one shows that.
+/// Entries that no node has read yet may have been in the former stream, and nothing in the new one shows that. It was not begun by a
+/// node, so publishers do not notice.
 #[test]
 fn a_stream_that_is_begun_anew_at_once_is_noticed() {
     let Engine { redis, .. } = engine();
@@ -253,10 +254,79 @@ fn a_stream_that_is_begun_anew_at_once_is_noticed() {
         nodes.iter().all(|node| node.publisher.status().gaps > 0)
     });
     for node in &nodes {
-        assert_eq!(*node.sink.to_all.lock().unwrap(), [Strength::Soft]);
+        assert_eq!(*node.sink.to_all.lock().unwrap(), [Strength::Hard]);
     }
     nodes[1].publish_until_final("second");
     assert!(nodes[0].has_applied("second"));
+}
+
+/// While a node does nothing, the stream is deleted, begun anew, and deleted again with a purge that the node never reads.
+#[test]
+fn a_purge_of_a_stream_that_was_begun_and_deleted_again_is_not_acknowledged_without_its_effect() {
+    let Engine { redis, .. } = engine();
+    let one = Node::start(&redis, "n1", None);
+    let other = Node::start(&redis, "n2", None);
+    one.publish_until_final("first");
+    let held = other.sink.gate.lock().unwrap();
+    let second = one
+        .publisher
+        .publish("a.test", &purge("second"), one.publisher.begin());
+    let delete = || redis.run(&["DEL", PURGES]).unwrap();
+    let has = |tag: &str| {
+        let printed = redis.run(&["XRANGE", PURGES, "-", "+"]).unwrap();
+        printed.contains(tag)
+    };
+    wait_for("the purge in the stream", PATIENCE, || has("second"));
+    delete();
+    let beginner = Node::start(&redis, "n3", None);
+    let third = one
+        .publisher
+        .publish("a.test", &purge("third"), one.publisher.begin());
+    wait_for("the purge in the next stream", PATIENCE, || has("third"));
+    delete();
+    let last = Node::start(&redis, "n4", None);
+    drop(held);
+    for (tag, pending) in [("second", second), ("third", third)] {
+        let is_final = block_on(pending.reach()) == PurgeReach::Cluster;
+        let is_gone = other.sink.to_all.lock().unwrap().contains(&Strength::Hard);
+        assert!(!is_final || is_gone || other.has_applied(tag), "{tag}");
+    }
+    wait_for("all purges on all nodes", PATIENCE, || {
+        let nodes = [&other, &beginner, &last];
+        let has_both = |node: &&Node| node.has_applied("second") && node.has_applied("third");
+        nodes.iter().all(has_both)
+    });
+}
+
+/// An entry that somebody deletes before a node has read it.
+#[test]
+fn an_entry_that_is_missing_purges_everything() {
+    let Engine { redis, .. } = engine();
+    let one = Node::start(&redis, "n1", None);
+    let other = Node::start(&redis, "n2", None);
+    one.publish_until_final("first");
+    let held = other.sink.gate.lock().unwrap();
+    let second = one
+        .publisher
+        .publish("a.test", &purge("second"), one.publisher.begin());
+    let newest = || redis.run(&["XREVRANGE", PURGES, "+", "-", "COUNT", "1"]);
+    wait_for("the purge in the stream", PATIENCE, || {
+        newest().unwrap().contains("second")
+    });
+    // The node applies the one before, and has not read this one.
+    let third = one
+        .publisher
+        .publish("a.test", &purge("third"), one.publisher.begin());
+    wait_for("the next purge in the stream", PATIENCE, || {
+        newest().unwrap().contains("third")
+    });
+    let id = newest().unwrap().lines().next().unwrap().to_owned();
+    redis.run(&["XDEL", PURGES, &id]).unwrap();
+    drop(held);
+    drop((second, third));
+    one.publish_until_final("fourth");
+    assert!(other.has_applied("fourth"));
+    assert_eq!(*other.sink.to_all.lock().unwrap(), [Strength::Hard]);
 }
 
 const PURGES: &str = "galley:test:purges";

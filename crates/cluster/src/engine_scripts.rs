@@ -1,0 +1,39 @@
+//! Scripts that the engine runs as one step.
+
+/// Writes a member's key, and puts the member into the set by the engine's clock, because those of nodes may be wrong. Neither, if the
+/// epoch is another one, or the stream lacks one of two entries. Whether all is there, and the epoch.
+/// `KEYS`: its key, the set, the epoch, the stream. `ARGV`: the entry, milliseconds, the member, seconds after which a member is none,
+/// the entry before or nothing, the epoch.
+pub(crate) const REGISTER: &str = "\
+local epoch = redis.call('GET', KEYS[3])
+if ARGV[5] ~= '' then
+  if epoch ~= ARGV[6] then return {0, epoch} end
+  for at = 1, 5, 4 do
+    if #redis.call('XRANGE', KEYS[4], ARGV[at], ARGV[at]) == 0 then return {0, epoch} end
+  end
+end
+local now = tonumber(redis.call('TIME')[1])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('ZADD', KEYS[2], now, ARGV[3])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[4]))
+return {1, epoch}";
+
+/// Gives an empty stream another epoch, and an entry that purges nothing, so that nodes have something to renew their keys with.
+/// `KEYS`: the stream, the epoch. `ARGV`: a random text.
+pub(crate) const BEGIN: &str = "\
+if redis.call('XLEN', KEYS[1]) == 0 then
+  redis.call('XADD', KEYS[1], '*', 'begin', 1)
+  redis.call('SET', KEYS[2], ARGV[1])
+else
+  redis.call('SET', KEYS[2], ARGV[1], 'NX')
+end";
+
+/// The epoch, the members, and what their keys say. `KEYS`: the set, the epoch. `ARGV`: what their keys begin with, further members.
+pub(crate) const PROGRESS: &str = "\
+local members = redis.call('ZRANGE', KEYS[1], 0, -1)
+for at = 2, #ARGV do members[#members + 1] = ARGV[at] end
+local keys = {}
+for at, member in ipairs(members) do keys[at] = ARGV[1] .. member end
+local applied = {}
+if #keys > 0 then applied = redis.call('MGET', unpack(keys)) end
+return {redis.call('GET', KEYS[2]), members, applied}";
