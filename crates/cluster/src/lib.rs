@@ -64,7 +64,7 @@ pub use inspect::{EngineProblem, EngineReport, inspect};
 pub use limits::{ChargeSink, LimitCharge};
 pub use message::RemotePurge;
 pub use own_purges::BegunPurge;
-pub use page_command::{FetchToken, FoundPage};
+pub use page_command::{FetchToken, FoundPage, RecordWriter};
 #[cfg(fuzzing)]
 pub use page_value::fuzz as fuzz_page_value;
 pub use point::{BornPoint, NotedPoints, PurgePoints, StreamPoint};
@@ -73,6 +73,6 @@ pub use record_file::RecordFile;
 pub use secret_turn::SecretTurn;
 pub use secret_value::SecretName;
 pub use shared::{NotePoint, PurgeSink};
-pub use shared_pages::{PageSearch, PageSettings, PageToShare, SharedPages};
+pub use shared_pages::{PageSearch, PageSettings, PageToShare, SharedPages, SharedPatience};
 pub use shared_secrets::{PostedNotes, SharedSecrets};
 pub use status::{ClusterStatus, MemberStatus, PagesStatus};

@@ -84,6 +84,9 @@ pub(crate) fn mac_of(value: &[u8]) -> Vec<u8> {
         .to_vec()
 }
 
+/// Writes the record of a page; `None`: it cannot be shared.
+pub type RecordWriter = Box<dyn FnOnce() -> Option<Vec<u8>> + Send>;
+
 /// A page to be stored.
 pub(crate) struct StoreCommand {
     pub(crate) name: String,
@@ -91,7 +94,7 @@ pub(crate) struct StoreCommand {
     pub(crate) key: Box<[u8]>,
     pub(crate) points: Vec<BornPoint>,
     pub(crate) lifetime: Duration,
-    pub(crate) record: Box<dyn FnOnce() -> Option<Vec<u8>> + Send>,
+    pub(crate) record: RecordWriter,
     /// Given back behind the page.
     pub(crate) token: Option<FetchToken>,
     /// One of those that are being stored.

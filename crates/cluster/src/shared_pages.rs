@@ -19,7 +19,7 @@ use crate::breaker::EngineBreaker;
 use crate::cluster_key::{ClusterKey, PageName};
 use crate::engine::random_word;
 use crate::page_command::{
-    FetchToken, FoundPage, LookCommand, LookReply, PageCommand, StoreCommand,
+    FetchToken, FoundPage, LookCommand, LookReply, PageCommand, RecordWriter, StoreCommand,
 };
 use crate::page_counters::count;
 use crate::point::BornPoint;
@@ -56,6 +56,15 @@ pub enum PageSearch<T> {
     Fetch(Option<FetchToken>),
 }
 
+/// Whether a node waits for a page that another one fetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedPatience {
+    /// Half a second at most.
+    Waits,
+    /// It fetches the page, too.
+    None,
+}
+
 /// A page to be shared.
 pub struct PageToShare<'p> {
     /// Its name.
@@ -67,7 +76,7 @@ pub struct PageToShare<'p> {
     /// How long it is fresh.
     pub fresh: Duration,
     /// Writes its record; called on another thread.
-    pub record: Box<dyn FnOnce() -> Option<Vec<u8>> + Send>,
+    pub record: RecordWriter,
 }
 
 impl SharedPages {
@@ -102,10 +111,11 @@ impl SharedPages {
         self.commands.downgrade()
     }
 
-    /// Looks for a page that `accept` takes. Where another node fetches it, this waits for that page for half a second at most. Cancel-safe.
+    /// Looks for a page that `accept` takes. Where another node fetches it, this waits for that page as `patience` says. Cancel-safe.
     pub async fn find<T>(
         &self,
         page: PageName<'_>,
+        patience: SharedPatience,
         mut accept: impl FnMut(FoundPage<'_>) -> Option<T>,
     ) -> PageSearch<T> {
         let until = Instant::now() + LONGEST_WAIT;
@@ -127,6 +137,7 @@ impl SharedPages {
                     look.refused = mac;
                 }
                 Some(LookReply::Token(token)) => break Some(token),
+                Some(LookReply::Busy) if patience == SharedPatience::None => break None,
                 Some(LookReply::Busy) => is_fetched_elsewhere = true,
                 // One late reply does not make two nodes fetch.
                 None if is_fetched_elsewhere && self.breaker().is_closed() => {}
@@ -279,7 +290,7 @@ mod tests {
                     site: "a.test",
                     key: b"/",
                 };
-                pages.find(page, |_| Some(())).await
+                pages.find(page, SharedPatience::Waits, |_| Some(())).await
             })
         });
         let searches: Vec<_> = searches.collect();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use galley_cluster::{
     BornPoint, Cluster, ClusterPublisher, ClusterSettings, FetchToken, NotePoint, PageName,
     PageSearch, PageSettings, PageToShare, PagesStatus, PurgePoints, PurgeReach, PurgeSink,
-    RemotePurge, RunningCluster, SharedPages,
+    RemotePurge, RunningCluster, SharedPages, SharedPatience,
 };
 use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::time::Tick;
@@ -141,7 +141,7 @@ impl Node {
 
     /// What the server does with what it finds: takes it only if no purge came after it. A look that gets no reply in time ends it.
     async fn find_once(&self, page: PageName<'_>) -> PageSearch<Vec<u8>> {
-        let find = self.pages.find(page, |found| {
+        let find = self.pages.find(page, SharedPatience::Waits, |found| {
             let table = self.sink.0.lock().unwrap();
             let is_newer = table.accepts(TAG, found.points);
             is_newer.then(|| found.record.to_vec())
@@ -374,7 +374,7 @@ fn a_purge_between_the_read_and_the_comparison_counts() {
         pair.other.find_soon(PAGE).await;
         let mut is_read = false;
         while !is_read {
-            let search = pair.other.pages.find(PAGE, |found| {
+            let search = pair.other.pages.find(PAGE, SharedPatience::Waits, |found| {
                 // The page has been read, and a purge of the other node is applied.
                 let mut table = pair.other.sink.0.lock().unwrap();
                 assert!(table.accepts(TAG, found.points));

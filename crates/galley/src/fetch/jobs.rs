@@ -11,6 +11,7 @@ use galley_cache::fill::FillReader;
 use galley_cache::fragments::FragmentVersion;
 use galley_cache::key::Key;
 use galley_cache::private::SessionEnd;
+use galley_cluster::FetchToken;
 use galley_policy::class::Class;
 use galley_policy::esi::target::IncludeRefused;
 use galley_policy::key::read_key;
@@ -256,8 +257,16 @@ pub struct CronJob {
     pub call: UpstreamCall,
 }
 
-/// Fragments that are being rendered, by site and id. A semaphore is closed when the rendering has ended.
-pub(super) type Renderings = HashMap<(usize, u64), Rc<Semaphore>>;
+/// Fragments that are being rendered, by site and id.
+pub(super) type Renderings = HashMap<(usize, u64), RenderingInProgress>;
+
+/// A fragment that is being rendered.
+pub(super) struct RenderingInProgress {
+    /// Closed when the rendering has ended.
+    pub(super) end: Rc<Semaphore>,
+    /// The right to render it for all nodes of a cluster.
+    pub(super) token: Option<FetchToken>,
+}
 
 /// New fragments of pages, by site and variant.
 pub(super) type NewFragments = HashMap<(usize, u64), Vec<Arc<FragmentVersion>>>;

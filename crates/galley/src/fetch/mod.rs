@@ -35,6 +35,7 @@ pub mod revalidate;
 pub mod rfc9111;
 pub mod shared;
 mod shared_fetch;
+mod shared_rendering;
 mod site;
 mod splice;
 mod spool;

@@ -1,7 +1,8 @@
 //! Rendering fragments without their page: several with one request to PHP, each once for all pages that show it.
 //!
 //! The request is an ordinary fetch under a key of its own, so it is queued as fetches of pages are. Its response describes its
-//! parts as a page does, and is not stored: each part becomes a rendering in the site's table.
+//! parts as a page does, and is not stored: each part becomes a rendering in the site's table. What another node of a cluster has rendered
+//! is not requested ([`super::shared_rendering`]).
 
 use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
@@ -27,7 +28,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep;
 
 use super::entry_parts::scopes;
-use super::jobs::When;
+use super::jobs::{RenderingInProgress, When};
 use super::{FetchSite, FetchWorker, Fetched, PageJob};
 
 /// For whom fragments are rendered.
@@ -107,11 +108,15 @@ impl FetchWorker {
                 None => ControlFlow::Break(RenderOutcome::NotAll),
             };
         };
-        let job = batch_job(page, &batch.versions);
-        if !self.fetch_batch(job, whom).await {
+        let left = self.find_renderings(page, &batch.versions).await;
+        if left.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let now = self.clock.tick();
+        if !self.fetch_batch(batch_job(page, &left), whom).await {
             return ControlFlow::Break(RenderOutcome::NotReceived);
         }
-        note_failures(site, &batch.versions, now, self.clock.tick());
+        note_failures(site, &left, now, self.clock.tick());
         ControlFlow::Continue(())
     }
 
@@ -157,7 +162,9 @@ impl FetchWorker {
     }
 
     fn rendering_of(&self, site: &Arc<FetchSite>, id: u64) -> Option<Rc<Semaphore>> {
-        self.renderings.borrow().get(&(address(site), id)).cloned()
+        let renderings = self.renderings.borrow();
+        let rendering = renderings.get(&(address(site), id))?;
+        Some(Rc::clone(&rendering.end))
     }
 
     /// Has new fragments of pages rendered, so that it is known which of them can be rendered without their page: soon, with those of
@@ -259,6 +266,7 @@ impl FetchWorker {
                 blocks: part.blocks.as_str().into(),
                 entry: Arc::new(entry),
             };
+            self.share_rendering(job, id, &rendered);
             let table = &job.site.fragments;
             table.rendered(id, rendered);
             table.note_duration(id, job.fragments.len(), with.took > SLOW);
@@ -324,7 +332,10 @@ impl Batch {
         }
         let mut renderings = self.worker.renderings.borrow_mut();
         if let Entry::Vacant(vacant) = renderings.entry((address(&self.site), version.id)) {
-            vacant.insert(Rc::new(Semaphore::new(0)));
+            vacant.insert(RenderingInProgress {
+                end: Rc::new(Semaphore::new(0)),
+                token: None,
+            });
             self.versions.push(Arc::clone(version));
             self.bytes = bytes;
             self.most = most;
@@ -337,7 +348,7 @@ impl Drop for Batch {
         let mut renderings = self.worker.renderings.borrow_mut();
         for version in &self.versions {
             if let Some(rendering) = renderings.remove(&(address(&self.site), version.id)) {
-                rendering.close();
+                rendering.end.close();
             }
         }
     }
@@ -367,7 +378,8 @@ fn batch_job(page: &PageJob, versions: &[Arc<FragmentVersion>]) -> PageJob {
     }
 }
 
-fn fragment_key(page: &PageJob, id: u64) -> Vec<u8> {
+/// The key of a rendering.
+pub(super) fn fragment_key(page: &PageJob, id: u64) -> Vec<u8> {
     let mut key = Vec::new();
     write_fragment_key(&page.info, id, &mut key);
     key.extend_from_slice(page.site_mark());
@@ -380,7 +392,7 @@ async fn read_to_end(mut reader: FillReader) -> Result<(), FillError> {
 }
 
 /// Stands for a site while it is held.
-fn address(site: &Arc<FetchSite>) -> usize {
+pub(super) fn address(site: &Arc<FetchSite>) -> usize {
     Arc::as_ptr(site).addr()
 }
 

@@ -1,7 +1,8 @@
 //! Pages that the nodes of a cluster share: looked up before the upstream is asked, and stored for the others when they come from it.
 //!
 //! Only pages that their key describes: those of the WordPress preset, as they are for everybody. A page is compared with the purges
-//! of this node after it was read, while the lease holds, and before it gets into the memory.
+//! of this node after it was read, while the lease holds, and before it gets into the memory. Each of its fragments and ESI includes has
+//! a number of its own for that.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +11,10 @@ use galley_cache::disk::{DiskClock, read_record, write_record};
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::memory::Memory;
 use galley_cluster::lease::Lease;
-use galley_cluster::{FetchToken, FoundPage, PageName, PageSearch, PageToShare, SharedPages};
+use galley_cluster::{
+    FetchToken, FoundPage, PageName, PageSearch, PageToShare, RecordWriter, SharedPages,
+    SharedPatience,
+};
 use galley_policy::decide::{Decision, Validity, decide};
 use galley_policy::key::variant_id;
 use galley_policy::request_info::RequestInfo;
@@ -23,8 +27,6 @@ use crate::clock::Clock;
 pub struct SharedLookup<'l> {
     /// Whose page.
     pub site: &'l FetchSite,
-    /// The request that wants it.
-    pub info: &'l RequestInfo,
     /// Its key.
     pub key: &'l [u8],
     /// Where it is to find room.
@@ -44,8 +46,15 @@ impl SharedLookup<'_> {
         }
     }
 
-    /// The page, if it answers the request and no purge that may have been acknowledged by now came after it.
-    pub fn accept(&self, found: &FoundPage<'_>) -> Option<Arc<Entry>> {
+    /// The page, if it answers a request and no purge that may have been acknowledged by now came after it.
+    pub fn accept(&self, info: &RequestInfo, found: &FoundPage<'_>) -> Option<Arc<Entry>> {
+        let entry = self.read(found)?;
+        let decision = self.decision(info, &entry);
+        matches!(decision, Decision::Hit | Decision::HitAndRefresh).then_some(entry)
+    }
+
+    /// What another node has stored, unless a purge that may have been acknowledged by now came after it.
+    pub(super) fn read(&self, found: &FoundPage<'_>) -> Option<Arc<Entry>> {
         let purges = &self.site.purges;
         let born = |number| {
             let mut points = found.points.iter();
@@ -61,21 +70,18 @@ impl SharedLookup<'_> {
         if !self.lease.holds(self.clock.tick()) {
             return None;
         }
-        let validity = purges.prove_waiting(&entry);
-        let decision = self.decision(&entry, validity);
-        let is_hit = matches!(decision, Decision::Hit | Decision::HitAndRefresh);
-        (validity == Validity::Valid && is_hit).then_some(entry)
+        (purges.prove_waiting(&entry) == Validity::Valid).then_some(entry)
     }
 
     /// Whether a page that was accepted stays fresh for a while. One that is to be refreshed itself does not end a refresh.
-    fn lasts(&self, entry: &Entry) -> bool {
-        self.decision(entry, Validity::Valid) == Decision::Hit
+    fn lasts(&self, info: &RequestInfo, entry: &Entry) -> bool {
+        self.decision(info, entry) == Decision::Hit
     }
 
-    fn decision(&self, entry: &Entry, validity: Validity) -> Decision {
+    fn decision(&self, info: &RequestInfo, entry: &Entry) -> Decision {
         let age = entry.age(self.clock.tick());
-        let stored = revalidate::stored(entry, validity, age);
-        decide(self.info, &self.site.rules, stored.as_ref())
+        let stored = revalidate::stored(entry, Validity::Valid, age);
+        decide(info, &self.site.rules, stored.as_ref())
     }
 }
 
@@ -100,21 +106,20 @@ impl FetchWorker {
         }
         let lookup = SharedLookup {
             site: &job.site,
-            info: &job.info,
             key: job.key.bytes(),
             memory: &self.memory,
             lease: &self.lease,
             clock: self.clock,
         };
         let take = |found: FoundPage<'_>| {
-            let entry = lookup.accept(&found)?;
-            if whom == For::Later && !lookup.lasts(&entry) {
+            let entry = lookup.accept(&job.info, &found)?;
+            if whom == For::Later && !lookup.lasts(&job.info, &entry) {
                 return None;
             }
             let is_kept = self.memory.put(Arc::clone(&entry)).is_ok();
             is_kept.then_some(entry)
         };
-        match pages.find(lookup.name(), take).await {
+        match pages.find(lookup.name(), SharedPatience::Waits, take).await {
             PageSearch::Fetch(token) => {
                 in_progress.shared.may_fetch(token);
                 None
@@ -144,32 +149,39 @@ impl FetchWorker {
     /// Stores a page for the other nodes that was fetched. Nobody waits for that.
     pub(super) fn share(&self, job: &PageJob, in_progress: &InProgressFetch, entry: &Arc<Entry>) {
         if job.may_store {
-            self.store_shared(&job.site, entry, in_progress.shared.take_token());
+            self.share_page(&job.site, entry, in_progress.shared.take_token());
         }
     }
 
     /// The same for a page that was patched.
     pub(super) fn share_patched(&self, site: &FetchSite, entry: &Arc<Entry>) {
-        self.store_shared(site, entry, None);
+        self.share_page(site, entry, None);
     }
 
-    fn store_shared(&self, site: &FetchSite, entry: &Arc<Entry>, token: Option<FetchToken>) {
-        // The record has no room for what an assembled page includes.
-        let is_page = site.keys_say_all() && entry.assembly().is_none();
-        let (Some(pages), true) = (&self.shared_pages, is_page) else {
+    fn share_page(&self, site: &FetchSite, entry: &Arc<Entry>, token: Option<FetchToken>) {
+        let (page, clock) = (Arc::clone(entry), self.clock);
+        let record = move || write_record(&page, disk_clock(clock));
+        self.store_shared(site, entry, token, Box::new(record));
+    }
+
+    /// Stores an entry for the other nodes, as `record` writes it.
+    pub(super) fn store_shared(
+        &self,
+        site: &FetchSite,
+        entry: &Entry,
+        token: Option<FetchToken>,
+        record: RecordWriter,
+    ) {
+        let (Some(pages), true) = (&self.shared_pages, site.keys_say_all()) else {
             return;
         };
-        // Each part has a point of its own: a purge of one that was rendered again came before it, and after the rest.
-        let mut numbers: Vec<u64> = entry.fragments().iter().map(|part| part.born).collect();
-        numbers.push(entry.born);
-        numbers.sort_unstable();
-        numbers.dedup();
-        let points = numbers.into_iter().map(|born| site.purges.of_born(born));
+        let points = numbers(entry)
+            .into_iter()
+            .map(|born| site.purges.of_born(born));
         let Some(points) = points.collect() else {
             return;
         };
         let age = entry.age(self.clock.tick());
-        let (record, clock) = (Arc::clone(entry), self.clock);
         let page = PageToShare {
             name: PageName {
                 site: site.purges.site(),
@@ -178,13 +190,28 @@ impl FetchWorker {
             points,
             bytes: entry.length(),
             fresh: entry.life.fresh.saturating_sub(age),
-            record: Box::new(move || write_record(&record, disk_clock(clock))),
+            record,
         };
         pages.store(page, token);
     }
 }
 
-fn disk_clock(clock: Clock) -> DiskClock {
+/// What a page and its parts were born with, each number once. Each needs a point of its own: a purge of a fragment that was rendered again
+/// came before it, and after the rest.
+fn numbers(entry: &Entry) -> Vec<u64> {
+    let fragments = entry.fragments().iter().map(|part| part.born);
+    let included = entry.assembly().into_iter();
+    let included = included.flat_map(|assembly| &*assembly.inclusions.parts);
+    // A record has includes as born with the page, if they are older.
+    let included = included.map(|part| part.born.max(entry.born));
+    let mut numbers: Vec<u64> = fragments.chain(included).collect();
+    numbers.push(entry.born);
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+pub(super) fn disk_clock(clock: Clock) -> DiskClock {
     DiskClock {
         tick: clock.tick(),
         wall: clock.wall(),

@@ -38,7 +38,8 @@ impl Cluster {
                 "Cache-Control",
                 "public, max-age=3600, stale-while-revalidate=600",
             );
-            if seen.path() == "/assembled" {
+            if seen.path().starts_with("/assembled") {
+                counted.fetch_add(1, Ordering::SeqCst);
                 let tags = ("Surrogate-Control", "content=\"ESI/1.0\"");
                 let body = "<html><esi:include src=\"/part\"/></html>";
                 wire.answer(

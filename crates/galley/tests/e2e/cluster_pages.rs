@@ -193,6 +193,64 @@ fn a_page_that_was_patched_is_shared_and_never_with_a_part_from_before_its_purge
     }
 }
 
+/// After a purge of a fragment, each node that has the page needs the fragment, and one of them has it rendered.
+#[test]
+fn a_fragment_is_rendered_once_for_all_nodes() {
+    let nodes = Sharing::start(2);
+    nodes.share(0, 1, "warm");
+    nodes.fetch(0, "/sidebar");
+    wait_for("the part to be rendered alone", PATIENCE, || {
+        let why = nodes.0.nodes[0].cli(&["why", "http://a.test/sidebar", "--json"]);
+        let why: Value = serde_json::from_slice(&why.unwrap().stdout).unwrap();
+        why["entry"]["fragments"][0]["shared"] == true
+    });
+    wait_for("the page at the other node", PATIENCE, || {
+        nodes.0.get(1, "/sidebar").is_hit()
+    });
+    // Where this machine is too busy, the reply of the engine may be late: then each node has it rendered.
+    let is_once = |round: usize| {
+        let before = nodes.served();
+        wait_for("a final purge", PATIENCE, || {
+            nodes.0.version.fetch_add(1, Ordering::SeqCst);
+            nodes.0.purge(round % 2, "part") == "cluster"
+        });
+        let version = nodes.0.version.load(Ordering::SeqCst);
+        for node in [0, 1, 0] {
+            let page = nodes.0.get(node, "/sidebar");
+            let wanted = format!("<html><body>part {version:04}</body></html>");
+            assert_eq!(page.text(), wanted, "{}", page.cache_status());
+        }
+        nodes.served() == before + 1
+    };
+    let once = (0..20).filter(|round| is_once(*round)).count();
+    assert!(once >= 2, "{once} of 20 fragments were rendered once");
+}
+
+#[test]
+fn a_page_with_includes_is_shared_and_not_used_after_a_purge_of_a_part() {
+    let nodes = Sharing::start(2);
+    nodes.share(0, 1, "warm");
+    let is_used = |round: usize| {
+        let (fetching, other) = (round % 2, (round + 1) % 2);
+        let path = format!("/assembled{round}");
+        let newest = || format!("<html>{}</html>", nodes.0.newest("/part"));
+        nodes.fetch(fetching, &path);
+        let before = nodes.served();
+        let page = nodes.0.get(other, &path);
+        assert_eq!(page.text(), newest(), "{}", page.cache_status());
+        let is_used = is_shared(&page) && nodes.served() == before;
+        // The page itself is as it was, and only its part is purged.
+        nodes.0.edit_until_final(fetching);
+        for node in [other, fetching] {
+            let page = nodes.0.get(node, &path);
+            assert_eq!(page.text(), newest(), "{}", page.cache_status());
+        }
+        is_used
+    };
+    let used = (0..20).filter(|round| is_used(*round)).count();
+    assert!(used >= 2, "{used} of 20 pages were shared");
+}
+
 #[test]
 fn a_node_that_starts_uses_pages_from_before_its_start() {
     let mut nodes = Sharing::start(2);

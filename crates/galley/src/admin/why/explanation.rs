@@ -74,13 +74,12 @@ impl<'s, 'h> Explanation<'s, 'h> {
         }
         let lookup = SharedLookup {
             site: core,
-            info,
             key: &self.exchange.key,
             memory: &services.memory,
             lease: &services.lease,
             clock: services.clock,
         };
-        let peek = pages.peek(lookup.name(), |found| lookup.accept(&found));
+        let peek = pages.peek(lookup.name(), |found| lookup.accept(info, &found));
         Handle::current().block_on(peek).is_some()
     }
 

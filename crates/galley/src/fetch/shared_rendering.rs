@@ -1,0 +1,159 @@
+//! Fragments that the nodes of a cluster share: looked up before PHP renders them, and stored for the others when it has.
+//!
+//! A rendering has a key of its own, so it is authenticated and compared with purges as a page is ([`super::shared`]).
+//!
+//! ```text
+//! length of the kinds of blocks 2 | kinds of blocks | record
+//! ```
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use galley_cache::disk::write_record;
+use galley_cache::fragment_table::RenderedFragment;
+use galley_cache::fragments::{FragmentVersion, digest};
+use galley_cluster::{FoundPage, PageName, PageSearch, SharedPatience};
+use tokio::task::spawn_local;
+
+use super::render::{address, fragment_key};
+use super::shared::{SharedLookup, disk_clock};
+use super::{FetchSite, FetchWorker, PageJob};
+
+/// A look for the rendering of another node.
+struct RenderingLookup {
+    site: Arc<FetchSite>,
+    id: u64,
+    key: Vec<u8>,
+    patience: SharedPatience,
+}
+
+impl FetchWorker {
+    /// Takes those of these fragments that another node has rendered; returns the others. After a purge all nodes need the same
+    /// fragments: each looks for the one with the smallest id first, so that one node renders them, and the others wait for it.
+    pub(super) async fn find_renderings(
+        self: &Rc<Self>,
+        page: &PageJob,
+        versions: &[Arc<FragmentVersion>],
+    ) -> Vec<Arc<FragmentVersion>> {
+        let is_shared = self.shared_pages.is_some() && page.site.keys_say_all() && page.may_store;
+        let ids = versions.iter().map(|version| version.id);
+        let Some(first) = ids.min().filter(|_| is_shared) else {
+            return versions.to_vec();
+        };
+        let look = |id, patience| {
+            Rc::clone(self).find_rendering(RenderingLookup {
+                site: Arc::clone(&page.site),
+                id,
+                key: fragment_key(page, id),
+                patience,
+            })
+        };
+        let is_first_found = look(first, SharedPatience::Waits).await;
+        let rest = versions.iter().map(|version| {
+            (version.id != first).then(|| spawn_local(look(version.id, SharedPatience::None)))
+        });
+        let rest: Vec<_> = rest.collect();
+        let mut left = Vec::new();
+        for (version, found) in versions.iter().zip(rest) {
+            let is_found = match found {
+                Some(found) => found.await.unwrap_or(false),
+                None => is_first_found,
+            };
+            if !is_found {
+                left.push(Arc::clone(version));
+            }
+        }
+        left
+    }
+
+    /// Whether there was one; it is in the site's table then. If not, this node may have the right to render the fragment for all.
+    async fn find_rendering(self: Rc<Self>, lookup: RenderingLookup) -> bool {
+        let Some(pages) = &self.shared_pages else {
+            return false;
+        };
+        let name = PageName {
+            site: lookup.site.purges.site(),
+            key: &lookup.key,
+        };
+        let accept = |found: FoundPage<'_>| self.accept_rendering(&lookup, &found);
+        match pages.find(name, lookup.patience, accept).await {
+            PageSearch::Found(rendered) => {
+                lookup.site.fragments.rendered(lookup.id, rendered);
+                true
+            }
+            PageSearch::Fetch(token) => {
+                let mut renderings = self.renderings.borrow_mut();
+                if let Some(rendering) = renderings.get_mut(&(address(&lookup.site), lookup.id)) {
+                    rendering.token = token;
+                }
+                false
+            }
+        }
+    }
+
+    fn accept_rendering(
+        &self,
+        lookup: &RenderingLookup,
+        found: &FoundPage<'_>,
+    ) -> Option<RenderedFragment> {
+        let (blocks, record) = split(found.record)?;
+        let reader = SharedLookup {
+            site: &lookup.site,
+            key: &lookup.key,
+            memory: &self.memory,
+            lease: &self.lease,
+            clock: self.clock,
+        };
+        let entry = reader.read(&FoundPage { record, ..*found })?;
+        if entry.life.fresh <= entry.age(self.clock.tick()) {
+            return None;
+        }
+        Some(RenderedFragment {
+            digest: digest(entry.body()?, blocks),
+            blocks: blocks.into(),
+            entry,
+        })
+    }
+
+    /// Stores what PHP has rendered for the other nodes. Nobody waits for that.
+    pub(super) fn share_rendering(&self, job: &PageJob, id: u64, rendered: &RenderedFragment) {
+        let mut renderings = self.renderings.borrow_mut();
+        let in_progress = renderings.get_mut(&(address(&job.site), id));
+        let token = in_progress.and_then(|rendering| rendering.token.take());
+        drop(renderings);
+        let (to_write, clock) = (rendered.clone(), self.clock);
+        let record = move || {
+            let record = write_record(&to_write.entry, disk_clock(clock))?;
+            joined(&to_write.blocks, &record)
+        };
+        self.store_shared(&job.site, &rendered.entry, token, Box::new(record));
+    }
+}
+
+fn joined(blocks: &str, record: &[u8]) -> Option<Vec<u8>> {
+    let length = u16::try_from(blocks.len()).ok()?;
+    Some([&length.to_le_bytes(), blocks.as_bytes(), record].concat())
+}
+
+fn split(value: &[u8]) -> Option<(&str, &[u8])> {
+    let (length, rest) = value.split_first_chunk()?;
+    let (blocks, record) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+    Some((std::str::from_utf8(blocks).ok()?, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_blocks_go_before_the_record() {
+        let value = joined("core/list", b"record").unwrap();
+        assert_eq!(split(&value), Some(("core/list", &b"record"[..])));
+        assert_eq!(split(&joined("", b"").unwrap()), Some(("", &b""[..])));
+        for cut in 0..11 {
+            assert_eq!(split(&value[..cut]), None, "{cut}");
+        }
+        assert_eq!(split(&[1, 0, 0xff, 7]), None);
+        assert_eq!(joined(&"b".repeat(70_000), b""), None);
+    }
+}
