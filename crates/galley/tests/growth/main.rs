@@ -45,6 +45,11 @@ fn hits_stay_hits_while_dashboards_are_open() {
 }
 
 #[test]
+fn hits_stay_hits_in_a_cluster() {
+    run(Part::Cluster);
+}
+
+#[test]
 fn a_page_of_wordpress_takes_little_memory() {
     run(Part::Pages);
 }

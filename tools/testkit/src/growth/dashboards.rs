@@ -1,17 +1,16 @@
 //! Hits while ten dashboards are open: what a watched server costs more than one that nobody watches.
 //!
-//! In pairs of slices, one with open pages of `galley dashboard` and one without, first the one and then the other, so that what the
-//! machine does meanwhile falls on both. The pages are of one dashboard, as tabs of a browser are; all of them get every sample.
+//! In pairs of slices, one with open pages of `galley dashboard` and one without ([`super::slices`]). The pages are of one dashboard, as tabs of a browser are; all of them get every sample.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::asker::{Asker, ask_all};
+use super::asker::Asker;
 use super::entries::wrong;
+use super::slices::{CLIENTS, Side, Slice, SlicePairs, warm};
 use super::stage::Stage;
 use super::{Figure, Promise, Setting, amount};
 use crate::Trouble;
@@ -26,45 +25,23 @@ struct Dashboard {
     key: String,
 }
 
-/// One slice.
-#[derive(Clone, Copy, Default)]
-struct Slice {
-    requests: u64,
-    processor: Duration,
-    missed: u64,
-    wrong: u64,
-}
-
 pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
     let stage = Stage::start(setting, "memory = \"64MiB\"", Vec::new())?;
     let dashboard = Dashboard::start(setting, &stage)?;
-    let length = setting.form.pick(SHORT_SLICE, LONG_SLICE);
     let mut askers = Asker::many(stage.addr(), CLIENTS)?;
-    ask_all(&mut askers, 2_000, &mut path)?;
-    let (mut processor, mut all) = (Vec::new(), Slice::default());
-    for pair in 0..setting.form.pick(1, PAIRS) {
-        (setting.progress)(&format!("pair {} of slices", pair + 1));
-        let mut measure = |is_watched: bool| {
-            let pages = is_watched.then(|| dashboard.pages()).transpose()?;
-            let slice = slice(&stage, &mut askers, length)?;
-            drop(pages);
-            all.requests += slice.requests;
-            all.missed += slice.missed;
-            all.wrong += slice.wrong;
-            Ok::<_, Trouble>(slice.processor.as_secs_f64() / amount(slice.requests.max(1)))
-        };
-        let is_watched_first = pair % 2 == 0;
-        let first = measure(is_watched_first)?;
-        let second = measure(!is_watched_first)?;
-        let (watched, alone) = if is_watched_first {
-            (first, second)
-        } else {
-            (second, first)
-        };
-        processor.push((watched / alone - 1.0) * 100.0);
-    }
-    let case = format!("{PAGES} dashboards, {} pairs of slices", processor.len());
-    let more = median(&mut processor);
+    warm(&mut askers)?;
+    let mut pairs = SlicePairs::new(setting);
+    let mut all = Slice::default();
+    pairs.run(|side, length| {
+        let pages = (side == Side::Changed).then(|| dashboard.pages());
+        let pages = pages.transpose()?;
+        let slice = Slice::of_hits(&stage, &mut askers, length)?;
+        drop(pages);
+        all.add(&slice);
+        Ok(slice.processor_of_a_hit())
+    })?;
+    let case = format!("{PAGES} dashboards, {} pairs of slices", pairs.count());
+    let more = pairs.more_percent();
     Ok(vec![
         wrong(&case, all.wrong),
         Figure::new("answers that were no hit", &case, amount(all.missed), "")
@@ -73,29 +50,6 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
         Figure::new("more processor time for a hit", &case, more, "%")
             .promised(Promise::TimeAtMost(MOST_PERCENT)),
     ])
-}
-
-fn path(number: u64) -> String {
-    format!("/e/{}", number % 100)
-}
-
-/// Hits without a pause.
-fn slice(stage: &Stage, askers: &mut [Asker], length: Duration) -> Result<Slice, Trouble> {
-    let (began, before) = (Instant::now(), stage.processor());
-    let mut slice = Slice::default();
-    while began.elapsed() < length {
-        let asked = ask_all(askers, 500, &mut path)?;
-        slice.requests += asked.answers;
-        slice.missed += asked.answers - asked.hits;
-        slice.wrong += asked.wrong;
-    }
-    slice.processor = stage.processor().saturating_sub(before);
-    Ok(slice)
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 impl Dashboard {
@@ -190,13 +144,5 @@ const PAGES: usize = 10;
 
 /// What ten of them may cost.
 const MOST_PERCENT: f64 = 2.0;
-
-/// A sample comes every two seconds: a long slice has three.
-const SHORT_SLICE: Duration = Duration::from_millis(500);
-const LONG_SLICE: Duration = Duration::from_secs(6);
-const PAIRS: usize = 11;
-
-/// Enough that the server never waits for a client.
-const CLIENTS: usize = 8;
 
 const DATA: &[u8] = b"data: ";

@@ -7,11 +7,13 @@
 
 pub(crate) mod asker;
 mod beside;
+mod cluster;
 mod connections;
 mod dashboards;
 mod entries;
 mod limit;
 mod pages;
+mod slices;
 mod stage;
 
 use std::path::PathBuf;
@@ -58,6 +60,8 @@ pub enum Part {
     Beside,
     /// Hits while dashboards are open.
     Dashboards,
+    /// Hits of a node of a cluster.
+    Cluster,
     /// All of it in 256 MB.
     Limit,
     /// Pages as WordPress makes them, and their memory.
@@ -66,11 +70,12 @@ pub enum Part {
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Entries,
         Self::Connections,
         Self::Beside,
         Self::Dashboards,
+        Self::Cluster,
         Self::Limit,
         Self::Pages,
     ];
@@ -82,6 +87,7 @@ impl Part {
             Self::Connections => "connections",
             Self::Beside => "beside",
             Self::Dashboards => "dashboards",
+            Self::Cluster => "cluster",
             Self::Limit => "limit",
             Self::Pages => "pages",
         }
@@ -97,6 +103,7 @@ impl Part {
             Self::Connections => connections::run(setting),
             Self::Beside => beside::run(setting),
             Self::Dashboards => dashboards::run(setting),
+            Self::Cluster => cluster::run(setting),
             Self::Limit => limit::run(setting),
             Self::Pages => pages::run(setting),
         }

@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// The server binary
     #[arg(long, default_value = "target/release/galley")]
     galley: PathBuf,
-    /// Only these parts: entries, connections, beside, dashboards, limit, pages
+    /// Only these parts: entries, connections, beside, dashboards, cluster, limit, pages
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The form that `make test` runs

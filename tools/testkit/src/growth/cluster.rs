@@ -1,0 +1,59 @@
+//! Hits of a node of a cluster, and of a server without one: what a lease and shared pages add to a hit.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::asker::Asker;
+use super::entries::wrong;
+use super::slices::{CLIENTS, Side, Slice, SlicePairs, warm};
+use super::stage::Stage;
+use super::{Figure, Promise, Setting, amount};
+use crate::trouble::During;
+use crate::{Redis, Scratch, Trouble};
+
+pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
+    let scratch = Scratch::new()?;
+    let redis = Redis::start(&scratch.join("redis"))?;
+    let key = scratch.write("cluster.key", "0123456789abcdef0123456789abcdef")?;
+    let only_for_us = Permissions::from_mode(0o600);
+    fs::set_permissions(&key, only_for_us).during("protect the key")?;
+    let cache = "memory = \"64MiB\"\n";
+    let lines = format!(
+        "{cache}[cluster]\nengine = \"{}\"\nnode = \"n1\"\nkey_file = \"{}\"\n",
+        redis.url(),
+        key.display()
+    );
+    let plain = Stage::start(setting, cache, Vec::new())?;
+    let node = Stage::start(setting, &lines, Vec::new())?;
+    let mut of_plain = Asker::many(plain.addr(), CLIENTS)?;
+    let mut of_node = Asker::many(node.addr(), CLIENTS)?;
+    warm(&mut of_plain)?;
+    warm(&mut of_node)?;
+    let (mut processor, mut time) = (SlicePairs::new(setting), SlicePairs::new(setting));
+    let mut all = Slice::default();
+    let mut slice = |side, length| {
+        let slice = match side {
+            Side::Plain => Slice::of_hits(&plain, &mut of_plain, length)?,
+            Side::Changed => Slice::of_hits(&node, &mut of_node, length)?,
+        };
+        all.add(&slice);
+        Ok::<_, Trouble>(slice)
+    };
+    processor.run(|side, length| Ok(slice(side, length)?.processor_of_a_hit()))?;
+    time.run(|side, length| Ok(slice(side, length)?.time_of_a_hit()))?;
+    let case = format!("with `[cluster]`, {} pairs of slices", processor.count());
+    let more = |what, percent: f64| {
+        Figure::new(what, &case, percent, "%").promised(Promise::TimeAtMost(MOST_PERCENT))
+    };
+    Ok(vec![
+        wrong(&case, all.wrong),
+        Figure::new("answers that were no hit", &case, amount(all.missed), "")
+            .promised(Promise::Exactly(0.0)),
+        Figure::new("hits", &case, amount(all.requests), ""),
+        more("more processor time for a hit", processor.more_percent()),
+        more("more time from one hit to the next", time.more_percent()),
+    ])
+}
+
+/// What the cluster may cost.
+const MOST_PERCENT: f64 = 2.0;
