@@ -54,7 +54,7 @@ pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> Acces
     };
     let password: AccessSetting<PathBuf> = given.given("basic_auth").unwrap_or_default();
     if let AccessSetting::Is(file) = &password {
-        check(given, file, complaints);
+        check_passwords(given, "basic_auth", file, complaints);
     }
     AccessRules {
         allow: networks("allow"),
@@ -107,10 +107,15 @@ pub(crate) fn reach(
 }
 
 /// A password file must exist, and each of its lines must be valid.
-fn check(given: &SectionTable, file: &Path, complaints: &mut Complaints) {
+pub(crate) fn check_passwords(
+    given: &SectionTable,
+    name: &str,
+    file: &Path,
+    complaints: &mut Complaints,
+) {
     let Err((why, help)) = read(file) else { return };
     let why = format!("is `{}`, {why}", file.display());
-    given.complain("basic_auth", why, help, complaints);
+    given.complain(name, why, help, complaints);
 }
 
 fn read(path: &Path) -> Result<(), (String, String)> {

@@ -10,6 +10,7 @@ use crate::check;
 use crate::cluster;
 use crate::complaint::Complaints;
 use crate::config::{AdminConfig, Cache, CacheDisk, Config};
+use crate::dashboard;
 use crate::listen::AdminListen;
 use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget};
 use crate::log_field::{KnownField, LogField};
@@ -88,6 +89,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         if config.server.geoip.is_none() {
             check::countries(given, &mut complaints);
         }
+        dashboard::admin(&given.own, &config.admin.listen, &mut complaints);
         if config.cluster.is_none() {
             check::shared_limits(given, &mut complaints);
         }

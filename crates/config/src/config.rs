@@ -303,6 +303,8 @@ pub struct SiteConfig {
     pub rules: Policy,
     /// How its pages are compressed.
     pub compress: Compress,
+    /// The file with the names and passwords for its dashboard; the path is in `rules`.
+    pub dashboard_auth: Option<PathBuf>,
     /// The file with the token that purge requests must carry.
     pub token_file: Option<PathBuf>,
     /// Networks that may purge without a token.

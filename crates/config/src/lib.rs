@@ -16,6 +16,7 @@ mod check;
 mod cluster;
 mod complaint;
 mod config;
+mod dashboard;
 mod forward;
 mod forward_check;
 mod headers;

@@ -19,6 +19,7 @@ use crate::balance;
 use crate::check;
 use crate::complaint::{Complaints, SourceSpan};
 use crate::config::SiteConfig;
+use crate::dashboard;
 use crate::forward_check;
 use crate::headers;
 use crate::listen::Listen;
@@ -80,6 +81,7 @@ pub(crate) fn site(
     let rules = site_rules(given, home, &mut further, complaints);
     let cron = cron(own, no_cron(&hosts, &upstream, rules.preset), complaints);
     SiteConfig {
+        dashboard_auth: own.given("dashboard_auth"),
         token_file: token_file(given, around, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
         listen: listeners(own, "listen", around.listen),
@@ -359,6 +361,7 @@ fn site_rules(
         tag_field: own.given::<FieldName>("tag_header"),
         outer_ttl: own.given("outer_ttl"),
         hsts: redirect::hsts(own, complaints).map(|(_, value)| value),
+        dashboard: dashboard::path(own, complaints),
         access: access::site(own, preset, complaints),
         rules: given
             .rules

@@ -69,6 +69,7 @@ impl Fault {
             | RefusedWhy::Denied
             | RefusedWhy::Network
             | RefusedWhy::Admin
+            | RefusedWhy::NeedsTls
             | RefusedWhy::Password
             | RefusedWhy::Limited
             | RefusedWhy::XmlRpc
@@ -130,6 +131,7 @@ pub fn status(why: RefusedWhy) -> u16 {
         RefusedWhy::Denied
         | RefusedWhy::Network
         | RefusedWhy::Admin
+        | RefusedWhy::NeedsTls
         | RefusedWhy::XmlRpc
         | RefusedWhy::Authors => 403,
         RefusedWhy::Password => 401,

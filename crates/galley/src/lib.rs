@@ -1,7 +1,7 @@
 //! The web server for WordPress.
 //!
 //! Modules in ranks, each importing only from ranks below it (`tests/layers` holds that):
-//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `durable` `setup` `upstream` < `binary_upgrade` `fetch` `purge_forward` < `request` < `server` `admin` < `app` < `cli`.
+//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `dashboard` `durable` `setup` `upstream` < `binary_upgrade` `fetch` `purge_forward` < `request` < `server` `admin` < `app` < `cli`.
 //! A request's way is told in [`request`]; `ARCHITECTURE.md` draws the whole.
 
 pub mod access;
@@ -14,6 +14,7 @@ pub mod cli;
 pub mod clock;
 pub mod codec;
 pub mod compress;
+pub mod dashboard;
 pub mod doctor;
 pub mod durable;
 pub mod fault;

@@ -71,6 +71,8 @@ pub enum Decision {
     Purge,
     /// The methods of the server are listed (`OPTIONS *`, RFC 9110 section 9.3.7).
     Methods,
+    /// It is for the dashboard of the site, which Galley itself answers.
+    Dashboard,
     /// It is answered with an error.
     Refuse(RefusedWhy),
     /// It is redirected by the site's configuration.
@@ -139,7 +141,12 @@ pub fn before_lookup(info: &RequestInfo, rules: &Policy, has_tls: bool) -> Optio
         Method::Trace | Method::Connect => return Some(Decision::Refuse(RefusedWhy::Method)),
         _ => {}
     }
-    redirect::of(info, rules, has_tls).map(Decision::Redirect)
+    let redirected = redirect::of(info, rules, has_tls).map(Decision::Redirect);
+    redirected.or_else(|| {
+        rules
+            .is_dashboard(info.decoded_path())
+            .then_some(Decision::Dashboard)
+    })
 }
 
 /// Decides with what is stored under the request's key; `None` where nothing is.

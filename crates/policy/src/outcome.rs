@@ -159,6 +159,8 @@ words! {
         Network = "network",
         /// The administration, and the client's address is none of those that administer.
         Admin = "admin",
+        /// The dashboard of a site, over a connection without TLS.
+        NeedsTls = "needs-tls",
         /// A name and a password are wanted.
         Password = "password",
         /// The client asks too often.
@@ -237,12 +239,14 @@ pub enum Outcome {
     Redirect,
     /// A purge order, obeyed.
     Purge,
+    /// The dashboard of the site answered.
+    Dashboard,
     /// Galley refused.
     Refused(RefusedWhy),
 }
 
 impl Outcome {
-    /// The first word: `hit`, `stale`, `miss`, `pass`, `file`, `redirect`, `purge` or `refused`.
+    /// The first word: `hit`, `stale`, `miss`, `pass`, `file`, `redirect`, `purge`, `dashboard` or `refused`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Hit | Self::HitOfIncludes | Self::Patched | Self::Shared | Self::Assembled => {
@@ -254,6 +258,7 @@ impl Outcome {
             Self::File => "file",
             Self::Redirect => "redirect",
             Self::Purge => "purge",
+            Self::Dashboard => "dashboard",
             Self::Refused(_) => "refused",
         }
     }
@@ -266,6 +271,7 @@ impl Outcome {
             | Self::File
             | Self::Redirect
             | Self::Purge
+            | Self::Dashboard
             | Self::Miss {
                 why: MissWhy::Uri | MissWhy::Stale,
                 outcome: StoreOutcome::Stored,
@@ -325,14 +331,18 @@ impl Outcome {
                 }
             }
             Self::Pass(why) => parameter(out, "fwd", why.forwarded()),
-            Self::File | Self::Redirect | Self::Purge | Self::Refused(_) => {}
+            Self::File | Self::Redirect | Self::Purge | Self::Dashboard | Self::Refused(_) => {}
         }
         if let Some(ttl_s) = ttl_s.filter(|_| self.has_lifetime()) {
             write_ttl(ttl_s, out);
         }
         match self.detail() {
             Some(detail) => parameter(out, "detail", detail),
-            None if matches!(self, Self::File | Self::Redirect | Self::Purge) => {
+            None if matches!(
+                self,
+                Self::File | Self::Redirect | Self::Purge | Self::Dashboard
+            ) =>
+            {
                 parameter(out, "detail", self.word());
             }
             None => {}

@@ -10,6 +10,10 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""unix:/run/galley/admin.sock""#),
     row(OptionSection::Admin, "token_file", Path, "A file with the token that admin requests must carry: at least 16 bytes, readable by its owner only.")
         .example(r#""/etc/galley/admin.token""#),
+    row(OptionSection::Site, "dashboard", ValueKind::UrlPath, "The path below which the site shows its [dashboard](../how-to/dashboard.md#below-an-address-of-the-site), with a slash at both ends: on the site's own hosts, over TLS, and for the names of `dashboard_auth`. Files and pages below this path cannot be reached.")
+        .computed("no dashboard on the site's address").example(r#""/galley/""#),
+    row(OptionSection::Site, "dashboard_auth", Path, "A file with the names and passwords for `dashboard`, in the format of `htpasswd`.")
+        .example(r#""/etc/galley/example.com.dashboard.htpasswd""#),
     row(OptionSection::Site, "token_file", Path, "A file with a token that gives access to this site only, over the admin interface: at least 16 bytes, readable by its owner only.")
         .computed("`tokens/HOST.token` beside the configuration file, where there is one: HOST is the first of `hosts`, `any` for `*`")
         .example(r#""/etc/galley/example.com.token""#),

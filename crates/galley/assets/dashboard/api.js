@@ -1,25 +1,41 @@
-// Requests to the dashboard's server. The key of the session stays in this origin's storage and is sent as a field; the
-// cookie, which this code cannot read, is sent by the browser.
+// Requests to the dashboard's server. The key of the session is sent as a field; the cookie, which this code cannot read, is sent
+// by the browser.
 
 const NAME = 'galley-key';
 
+// Whether a name and a password open the dashboard, on the address of a site. Other pages of the site have the same origin and so
+// the same storage: there the key stays in this page alone.
+export const hasPassword = document.documentElement.dataset.login === 'password';
+
+let own = null;
+
 function key() {
-  return sessionStorage.getItem(NAME);
+  return hasPassword ? own : sessionStorage.getItem(NAME);
+}
+
+function keep(given) {
+  if (hasPassword) {
+    own = given;
+  } else if (given === null) {
+    sessionStorage.removeItem(NAME);
+  } else {
+    sessionStorage.setItem(NAME, given);
+  }
 }
 
 export function isSignedIn() {
   return key() !== null;
 }
 
-// Exchanges the login of the address for a session. It works once.
-export async function login(token) {
-  const response = await fetch('/login', {
+// Exchanges the login of the address, which works once, or a name and a password for a session.
+export async function login(credentials) {
+  const response = await fetch('login', {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ token }),
+    body: JSON.stringify(credentials),
   });
   const body = await answer(response);
-  sessionStorage.setItem(NAME, body.key);
+  keep(body.key);
 }
 
 export async function logout() {
@@ -30,12 +46,12 @@ export async function logout() {
 export async function get(name, query = {}) {
   const given = Object.entries(query).filter((pair) => pair[1]);
   const search = new URLSearchParams(given).toString();
-  const response = await fetch(`/api/${name}${search && `?${search}`}`, { headers: fields() });
+  const response = await fetch(`api/${name}${search && `?${search}`}`, { headers: fields() });
   return answer(response);
 }
 
 export async function post(name, body) {
-  const response = await fetch(`/api/${name}`, {
+  const response = await fetch(`api/${name}`, {
     method: 'POST',
     headers: { ...fields(), 'Content-Type': 'application/json' },
     body: JSON.stringify(body),
@@ -61,9 +77,13 @@ export async function listing(query, most) {
 // Calls `show` with each sample of the server's state until the session ends; connects again when the connection breaks.
 // EventSource cannot send fields, so the events are read here.
 export async function watch(show, fail) {
+  if (hasPassword) {
+    await poll(show, fail);
+    return;
+  }
   while (isSignedIn()) {
     try {
-      const response = await fetch('/api/live', { headers: fields() });
+      const response = await fetch('api/live', { headers: fields() });
       if (!response.ok) {
         await answer(response);
       }
@@ -73,6 +93,21 @@ export async function watch(show, fail) {
       fail(error.message);
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}
+
+// The same on the address of a site, where a stream would occupy a connection of visitors: asks while the page is seen.
+async function poll(show, fail) {
+  const session = key();
+  while (key() === session) {
+    if (!document.hidden) {
+      try {
+        show({ ok: true, status: await get('status') });
+      } catch (error) {
+        fail(error.message);
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
 }
 
@@ -109,7 +144,7 @@ async function answer(response) {
 }
 
 function signOut() {
-  sessionStorage.removeItem(NAME);
+  keep(null);
   document.dispatchEvent(new CustomEvent('signed-out'));
 }
 
@@ -118,4 +153,5 @@ function fields() {
 }
 
 const RETRY_MS = 3000;
+const POLL_MS = 2000;
 const MOST_CALLS = 20;

@@ -1,9 +1,10 @@
 // The frame of the dashboard: login, the site that is looked at, the view that the address names, live samples.
 
-import { get, isSignedIn, login, logout, watch } from './api.js';
+import { get, hasPassword, isSignedIn, login, logout, watch } from './api.js';
 import { complain, h, quiet } from './dom.js';
 import { day } from './day.js';
 import { live } from './live.js';
+import { loginForm } from './login.js';
 import { certificates, cluster, configuration, php } from './machine.js';
 import { notCached } from './not-cached.js';
 import { pages, why } from './pages.js';
@@ -86,9 +87,35 @@ function sampled(event) {
 function signedOut() {
   byId('tools').hidden = true;
   byId('nav').hidden = true;
+  current = null;
+  if (hasPassword) {
+    byId('title').textContent = 'Sign in';
+    document.title = 'Sign in – Galley';
+    loginForm(byId('view'), enter);
+    return;
+  }
   byId('title').textContent = 'Signed out';
   const text = h('p', {}, 'Run ', h('code', {}, 'galley dashboard'), ' on the server, or press Enter where it runs, and open the address that it prints. Each address works once.');
   byId('view').replaceChildren(text);
+}
+
+// Shows the views to somebody who is signed in.
+async function enter() {
+  context.status = await get('status');
+  frame();
+  watch(sampled, cut);
+  await open();
+}
+
+async function changedAddress() {
+  if (location.hash.startsWith(LOGIN)) {
+    location.reload();
+    return;
+  }
+  if (isSignedIn()) {
+    await open();
+    byId('main').focus();
+  }
 }
 
 async function start() {
@@ -103,28 +130,18 @@ async function start() {
     show();
   });
   document.addEventListener('signed-out', signedOut);
+  addEventListener('hashchange', changedAddress);
   if (await signIn()) {
-    context.status = await get('status');
-    frame();
-    addEventListener('hashchange', async () => {
-      if (location.hash.startsWith(LOGIN)) {
-        location.reload();
-        return;
-      }
-      await open();
-      byId('main').focus();
-    });
-    watch(sampled, cut);
-    await open();
+    await enter();
   }
 }
 
 async function signIn() {
-  if (location.hash.startsWith(LOGIN)) {
+  if (location.hash.startsWith(LOGIN) && !hasPassword) {
     const token = location.hash.slice(LOGIN.length);
     // Neither the history nor a bookmark keeps it.
-    history.replaceState(null, '', '/');
-    await login(token);
+    history.replaceState(null, '', location.pathname);
+    await login({ token });
   }
   if (!isSignedIn()) {
     signedOut();

@@ -107,6 +107,18 @@ impl ClientState {
             .await
     }
 
+    /// Checks credentials of a login that lasts: what was proved lately does not count.
+    pub async fn compare(
+        &self,
+        passwords: &Arc<Passwords>,
+        credentials: &[u8],
+        may_compare: impl FnOnce() -> Result<(), Duration>,
+    ) -> PasswordCheck {
+        self.proofs
+            .compare(passwords, credentials, may_compare)
+            .await
+    }
+
     fn is_exempt(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.exempt.iter().any(|network| network.contains(&client))

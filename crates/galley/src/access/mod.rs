@@ -14,4 +14,4 @@ pub use buckets::Buckets;
 pub use client_state::{ClientState, LimitedSite};
 pub use connections::ConnectionSlot;
 pub use countries::{Countries, CountryFileError};
-pub use passwords::{PasswordCheck, Passwords};
+pub use passwords::{PasswordCheck, Passwords, PasswordsStamp};

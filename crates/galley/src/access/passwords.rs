@@ -7,6 +7,7 @@
 //! is one client's own: others would learn from it, without a comparison and so without limit, whether they guessed right.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,6 +36,16 @@ impl Passwords {
         }
     }
 
+    /// What changes when the file does; `None`: it cannot be read.
+    pub fn stamp(&self) -> Option<PasswordsStamp> {
+        let found = std::fs::metadata(&self.path).ok()?;
+        Some(PasswordsStamp {
+            file: found.ino(),
+            bytes: found.len(),
+            changed: (found.ctime(), found.ctime_nsec()),
+        })
+    }
+
     /// Whether the pair is one of them. An unknown name takes as long as one that is known.
     fn has(&self, name: &[u8], password: &[u8]) -> bool {
         let file = match file::read_text(&self.path, passwords::MOST_BYTES) {
@@ -50,6 +61,15 @@ impl Passwords {
         };
         hashes::is_of(password, hash) && known.is_some()
     }
+}
+
+/// Tells a password file from what it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordsStamp {
+    file: u64,
+    bytes: u64,
+    /// Seconds and nanoseconds.
+    changed: (i64, i64),
 }
 
 /// What became of a name and a password.
@@ -100,6 +120,23 @@ impl Proofs {
         if self.is_known(&proof, now) {
             return PasswordCheck::Right;
         }
+        let compared = self.compare(file, credentials, may_compare).await;
+        if compared == PasswordCheck::Right {
+            self.note(proof, now);
+        }
+        compared
+    }
+
+    /// The same, whatever was proved lately: for a login that lasts. Cancel-safe, too.
+    pub(super) async fn compare(
+        &self,
+        file: &Arc<Passwords>,
+        credentials: &[u8],
+        may_compare: impl FnOnce() -> Result<(), Duration>,
+    ) -> PasswordCheck {
+        if credentials.len() > MOST_BYTES {
+            return PasswordCheck::Wrong;
+        }
         let decoded = std::str::from_utf8(credentials).ok();
         let Some(pair) = decoded.and_then(|text| Base64::decode_vec(text).ok()) else {
             return PasswordCheck::Wrong;
@@ -120,10 +157,7 @@ impl Proofs {
             file.has(name, password.get(1..)?).then_some(())
         });
         match compared.await {
-            Ok(Some(())) => {
-                self.note(proof, now);
-                PasswordCheck::Right
-            }
+            Ok(Some(())) => PasswordCheck::Right,
             Ok(None) | Err(_) => PasswordCheck::Wrong,
         }
     }

@@ -28,6 +28,8 @@ pub(super) enum TokenReach {
 pub(super) enum AdminPeer {
     /// The server's own user or root, by the kernel's word.
     Operator,
+    /// The dashboard of the site with this row in the counters, for somebody with its password.
+    Dashboard(u32),
     /// Anybody.
     Stranger,
 }
@@ -72,6 +74,10 @@ pub(super) fn reach(state: &AdminState, asker: &Asker) -> TokenReach {
     let Some(given) = asker.token.as_deref() else {
         return match asker.peer {
             AdminPeer::Operator => TokenReach::All,
+            AdminPeer::Dashboard(row) => {
+                let site = state.sites.iter().position(|site| site.row == row);
+                site.map_or(TokenReach::None, TokenReach::Site)
+            }
             AdminPeer::Stranger => TokenReach::None,
         };
     };

@@ -30,6 +30,8 @@ mod query;
 mod reload;
 mod reload_result;
 mod site_counters;
+mod site_dashboard;
+mod site_login;
 mod socket;
 mod spec;
 mod state;

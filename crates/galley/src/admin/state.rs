@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::listener::ListenerSites;
 use super::listings::Listings;
 use super::reload_result::{ControlRequest, LastReload};
+use super::site_login::SiteLogins;
 use crate::doctor::RecentCounters;
 use crate::fetch::Handle;
 use crate::request::{Services, Site, Sites};
@@ -39,6 +40,8 @@ pub(super) struct AdminLasting {
     /// Counters of the kernel and the spool over the last hour; written by [`super::history::keep`].
     pub(super) last_hour: Mutex<RecentCounters>,
     pub(super) listings: Listings,
+    /// Who is signed in at the dashboards of sites, by their rows in the counters.
+    pub(super) logins: SiteLogins,
     /// Sites whose upstream has sent a response, by their rows in the counters. Locked while the others are asked.
     pub(super) ready_sites: tokio::sync::Mutex<HashSet<u32>>,
     /// Where reloads and upgrades are ordered.

@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 use super::auth::AdminPeer;
 use super::listener::ListenerSites;
 use super::listings::Listings;
+use super::site_dashboard::SiteDashboards;
+use super::site_login::SiteLogins;
 use super::socket::{Openness, bind_unix, set_openness};
 use super::spec::AdminSpec;
 use super::state::{AdminLasting, AdminShared, AdminState};
@@ -206,8 +208,15 @@ fn spawn(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let router = router(&shared);
+    let dashboards = Arc::clone(&shared.now().services.dashboards);
+    dashboards.open(SiteDashboards::new(
+        runtime.handle().clone(),
+        router.clone(),
+        shared.clone(),
+    ));
     let thread = std::thread::Builder::new().name("admin".to_owned());
-    thread.spawn(move || runtime.block_on(serve(door, router(&shared), shared, stopped)))
+    thread.spawn(move || runtime.block_on(serve(door, router, shared, stopped)))
 }
 
 fn router(shared: &AdminShared) -> Router {
@@ -236,6 +245,7 @@ fn lasting(spec: &AdminSpec) -> Arc<AdminLasting> {
         history: Mutex::default(),
         last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
         listings: Listings::default(),
+        logins: SiteLogins::default(),
         ready_sites: tokio::sync::Mutex::default(),
         control: spec.control.clone(),
         last_reload: Arc::clone(&spec.last_reload),

@@ -18,13 +18,13 @@ use super::lasting::Lasting;
 use super::php::SitePhp;
 use super::pools::{self, BackendKind, Planned};
 use super::site_states::{self, SiteIdentity};
-use crate::access::Countries;
+use crate::access::{Countries, Passwords};
 use crate::acme::Acme;
 use crate::fetch::{self, Handle};
 use crate::php::PoolNumbers;
 use crate::request::{
     AccessControl, ErrorPage, ErrorPages, PoolHandle, RefreshedPages, Services, Site, SiteCron,
-    SiteFiles, SiteIncludes, SlowRequests, Upstream,
+    SiteDashboard, SiteFiles, SiteIncludes, SlowRequests, Upstream,
 };
 use crate::server::{ClientLimits, Speed};
 use crate::sys;
@@ -149,6 +149,7 @@ fn build_site(
         purge_allow: site.purge_allow.clone(),
         purge_secret: token(site.purge_secret_file.as_ref())?,
         purge_get: site.purge_get,
+        dashboard: dashboard(site),
         token: token(site.token_file.as_ref())?,
         refreshed_pages: RefreshedPages::default(),
         slow_requests: SlowRequests::default(),
@@ -162,6 +163,14 @@ fn build_site(
         log: own.log,
         includes: OnceLock::new(),
         php: own.php,
+    })
+}
+
+/// The dashboard on the site's own address.
+fn dashboard(site: &SiteConfig) -> Option<SiteDashboard> {
+    Some(SiteDashboard {
+        path: site.rules.dashboard.clone()?,
+        passwords: Arc::new(Passwords::of(site.dashboard_auth.as_ref()?)),
     })
 }
 

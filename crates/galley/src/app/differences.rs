@@ -155,6 +155,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
         rules => "rules",
         compress => "compression",
         token_file => "token_file",
+        dashboard_auth => "dashboard",
         purge_allow => "purging",
         purge_secret_file => "purging",
         purge_get => "purging",

@@ -24,7 +24,7 @@ use crate::compress::{Compressing, Compressor};
 use crate::durable::Durable;
 use crate::php::privileged::KeeperState;
 use crate::purge_forward::PurgeForwarder;
-use crate::request::{Services, SmallFiles, UpstreamWarnings};
+use crate::request::{DashboardDoor, Services, SmallFiles, UpstreamWarnings};
 use crate::sys;
 use crate::sys::sandbox::SandboxLevel;
 use crate::telemetry::errors::Seldom;
@@ -48,6 +48,7 @@ pub(super) struct Lasting {
     /// With the limits that they were made with.
     clients: Option<(usize, Vec<IpNet>, Arc<ClientState>)>,
     tunnels: Tunnels,
+    dashboards: Arc<DashboardDoor>,
     /// Health and load of the upstreams' servers.
     pub(super) servers: ServerStates,
     /// Caches of other machines that get purges.
@@ -80,6 +81,7 @@ impl Lasting {
             http2_memory: MemoryBudget::new(streams),
             cluster,
             clients: None,
+            dashboards: Arc::default(),
             tunnels: Tunnels::new(config.server.max_upgrades, config.server.upgrade_timeout),
             servers: ServerStates::default(),
         })
@@ -131,6 +133,7 @@ impl Lasting {
             tunnels: self
                 .tunnels
                 .with(server.max_upgrades, server.upgrade_timeout),
+            dashboards: Arc::clone(&self.dashboards),
             compressor: Arc::clone(&self.compressor),
             acme,
             small_files: self.small_files.clone(),

@@ -71,7 +71,8 @@ fn take(
         .map_err(|wait| limited(wait, format!("the limit {} of {bucket:?}", limit.rate())))
 }
 
-fn limited_site(site: &Site) -> LimitedSite<'_> {
+/// A site as the counts of clients know it.
+pub fn limited_site(site: &Site) -> LimitedSite<'_> {
     LimitedSite {
         mark: site.mark,
         name: site.core.purges.site(),

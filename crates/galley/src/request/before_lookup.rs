@@ -10,6 +10,7 @@ use galley_policy::outcome::RefusedWhy;
 use galley_policy::redirect;
 use galley_policy::site::Policy;
 
+use super::dashboard;
 use super::exchange::Exchange;
 use super::forward::is_loop;
 use super::purge::PurgeRequest;
@@ -46,7 +47,7 @@ pub fn check_head<'r>(
     Ok(demands)
 }
 
-/// What a request that was let in is, where that is settled without a lookup: a purge, a redirect, or refused.
+/// What a request that was let in is, where that is settled without a lookup: a purge, a redirect, the dashboard, or refused.
 ///
 /// `rules` and `has_tls` as for [`check_head`].
 pub fn before_lookup(
@@ -60,6 +61,11 @@ pub fn before_lookup(
         Some(PurgeRequest::Forbidden) => return Some(Decision::Refuse(RefusedWhy::Method)),
         None => {}
     }
-    decide::before_lookup(&exchange.info, rules, has_tls)
-        .or_else(|| is_loop(services, exchange).then_some(Decision::Refuse(RefusedWhy::Loop)))
+    let decided = match decide::before_lookup(&exchange.info, rules, has_tls) {
+        Some(Decision::Dashboard) if !dashboard::is_protected(exchange) => {
+            Some(Decision::Refuse(RefusedWhy::NeedsTls))
+        }
+        decided => decided,
+    };
+    decided.or_else(|| is_loop(services, exchange).then_some(Decision::Refuse(RefusedWhy::Loop)))
 }

@@ -89,6 +89,7 @@ fn is_plain(site: &Site, info: &RequestInfo) -> bool {
         // May be an order.
         && !(site.purge_get && is_below_purge(info.path()))
         && !redirect::may_apply(info, &site.core.rules)
+        && !site.core.rules.is_dashboard(info.decoded_path())
 }
 
 fn look(

@@ -8,6 +8,8 @@ mod access;
 mod access_control;
 mod before_lookup;
 mod coded_file;
+mod dashboard;
+mod dashboard_door;
 mod error_page;
 mod exchange;
 mod file;
@@ -33,9 +35,12 @@ mod response;
 mod site;
 mod slow_requests;
 
-pub use access::enter;
+pub use access::{enter, limited_site};
 pub use access_control::AccessControl;
 pub use before_lookup::{before_lookup, check_head};
+pub use dashboard_door::{
+    DashboardAnswer, DashboardDoor, DashboardFuture, DashboardHost, DashboardRequest, SiteDashboard,
+};
 pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, Resumed, admit, origin, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};

@@ -15,7 +15,7 @@ use super::forward::backend;
 use super::lookup::{LookupResult, Purpose, lookup};
 use super::response::Response;
 use super::site::Services;
-use super::{file, miss, page, private, purge, redirect, repair};
+use super::{dashboard, file, miss, page, private, purge, redirect, repair};
 use crate::fault::Fault;
 use crate::fetch::revalidate::When;
 
@@ -35,6 +35,10 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
             Response::site_fault(&fault, &exchange.site, &exchange.request_id)
         }
     };
+    // The fields of the dashboard protect it, and are not the site's to change.
+    if exchange.policy().is_dashboard(exchange.info.decoded_path()) {
+        return answer;
+    }
     if answer.status == 404 {
         // Boxed: it is rare, and its room would be part of every idle connection.
         Box::pin(repair::missed(services, exchange)).await;
@@ -67,6 +71,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         None => {}
         Some(Decision::Purge) => return purge::respond(exchange).await,
         Some(Decision::Redirect(found)) => return redirect::respond(&found),
+        Some(Decision::Dashboard) => return dashboard::respond(services, exchange).await,
         Some(Decision::Refuse(why)) => return Err(refusal(why, exchange.info.method())),
         Some(_) => return Ok(Response::methods()),
     }
@@ -149,6 +154,7 @@ fn refusal(why: RefusedWhy, method: Method) -> Fault {
         RefusedWhy::Method if matches!(method, Method::Purge | Method::Ban) => purge::NOT_ALLOWED,
         RefusedWhy::Method => "TRACE or CONNECT",
         RefusedWhy::NotFound => "no such file",
+        RefusedWhy::NeedsTls => "the dashboard is sent over TLS only",
         RefusedWhy::OnlyIfCached => "only-if-cached, and not in the cache",
         _ => "",
     };

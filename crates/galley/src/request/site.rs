@@ -19,6 +19,7 @@ use galley_policy::site::Rule;
 use ipnet::IpNet;
 
 use super::access_control::AccessControl;
+use super::dashboard_door::{DashboardDoor, SiteDashboard};
 use super::error_page::ErrorPages;
 use super::folder::{SiteFiles, SmallFiles};
 use super::refreshed_pages::RefreshedPages;
@@ -70,6 +71,8 @@ pub struct Site {
     pub purge_secret: Option<String>,
     /// Whether `GET /purge/...` may be an order.
     pub purge_get: bool,
+    /// Its dashboard on its own address.
+    pub dashboard: Option<SiteDashboard>,
     /// The secret that reaches this site over the admin API.
     pub token: Option<String>,
     /// Its pages that were refreshed because they named files that are gone.
@@ -342,6 +345,8 @@ pub struct Services {
     pub tunnels: Tunnels,
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
+    /// Where dashboards of sites are answered.
+    pub dashboards: Arc<DashboardDoor>,
     /// What is counted of clients.
     pub clients: Arc<ClientState>,
     /// Warnings about upstreams, which any visitor's request can cause.

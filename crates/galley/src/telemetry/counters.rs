@@ -337,6 +337,7 @@ mod tests {
             Outcome::File,
             Outcome::Redirect,
             Outcome::Purge,
+            Outcome::Dashboard,
             Outcome::Refused(RefusedWhy::Denied),
         ];
         for outcome in all {

@@ -53,7 +53,8 @@ pub(super) mod slots {
             Outcome::File => 4,
             Outcome::Redirect => 5,
             Outcome::Purge => 6,
-            Outcome::Refused(_) => 7,
+            Outcome::Dashboard => 7,
+            Outcome::Refused(_) => 8,
         };
         (REQUESTS + index, BYTES + index)
     }
@@ -68,7 +69,8 @@ pub(super) mod slots {
             | Outcome::Assembled
             | Outcome::File
             | Outcome::Redirect
-            | Outcome::Purge => [None; 3],
+            | Outcome::Purge
+            | Outcome::Dashboard => [None; 3],
             Outcome::Stale(why) => [Some(STALE + why as usize), None, None],
             Outcome::Pass(why) => [Some(PASS + why as usize), None, None],
             Outcome::Refused(why) => [Some(REFUSED + why as usize), None, None],
@@ -249,8 +251,16 @@ impl Histogram<'_> {
 }
 
 /// First words of the outcomes, in the order of their slots.
-const OUTCOMES: [&str; 8] = [
-    "hit", "stale", "miss", "pass", "file", "redirect", "purge", "refused",
+const OUTCOMES: [&str; 9] = [
+    "hit",
+    "stale",
+    "miss",
+    "pass",
+    "file",
+    "redirect",
+    "purge",
+    "dashboard",
+    "refused",
 ];
 
 /// Upper bounds of the buckets in microseconds: a hit is in the first, PHP in the middle, trouble in the last ones.

@@ -9,6 +9,7 @@ use galley_testkit::origin::Origin;
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::{Value, json};
 
+use crate::site::SiteStage;
 use crate::stage::{Dashboard, MARKUP, Stage};
 
 pub const VIEWS: &[&str] = &[
@@ -331,4 +332,66 @@ fn the_owner_of_a_site_sees_this_site_only() {
     tab.press("Tab", 9).unwrap();
     let focus = tab.say("document.activeElement.id").unwrap();
     assert_eq!(focus, json!("skip"));
+}
+
+/// The dashboard on the address of a site, with the login that only it has.
+#[test]
+fn the_dashboard_of_a_site_takes_a_password() {
+    let stage = SiteStage::start();
+    stage.store("/hello/");
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    let address = format!("http://localhost:{}/galley/", stage.galley.addr().port());
+    tab.go(&address).unwrap();
+    tab.wait("document.querySelector('#password')").unwrap();
+    tab.say(&axe()).unwrap();
+    let sign_in = |tab: &mut Tab<'_>, password: &str| {
+        tab.say(&format!(
+            "document.querySelector('#name').value = 'jane'; \
+             document.querySelector('#password').value = '{password}'"
+        ))
+        .unwrap();
+        tab.click("main form button").unwrap();
+    };
+    let mut found = Vec::new();
+    let mut check = |tab: &mut Tab<'_>, view: &str| {
+        for (width, height) in [(360, 800), (1440, 1000)] {
+            tab.screen(width, height).unwrap();
+            for colors in ["light", "dark"] {
+                tab.prefer_colors(colors).unwrap();
+                let case = format!("site-{view}-{width}-{colors}");
+                tab.picture(&picture(&case)).unwrap();
+                let of_view = violations(tab);
+                let overflow = "document.documentElement.scrollWidth > innerWidth";
+                if of_view != json!([]) || tab.say(overflow).unwrap() == Value::Bool(true) {
+                    found.push(format!("{case}: {of_view}"));
+                }
+            }
+        }
+    };
+    sign_in(&mut tab, "wrong");
+    tab.wait("document.querySelector('#trouble').innerText.includes('wrong')")
+        .unwrap();
+    check(&mut tab, "login");
+    sign_in(&mut tab, "secret");
+    tab.wait("Number(document.documentElement.dataset.samples) >= 2")
+        .unwrap();
+    for view in &VIEWS[..8] {
+        open(&mut tab, view);
+        assert!(!seen(&mut tab).contains("b.test"), "{view}");
+        check(&mut tab, view);
+    }
+    open(&mut tab, "pages");
+    tab.click("#purge-site").unwrap();
+    tab.click("#confirm-yes").unwrap();
+    tab.wait("document.querySelector('#result').innerText.startsWith('Purged ')")
+        .unwrap();
+    // No script of the site's other pages finds the key, and none of them has the cookie.
+    let left =
+        tab.say("JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie])");
+    assert_eq!(left.unwrap(), json!("[{},{},\"\"]"));
+    tab.click("#logout").unwrap();
+    tab.wait("document.querySelector('#password')").unwrap();
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }

@@ -6,4 +6,5 @@ mod browser;
 mod doors;
 mod figures;
 mod hostile;
+mod site;
 mod stage;

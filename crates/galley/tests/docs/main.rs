@@ -395,8 +395,16 @@ fn every_cache_status_word_is_in_the_manual() {
     fn words<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str) -> BTreeSet<String> {
         all.iter().map(|one| word(*one).to_owned()).collect()
     }
-    const FIRST: [&str; 8] = [
-        "hit", "stale", "miss", "pass", "file", "redirect", "purge", "refused",
+    const FIRST: [&str; 9] = [
+        "hit",
+        "stale",
+        "miss",
+        "pass",
+        "file",
+        "redirect",
+        "purge",
+        "dashboard",
+        "refused",
     ];
     let text = page("docs/reference/cache-status.md");
     for (heading, wanted) in [

@@ -23,7 +23,15 @@ const RANKS: &[(u32, &[&str])] = &[
     (1, &["body", "codec", "doctor", "php", "tls"]),
     (
         2,
-        &["access", "acme", "compress", "durable", "setup", "upstream"],
+        &[
+            "access",
+            "acme",
+            "compress",
+            "dashboard",
+            "durable",
+            "setup",
+            "upstream",
+        ],
     ),
     (3, &["binary_upgrade", "fetch", "purge_forward"]),
     (4, &["request"]),

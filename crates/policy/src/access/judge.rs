@@ -113,6 +113,8 @@ pub enum Bucket {
     XmlRpc,
     /// Passwords that have to be compared.
     Password,
+    /// Logins at the dashboard of the site.
+    Dashboard,
 }
 
 impl Bucket {
@@ -123,6 +125,8 @@ impl Bucket {
             Self::Login => 1,
             Self::XmlRpc => 2,
             Self::Password => 3,
+            // Never shared between nodes, so it needs no number of its own there.
+            Self::Dashboard => u64::MAX,
             Self::Of(By::Rule(index)) => u64::try_from(index).unwrap_or(u64::MAX).saturating_add(4),
         }
     }

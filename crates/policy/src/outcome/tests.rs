@@ -17,6 +17,7 @@ fn every_outcome() -> Vec<Outcome> {
         Outcome::File,
         Outcome::Redirect,
         Outcome::Purge,
+        Outcome::Dashboard,
     ];
     all.extend(StaleWhy::ALL.iter().copied().map(Outcome::Stale));
     all.extend(PassWhy::ALL.iter().copied().map(Outcome::Pass));

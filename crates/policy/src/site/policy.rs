@@ -90,6 +90,8 @@ pub struct Policy {
     pub outer_ttl: Option<Duration>,
     /// `Strict-Transport-Security` (RFC 6797), where it is asked for.
     pub hsts: Option<HeaderValue>,
+    /// The path below which Galley shows its dashboard of this site, with a slash at both ends.
+    pub dashboard: Option<String>,
     /// Who may ask for what.
     pub access: SiteAccess,
     /// `[[site.rule]]` in file order; the first that matches applies, alone.
@@ -150,6 +152,7 @@ impl Policy {
             tag_field: None,
             outer_ttl: None,
             hsts: None,
+            dashboard: None,
             access: SiteAccess::default(),
             rules: Vec::new(),
             guard: Guard::default(),
@@ -201,6 +204,15 @@ impl Policy {
         }
     }
 
+    /// Whether a decoded path is one of the dashboard's: below its own, or that without the slash at its end.
+    pub fn is_dashboard(&self, decoded_path: &[u8]) -> bool {
+        self.dashboard.as_deref().is_some_and(|own| {
+            decoded_path
+                .strip_prefix(own.trim_end_matches('/').as_bytes())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        })
+    }
+
     /// The same with the guard of its rules.
     #[must_use]
     pub fn guarded(mut self) -> Self {
@@ -210,5 +222,39 @@ impl Policy {
             self.access.common.closes(),
         );
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_the_dashboard_are_those_below_it() {
+        let policy = Policy {
+            dashboard: Some("/a/galley/".to_owned()),
+            ..Policy::wordpress()
+        };
+        for own in [
+            "/a/galley",
+            "/a/galley/",
+            "/a/galley/api/status",
+            "/a/galley//",
+        ] {
+            assert!(policy.is_dashboard(own.as_bytes()), "{own}");
+        }
+        for other in [
+            "",
+            "/",
+            "/a/",
+            "/a/galley2/",
+            "/a/galle",
+            "/galley/",
+            "/b/a/galley/",
+            "/A/galley/",
+        ] {
+            assert!(!policy.is_dashboard(other.as_bytes()), "{other}");
+        }
+        assert!(!Policy::wordpress().is_dashboard(b""));
     }
 }

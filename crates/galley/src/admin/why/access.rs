@@ -80,6 +80,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
             Bucket::Login => ("login_limit", "the site".to_owned()),
             Bucket::XmlRpc => ("xmlrpc_limit", "the site".to_owned()),
             Bucket::Password => ("basic_auth", "the site".to_owned()),
+            Bucket::Dashboard => ("dashboard_auth", "the site".to_owned()),
         };
         json!({ "option": option, "by": by, "rate": limit.rate(), "burst": limit.burst() })
     });

@@ -21,6 +21,7 @@ pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> 
         | Decision::Slash
         | Decision::Redirect(_)
         | Decision::Methods
+        | Decision::Dashboard
         | Decision::Purge => None,
         Decision::Refuse(why) => {
             let barred = super::access::advice(&explanation.exchange);

@@ -45,6 +45,7 @@ pub(super) fn words(decision: &Decision) -> (&'static str, Option<&'static str>)
         Decision::Fetch { why, .. } => ("miss", Some(why.word())),
         Decision::Pass(why) => ("pass", Some(why.word())),
         Decision::Methods | Decision::File => ("file", None),
+        Decision::Dashboard => ("dashboard", None),
         Decision::Slash | Decision::Redirect(_) => ("redirect", None),
         Decision::Refuse(why) => ("refused", Some(why.word())),
     }
@@ -74,6 +75,9 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
         Decision::Redirect(found) => {
             let location = String::from_utf8_lossy(&found.location);
             return format!("redirected to {location}, before the cache lookup");
+        }
+        Decision::Dashboard => {
+            "the dashboard of the site (`dashboard`), which shows nothing without its password"
         }
         Decision::Methods => "answered with the allowed methods",
         Decision::Patch => {

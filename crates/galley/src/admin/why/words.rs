@@ -261,6 +261,7 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
             "this page is for administrators, and `admin_allow` does not contain the client address",
             "add the network to `admin_allow`; visitors do not need this page",
         ),
+        RefusedWhy::NeedsTls => Advice::new(TLS_ONLY, SPEAK_TLS),
         RefusedWhy::Password => Advice::fine("a user name and a password are required"),
         RefusedWhy::Limited => Advice::new(
             "the client exceeds `limit`, `login_limit` or `xmlrpc_limit`",
@@ -303,6 +304,10 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
         RefusedWhy::Internal => Advice::fine("an internal error of Galley: see the error log"),
     }
 }
+
+const TLS_ONLY: &str = "the dashboard of a site is sent over TLS only";
+
+const SPEAK_TLS: &str = "open it with `https://`; if a proxy in front of Galley speaks TLS, name the proxy in `trusted_proxies`";
 
 const SILENCE: &str = "find the plugin or the theme that sets it; or a `[[site.rule]]` with `ignore = [\"cache-control\", \"expires\"]` and a `ttl`, if the page is the same for everyone";
 

@@ -1,4 +1,4 @@
-//! Which questions of the page go to the admin interface, and how the answer comes back.
+//! How questions of the page go to the admin interface, and how the answer comes back.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::cli::ask::{AdminAddress, AdminError};
+use crate::dashboard::AdminCall;
 
 /// The admin interface behind the dashboard.
 pub(super) struct AdminGateway {
@@ -35,43 +36,20 @@ impl AdminGateway {
             .await
     }
 
-    /// A question that the page may ask.
-    pub(super) async fn read(&self, name: &str, query: Option<&str>) -> DashboardReply {
-        let Some(path) = READS
-            .iter()
-            .find(|path| path.strip_prefix('/') == Some(name))
-        else {
-            return refuse(StatusCode::NOT_FOUND, "there is no such query");
-        };
-        let target = match query {
-            Some(query) => format!("{path}?{query}"),
-            None => (*path).to_owned(),
-        };
-        self.ask("GET", &target, Bytes::new()).await
-    }
-
-    /// An order that the page may give.
-    pub(super) async fn order(&self, name: &str, body: Bytes) -> DashboardReply {
-        match name {
-            "why" => self.ask("POST", "/why", body).await,
-            "purge" => self.ask("POST", "/purge", body).await,
-            // A reload itself is for whoever may edit the file, on the command line.
-            "compare" => {
-                let body = json!({ "compare": true }).to_string().into();
-                self.ask("POST", "/reload", body).await
-            }
-            _ => refuse(StatusCode::NOT_FOUND, "there is no such command"),
-        }
-    }
-
-    async fn ask(&self, method: &str, target: &str, body: Bytes) -> DashboardReply {
+    /// What the admin interface answers to a call.
+    pub(super) async fn ask(&self, call: AdminCall) -> DashboardReply {
         let Ok(_place) = self.places.try_acquire() else {
             return refuse(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many concurrent dashboard requests: try again",
             );
         };
-        let answer = self.admin.exchange_within(PATIENCE, method, target, body);
+        let AdminCall {
+            method,
+            target,
+            body,
+        } = call;
+        let answer = self.admin.exchange_within(PATIENCE, method, &target, body);
         match answer.await {
             Ok(value) => (StatusCode::OK, Json(value)),
             Err(AdminError::Refused { status, error }) => {
@@ -93,9 +71,6 @@ impl AdminGateway {
 pub(super) fn refuse(status: StatusCode, error: &str) -> DashboardReply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
-
-/// Questions of the admin interface that the page may ask.
-const READS: &[&str] = &["/status", "/history", "/cache", "/not-cached", "/purges"];
 
 /// A purge waits for the disk and the cluster.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
 
-use super::sessions::SessionSecrets;
+use crate::dashboard::SessionSecrets;
 
 /// The pages that listen.
 #[derive(Debug, Default)]

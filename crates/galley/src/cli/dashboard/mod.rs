@@ -4,15 +4,12 @@
 //! the server decides what is seen and purged. It ends with the command, and the server itself opens nothing for browsers.
 
 mod address;
-mod assets;
 mod command;
 mod forward;
-mod guard;
 mod live;
 mod opener;
 mod router;
 mod sampler;
-mod sessions;
 mod state;
 
 pub(super) use command::dashboard;

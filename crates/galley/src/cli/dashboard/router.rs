@@ -14,18 +14,19 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::assets::ASSETS;
 use super::forward::refuse;
-use super::guard::{check, protect};
-use super::sessions::{SESSION_LIFETIME, SessionSecrets};
 use super::state::Dashboard;
+use crate::dashboard::{
+    DashboardAsset, MOST_BODY, SESSION_LIFETIME, SessionSecrets, check, find_asset, one, order,
+    protect, read,
+};
 
 /// All that can be asked for. Only the files of the page and the login need no session.
 pub(super) fn router(dashboard: &Arc<Dashboard>) -> Router {
     let with_session = Router::new()
         .route("/api/live", get(live))
         .route("/api/logout", post(logout))
-        .route("/api/{name}", get(read).post(order))
+        .route("/api/{name}", get(answer_read).post(answer_order))
         .layer(from_fn_with_state(Arc::clone(dashboard), signed_in));
     Router::new()
         .route("/login", post(login))
@@ -43,12 +44,10 @@ async fn guarded(
     next: Next,
 ) -> Response {
     let is_asset = find(request.uri().path()).is_some();
-    let checked = check(
-        dashboard.address,
-        request.method(),
-        request.headers(),
-        is_asset,
-    );
+    let fields = request.headers();
+    let host = one(fields, &header::HOST).unwrap_or_default();
+    let own = dashboard.address.origin(host);
+    let checked = check(own.as_deref(), request.method(), fields, is_asset);
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(refusal) => refuse(refusal.status(), refusal.text()).into_response(),
@@ -70,8 +69,8 @@ async fn signed_in(
     next.run(request).await
 }
 
-fn find(path: &str) -> Option<&'static super::assets::Asset> {
-    ASSETS.iter().find(|asset| asset.path == path)
+fn find(path: &str) -> Option<&'static DashboardAsset> {
+    path.strip_prefix('/').and_then(find_asset)
 }
 
 async fn asset(request: Request) -> Response {
@@ -125,21 +124,26 @@ async fn logout(
     ([(header::SET_COOKIE, gone)], Json(json!({ "ok": true }))).into_response()
 }
 
-async fn read(
+async fn answer_read(
     Extract(dashboard): Extract<Arc<Dashboard>>,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let reply = dashboard.gateway.read(&name, query.as_deref()).await;
-    reply.into_response()
+    match read(&name, query.as_deref()) {
+        Some(call) => dashboard.gateway.ask(call).await.into_response(),
+        None => refuse(StatusCode::NOT_FOUND, "there is no such query").into_response(),
+    }
 }
 
-async fn order(
+async fn answer_order(
     Extract(dashboard): Extract<Arc<Dashboard>>,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Response {
-    dashboard.gateway.order(&name, body).await.into_response()
+    match order(&name, body) {
+        Some(call) => dashboard.gateway.ask(call).await.into_response(),
+        None => refuse(StatusCode::NOT_FOUND, "there is no such command").into_response(),
+    }
 }
 
 async fn live(
@@ -155,6 +159,3 @@ async fn live(
     response.headers_mut().insert(header::CONTENT_TYPE, stream);
     response
 }
-
-/// Bytes of an order of the page: a URL or a few.
-const MOST_BODY: usize = 64 * 1024;

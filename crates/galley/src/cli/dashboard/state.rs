@@ -7,9 +7,8 @@ use axum::http::HeaderMap;
 
 use super::address::DashboardAddress;
 use super::forward::AdminGateway;
-use super::guard;
 use super::live::LivePages;
-use super::sessions::{SessionSecrets, Sessions};
+use crate::dashboard::{SessionSecrets, Sessions, secrets};
 
 /// What the handlers see.
 pub(super) struct Dashboard {
@@ -35,7 +34,7 @@ impl Dashboard {
 
     /// The secrets of a request whose session is open.
     pub(super) fn session(&self, fields: &HeaderMap) -> Option<SessionSecrets> {
-        let secrets = guard::secrets(self.address, fields)?;
+        let secrets = secrets(&self.address.cookie(), fields)?;
         let is_open = self.sessions().is_open(&secrets, Instant::now());
         is_open.then_some(secrets)
     }

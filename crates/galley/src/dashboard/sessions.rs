@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq;
 
-/// See the module.
+/// Logins and sessions of one dashboard.
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
+pub struct Sessions {
     /// The oldest first.
     logins: VecDeque<PendingLogin>,
     /// The oldest first.
@@ -34,14 +34,16 @@ struct OpenSession {
 
 /// What a browser holds.
 #[derive(Clone, Debug)]
-pub(super) struct SessionSecrets {
-    pub(super) cookie: String,
-    pub(super) key: String,
+pub struct SessionSecrets {
+    /// The value of the cookie.
+    pub cookie: String,
+    /// The value of the field.
+    pub key: String,
 }
 
 impl Sessions {
     /// A token that opens one session within [`LOGIN_LIFETIME`].
-    pub(super) fn issue(&mut self, now: Instant) -> io::Result<String> {
+    pub fn issue(&mut self, now: Instant) -> io::Result<String> {
         let token = secret()?;
         if self.logins.len() >= MOST_LOGINS {
             self.logins.pop_front();
@@ -54,17 +56,19 @@ impl Sessions {
     }
 
     /// Opens a session. `None`: the token is unknown, was used, or is too old.
-    pub(super) fn redeem(
-        &mut self,
-        token: &str,
-        now: Instant,
-    ) -> io::Result<Option<SessionSecrets>> {
+    pub fn redeem(&mut self, token: &str, now: Instant) -> io::Result<Option<SessionSecrets>> {
         self.forget_old(now);
         let mut logins = self.logins.iter();
         let Some(at) = logins.position(|login| same(&login.token, token)) else {
             return Ok(None);
         };
         self.logins.remove(at);
+        self.open(now).map(Some)
+    }
+
+    /// Opens a session for somebody who has proved who he is.
+    pub fn open(&mut self, now: Instant) -> io::Result<SessionSecrets> {
+        self.forget_old(now);
         let secrets = SessionSecrets {
             cookie: secret()?,
             key: secret()?,
@@ -76,11 +80,11 @@ impl Sessions {
             secrets: secrets.clone(),
             opened: now,
         });
-        Ok(Some(secrets))
+        Ok(secrets)
     }
 
     /// Whether both secrets are those of one session.
-    pub(super) fn is_open(&self, given: &SessionSecrets, now: Instant) -> bool {
+    pub fn is_open(&self, given: &SessionSecrets, now: Instant) -> bool {
         self.open.iter().any(|session| {
             is_young(session.opened, now, SESSION_LIFETIME)
                 && same(&session.secrets.cookie, &given.cookie)
@@ -89,7 +93,7 @@ impl Sessions {
     }
 
     /// Ends a session.
-    pub(super) fn end(&mut self, given: &SessionSecrets) {
+    pub fn end(&mut self, given: &SessionSecrets) {
         self.open
             .retain(|session| !same(&session.secrets.cookie, &given.cookie));
     }
@@ -125,10 +129,10 @@ fn secret() -> io::Result<String> {
 }
 
 /// Long enough to copy an address to another machine.
-pub(super) const LOGIN_LIFETIME: Duration = Duration::from_secs(5 * 60);
+pub const LOGIN_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// A day's work.
-pub(super) const SESSION_LIFETIME: Duration = Duration::from_secs(8 * 60 * 60);
+pub const SESSION_LIFETIME: Duration = Duration::from_secs(8 * 60 * 60);
 
 /// Logins that nobody has used yet.
 const MOST_LOGINS: usize = 8;

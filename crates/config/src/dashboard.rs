@@ -1,0 +1,105 @@
+//! The dashboard of a site on its own address: a path and a password file, neither without the other.
+
+use std::path::PathBuf;
+
+use crate::access;
+use crate::complaint::Complaints;
+use crate::listen::AdminListen;
+use crate::tree::SectionTable;
+
+/// The path of the dashboard, if the site has one that may be shown.
+pub(crate) fn path(own: &SectionTable, complaints: &mut Complaints) -> Option<String> {
+    let file: Option<PathBuf> = own.given("dashboard_auth");
+    if let Some(file) = &file {
+        access::check_passwords(own, "dashboard_auth", file, complaints);
+    }
+    let Some(path) = own.given::<String>("dashboard") else {
+        let why = "is given, but there is no `dashboard`";
+        let help = "add `dashboard = \"/galley/\"`, or remove it";
+        own.complain_of_given(&["dashboard_auth"], why, help, complaints);
+        return None;
+    };
+    if let Some(why) = unfit(&path) {
+        let help = "write a path of letters, digits, `-` and `_` with a slash at both ends: `\"/galley/\"`";
+        let why = format!("is `{path}`, {why}");
+        own.complain("dashboard", why, help, complaints);
+        return None;
+    }
+    if !own.has("dashboard_auth") {
+        let why = "is on the public address of the site, and needs a password";
+        let help = "add `dashboard_auth = \"FILE\"`; `htpasswd -B -c FILE NAME` creates one";
+        own.complain("dashboard", why, help, complaints);
+    }
+    file.map(|_| path)
+}
+
+/// Dashboards are answered by the thread of the admin interface.
+pub(crate) fn admin(own: &SectionTable, listen: &AdminListen, complaints: &mut Complaints) {
+    if own.has("dashboard") && matches!(listen, AdminListen::Off) {
+        let why = "is given, but the admin interface is off";
+        let help = "give `listen` of `[admin]` an address, or leave it out";
+        own.complain("dashboard", why, help, complaints);
+    }
+}
+
+/// Why a path cannot be that of a dashboard.
+fn unfit(path: &str) -> Option<&'static str> {
+    let inner = path
+        .strip_prefix('/')
+        .and_then(|rest| rest.strip_suffix('/'));
+    let Some(inner) = inner.filter(|inner| !inner.is_empty()) else {
+        return Some("which is not a folder of the site");
+    };
+    if inner.len() > MOST_BYTES {
+        return Some("which is too long");
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !inner
+        .split('/')
+        .all(|part| !part.is_empty() && part.bytes().all(is_plain))
+    {
+        return Some("which has other signs than letters, digits, `-` and `_`");
+    }
+    let first = inner.split('/').next().unwrap_or_default();
+    let is_wordpress = ["wp-admin", "wp-content", "wp-includes", "wp-json"]
+        .iter()
+        .any(|own| first.eq_ignore_ascii_case(own));
+    is_wordpress.then_some("which belongs to WordPress")
+}
+
+/// Bytes between the slashes.
+const MOST_BYTES: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_folders_with_plain_names() {
+        for fit in ["/galley/", "/a/b-c_D9/", "/wp/"] {
+            assert_eq!(unfit(fit), None, "{fit}");
+        }
+        for bad in [
+            "",
+            "/",
+            "//",
+            "///",
+            "galley",
+            "/galley",
+            "galley/",
+            "/a//b/",
+            "/../",
+            "/a/../b/",
+            "/a*/",
+            "/a%2f/",
+            "/a b/",
+            "/a?b/",
+            "/wp-admin/",
+            "/WP-Content/x/",
+            "/wp-json/",
+        ] {
+            assert!(unfit(bad).is_some(), "{bad}");
+        }
+        assert!(unfit(&format!("/{}/", "a".repeat(129))).is_some());
+    }
+}

@@ -1,0 +1,366 @@
+//! The dashboard of a site on the site's own address: the files of the page, the login, and what the page asks.
+//!
+//! Front threads hand requests over ([`DashboardHost`]); they are answered on the thread of the admin interface. What the page asks
+//! goes through the routes of the admin interface with the reach of the site's token, so that this module grants nothing by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::connect_info::ConnectInfo;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use base64ct::{Base64, Encoding};
+use bytes::Bytes;
+use galley_policy::access::{Bucket, RateLimit};
+use galley_policy::outcome::RefusedWhy;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tower_service::Service;
+
+use super::AdminState;
+use super::auth::AdminPeer;
+use super::state::AdminShared;
+use crate::access::PasswordCheck;
+use crate::dashboard::{
+    AdminCall, SESSION_LIFETIME, SessionSecrets, check, find_asset, order, protect, read, secrets,
+};
+use crate::request::{
+    DashboardAnswer, DashboardFuture, DashboardHost, DashboardRequest, SiteDashboard, limited_site,
+};
+
+/// Answers for the dashboards of all sites.
+#[derive(Clone)]
+pub(super) struct SiteDashboards {
+    runtime: Handle,
+    router: Router,
+    shared: AdminShared,
+    /// Questions at once.
+    places: Arc<Semaphore>,
+}
+
+impl DashboardHost for SiteDashboards {
+    fn answer(&self, request: DashboardRequest) -> DashboardFuture {
+        let own = self.clone();
+        let answer = self
+            .runtime
+            .spawn(async move { own.protected(&request).await });
+        Box::pin(async move { answer.await.ok() })
+    }
+}
+
+impl SiteDashboards {
+    pub(super) fn new(runtime: Handle, router: Router, shared: AdminShared) -> Self {
+        Self {
+            runtime,
+            router,
+            shared,
+            places: Arc::new(Semaphore::new(MOST_QUESTIONS)),
+        }
+    }
+
+    async fn protected(&self, request: &DashboardRequest) -> DashboardAnswer {
+        let state = self.shared.now();
+        let site = state.sites.iter().find(|site| site.row == request.row);
+        let mut answer = match site.and_then(|site| site.dashboard.as_ref()) {
+            Some(dashboard) => self.route(dashboard, request).await,
+            // A reload has taken it away since.
+            None => refuse(404, "there is nothing here"),
+        };
+        protect(&mut answer.fields);
+        answer
+    }
+
+    async fn route(
+        &self,
+        dashboard: &SiteDashboard,
+        request: &DashboardRequest,
+    ) -> DashboardAnswer {
+        let Some(path) = request.path.strip_prefix(&dashboard.path) else {
+            return moved(dashboard);
+        };
+        let Ok(method) = Method::from_bytes(request.method.as_bytes()) else {
+            return not_allowed();
+        };
+        let asset = find_asset(path);
+        let own = Some(request.origin.as_str());
+        if let Err(refusal) = check(own, &method, &request.fields, asset.is_some()) {
+            return refuse(refusal.status().as_u16(), refusal.text());
+        }
+        let is_read = matches!(method, Method::GET | Method::HEAD);
+        match (asset, path.strip_prefix("api/")) {
+            (Some(asset), _) if is_read => file(asset.content_type, asset.path, asset.bytes),
+            (None, Some(name)) if is_read => self.read(dashboard, request, name).await,
+            (None, Some(name)) if method == Method::POST => {
+                self.order(dashboard, request, name).await
+            }
+            (None, None) if path == "login" && method == Method::POST => {
+                self.login(dashboard, request).await
+            }
+            (None, None) if is_read => refuse(404, "there is nothing here"),
+            _ => not_allowed(),
+        }
+    }
+
+    async fn login(
+        &self,
+        dashboard: &SiteDashboard,
+        request: &DashboardRequest,
+    ) -> DashboardAnswer {
+        let state = self.shared.now();
+        let opened = match compare(&state, dashboard, request).await {
+            PasswordCheck::Right => state.lasting.logins.open(request.row, dashboard),
+            PasswordCheck::Wrong => {
+                return DashboardAnswer {
+                    refused: Some(RefusedWhy::Password),
+                    ..refuse(403, "the name or the password is wrong")
+                };
+            }
+            PasswordCheck::TooMany(wait) => return too_many(wait),
+        };
+        match opened {
+            Ok(secrets) => {
+                let age = SESSION_LIFETIME.as_secs();
+                let cookie = cookie(dashboard, request, &secrets.cookie, age);
+                let mut answer = value(StatusCode::OK, &json!({ "ok": true, "key": secrets.key }));
+                answer.fields.insert(header::SET_COOKIE, cookie);
+                answer
+            }
+            Err(error) => refuse(500, &error.to_string()),
+        }
+    }
+
+    /// The secrets of a request whose session is open.
+    fn session(
+        &self,
+        dashboard: &SiteDashboard,
+        request: &DashboardRequest,
+    ) -> Option<SessionSecrets> {
+        let given = secrets(cookie_name(request), &request.fields)?;
+        let logins = &self.shared.now().lasting.logins;
+        let is_open = logins.is_open(request.row, dashboard, &given);
+        is_open.then_some(given)
+    }
+
+    async fn read(
+        &self,
+        dashboard: &SiteDashboard,
+        request: &DashboardRequest,
+        name: &str,
+    ) -> DashboardAnswer {
+        if self.session(dashboard, request).is_none() {
+            return not_signed_in();
+        }
+        match read(name, request.query.as_deref()) {
+            Some(call) => self.ask(request, call).await,
+            None => refuse(404, "there is no such query"),
+        }
+    }
+
+    async fn order(
+        &self,
+        dashboard: &SiteDashboard,
+        request: &DashboardRequest,
+        name: &str,
+    ) -> DashboardAnswer {
+        let Some(session) = self.session(dashboard, request) else {
+            return not_signed_in();
+        };
+        if name == "logout" {
+            let logins = &self.shared.now().lasting.logins;
+            logins.end(request.row, dashboard, &session);
+            let mut answer = value(StatusCode::OK, &json!({ "ok": true }));
+            let gone = cookie(dashboard, request, "", 0);
+            answer.fields.insert(header::SET_COOKIE, gone);
+            return answer;
+        }
+        match order(name, request.body.clone()) {
+            Some(call) => self.ask(request, call).await,
+            None => refuse(404, "there is no such command"),
+        }
+    }
+
+    /// What the admin interface answers to the site's token.
+    async fn ask(&self, request: &DashboardRequest, call: AdminCall) -> DashboardAnswer {
+        let Ok(_place) = self.places.try_acquire() else {
+            return refuse(503, "too many concurrent dashboard requests: try again");
+        };
+        let built = Request::builder()
+            .method(call.method)
+            .uri(call.target)
+            .header(header::CONTENT_TYPE, JSON)
+            .extension(ConnectInfo(AdminPeer::Dashboard(request.row)))
+            .body(Body::from(call.body));
+        let Ok(built) = built else {
+            return refuse(400, "the query cannot be read");
+        };
+        let asked = async {
+            let response = match self.router.clone().call(built).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+            // 401 is for the session of the page.
+            let status = match response.status() {
+                StatusCode::UNAUTHORIZED => StatusCode::FORBIDDEN,
+                status => status,
+            };
+            let body = to_bytes(response.into_body(), MOST_ANSWER).await;
+            body.map(|body| reply(status, body))
+        };
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => refuse(502, "the answer is too long"),
+            Err(_) => refuse(504, "the admin interface takes too long"),
+        }
+    }
+}
+
+/// What the page sends to sign in.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Credentials {
+    name: String,
+    password: String,
+}
+
+/// Compares the name and the password of a login. A client has few attempts a minute.
+async fn compare(
+    state: &AdminState,
+    dashboard: &SiteDashboard,
+    request: &DashboardRequest,
+) -> PasswordCheck {
+    let given = serde_json::from_slice::<Credentials>(&request.body);
+    let Some(given) = given.ok().filter(|given| !given.name.contains(':')) else {
+        return PasswordCheck::Wrong;
+    };
+    let pair = format!("{}:{}", given.name, given.password);
+    let credentials = Base64::encode_string(pair.as_bytes());
+    let clients = &state.services.clients;
+    let now = state.services.clock.tick();
+    let site = state.sites.iter().find(|site| site.row == request.row);
+    let limit = RateLimit::new(ATTEMPTS.0, 60, ATTEMPTS.1);
+    let may_compare = || match (site, limit) {
+        (Some(site), Some(limit)) => {
+            let (site, client) = (limited_site(site), request.client);
+            clients.take(site, Bucket::Dashboard, &limit, client, now)
+        }
+        _ => Ok(()),
+    };
+    clients
+        .compare(&dashboard.passwords, credentials.as_bytes(), may_compare)
+        .await
+}
+
+fn reply(status: StatusCode, body: Bytes) -> DashboardAnswer {
+    let mut fields = HeaderMap::new();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+    DashboardAnswer {
+        status: status.as_u16(),
+        fields,
+        body,
+        refused: None,
+    }
+}
+
+fn value(status: StatusCode, value: &Value) -> DashboardAnswer {
+    reply(status, value.to_string().into())
+}
+
+fn refuse(status: u16, error: &str) -> DashboardAnswer {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    value(status, &json!({ "ok": false, "error": error }))
+}
+
+fn not_allowed() -> DashboardAnswer {
+    let mut answer = refuse(405, "this method is not served here");
+    let allow = HeaderValue::from_static("GET, HEAD, POST");
+    answer.fields.insert(header::ALLOW, allow);
+    answer
+}
+
+fn not_signed_in() -> DashboardAnswer {
+    refuse(401, "not signed in: reload the page and sign in")
+}
+
+fn too_many(wait: Duration) -> DashboardAnswer {
+    let mut answer = refuse(429, "too many attempts: try again in a minute");
+    let seconds = wait.as_millis().div_ceil(1_000).max(1);
+    let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+    answer
+        .fields
+        .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    DashboardAnswer {
+        refused: Some(RefusedWhy::Limited),
+        ..answer
+    }
+}
+
+/// The address without its last slash is the one with it.
+fn moved(dashboard: &SiteDashboard) -> DashboardAnswer {
+    let mut answer = reply(StatusCode::PERMANENT_REDIRECT, Bytes::new());
+    if let Ok(location) = HeaderValue::from_str(&dashboard.path) {
+        answer.fields.insert(header::LOCATION, location);
+    }
+    answer
+}
+
+/// A file of the page. That of the page itself says how one signs in here.
+fn file(content_type: &'static str, path: &str, bytes: &'static [u8]) -> DashboardAnswer {
+    let mut answer = reply(StatusCode::OK, Bytes::from_static(bytes));
+    if path.is_empty() {
+        let page = String::from_utf8_lossy(bytes);
+        answer.body = page.replacen(BY_ADDRESS, BY_PASSWORD, 1).into();
+    }
+    let content_type = HeaderValue::from_static(content_type);
+    answer.fields.insert(header::CONTENT_TYPE, content_type);
+    answer
+}
+
+/// The cookie of a session. Browsers send it to this path of this host only, and over TLS only, except on this machine.
+fn cookie(
+    dashboard: &SiteDashboard,
+    request: &DashboardRequest,
+    secret: &str,
+    age: u64,
+) -> HeaderValue {
+    let secure = if has_tls(request) { "; Secure" } else { "" };
+    let text = format!(
+        "{}={secret}; HttpOnly; SameSite=Strict{secure}; Path={}; Max-Age={age}",
+        cookie_name(request),
+        dashboard.path,
+    );
+    // Path and secret are plain text.
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// A name that browsers accept over TLS only, where there is TLS.
+fn cookie_name(request: &DashboardRequest) -> &'static str {
+    if has_tls(request) {
+        "__Secure-galley-dashboard"
+    } else {
+        "galley-dashboard"
+    }
+}
+
+fn has_tls(request: &DashboardRequest) -> bool {
+    request.origin.starts_with("https://")
+}
+
+/// How one signs in, in the page.
+const BY_ADDRESS: &str = "data-login=\"address\"";
+const BY_PASSWORD: &str = "data-login=\"password\"";
+
+const JSON: &str = "application/json";
+
+/// Logins of one client, a minute and at once.
+const ATTEMPTS: (u64, u64) = (5, 10);
+
+/// A purge waits for the disk and the cluster.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const MOST_QUESTIONS: usize = 16;
+
+/// Bytes of an answer.
+const MOST_ANSWER: usize = 64 * 1024 * 1024;

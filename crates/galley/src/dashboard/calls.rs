@@ -1,0 +1,82 @@
+//! What the page may ask of the admin interface: a few questions and orders, by name. The admin interface decides what is seen.
+
+use bytes::Bytes;
+
+/// A request to the admin interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminCall {
+    /// `GET` or `POST`.
+    pub method: &'static str,
+    /// Path and query.
+    pub target: String,
+    /// JSON, or nothing.
+    pub body: Bytes,
+}
+
+/// The question of this name.
+pub fn read(name: &str, query: Option<&str>) -> Option<AdminCall> {
+    let path = READS
+        .iter()
+        .find(|path| path.strip_prefix('/') == Some(name))?;
+    let target = match query {
+        Some(query) => format!("{path}?{query}"),
+        None => (*path).to_owned(),
+    };
+    Some(AdminCall {
+        method: "GET",
+        target,
+        body: Bytes::new(),
+    })
+}
+
+/// The order of this name.
+pub fn order(name: &str, body: Bytes) -> Option<AdminCall> {
+    let (path, body) = match name {
+        "why" => ("/why", body),
+        "purge" => ("/purge", body),
+        // A reload itself is for whoever may edit the file, on the command line.
+        "compare" => ("/reload", Bytes::from_static(br#"{"compare":true}"#)),
+        _ => return None,
+    };
+    Some(AdminCall {
+        method: "POST",
+        target: path.to_owned(),
+        body,
+    })
+}
+
+/// Questions of the admin interface that the page may ask.
+const READS: &[&str] = &["/status", "/history", "/cache", "/not-cached", "/purges"];
+
+/// Bytes of an order of the page: a URL or a few.
+pub const MOST_BODY: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_named_is_asked() {
+        let target = |name| read(name, Some("site=a")).map(|call| call.target);
+        assert_eq!(target("status"), Some("/status?site=a".to_owned()));
+        for name in [
+            "",
+            "metrics",
+            "reload",
+            "/status",
+            "../status",
+            "purge",
+            "upgrade",
+        ] {
+            assert_eq!(target(name), None, "{name}");
+        }
+        let order = |name| order(name, Bytes::from_static(b"{}"));
+        assert_eq!(order("purge").unwrap().target, "/purge");
+        let compare = order("compare").unwrap();
+        assert_eq!(compare.target, "/reload");
+        assert!(compare.body.ends_with(b":true}"));
+        for name in ["", "reload", "upgrade", "cron", "status"] {
+            assert_eq!(order(name), None, "{name}");
+        }
+    }
+}
