@@ -15,6 +15,7 @@ use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
 use crate::forward::{BodyLength, Client, UpstreamRequest, address_text};
 use crate::request_info::Scheme;
 use crate::route;
+use crate::trace_context::TraceParent;
 
 /// A script that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,14 @@ pub fn variables<'a>(
     }
     field_variables(request, &mut out);
     out
+}
+
+/// The variable of `traceparent`.
+pub fn trace_parent(parent: &TraceParent) -> Variable<'static> {
+    (
+        Cow::Borrowed(b"HTTP_TRACEPARENT"),
+        parent.text().into_bytes().into(),
+    )
 }
 
 fn borrowed(text: &str) -> Cow<'_, [u8]> {

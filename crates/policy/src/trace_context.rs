@@ -5,28 +5,121 @@
 //! ```
 //!
 //! Lower-case digits only, and neither id is zero. A later version may have more behind a further `-`; version `ff` is invalid.
-//! What is not exactly so is as if it were not there (section 3.2.2).
+//! What is not exactly so is as if it were not there (section 3.2.2), and so are two fields.
+
+/// A parent in a trace: who asked, and whether that is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    /// The trace. Not zero.
+    pub trace_id: [u8; 16],
+    /// The span that the request is part of. Not zero.
+    pub parent_id: [u8; 8],
+    /// The flag `sampled`: whoever asked may have recorded the trace.
+    pub is_sampled: bool,
+}
+
+impl TraceParent {
+    /// Reads a `traceparent`; `None`: it is not valid.
+    pub fn parse(traceparent: &[u8]) -> Option<Self> {
+        let parts = TextParts::of(traceparent)?;
+        let [flags] = bytes(parts.flags)?;
+        Some(Self {
+            trace_id: bytes(parts.trace)?,
+            parent_id: bytes(parts.parent)?,
+            is_sampled: flags & SAMPLED != 0,
+        })
+    }
+
+    /// That of a head; `None`: it has none, none that is valid, or several.
+    pub fn of_fields<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> Option<Self> {
+        let mut values = fields.filter(|(name, _)| name.eq_ignore_ascii_case("traceparent"));
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => Self::parse(value),
+            _ => None,
+        }
+    }
+
+    /// As a field value, in version 00.
+    pub fn text(&self) -> String {
+        let mut text = String::with_capacity(LENGTH);
+        text.push_str("00-");
+        push_hex(&self.trace_id, &mut text);
+        text.push('-');
+        push_hex(&self.parent_id, &mut text);
+        text.push_str(if self.is_sampled { "-01" } else { "-00" });
+        text
+    }
+}
 
 /// The trace id in a `traceparent`, in 32 hexadecimal digits; `None`: it is not valid.
 pub fn trace_id(traceparent: &[u8]) -> Option<&[u8]> {
-    let (known, more) = traceparent.split_at_checked(LENGTH)?;
-    let mut parts = known.split(|byte| *byte == b'-');
-    let mut part = |digits: usize| {
-        let part = parts.next()?;
-        let is_hex = part
-            .iter()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        (part.len() == digits && is_hex).then_some(part)
-    };
-    let (version, trace, parent, _flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
-    let is_end = match version {
-        b"ff" => false,
-        b"00" => more.is_empty(),
-        _ => more.is_empty() || more.starts_with(b"-"),
-    };
-    let is_zero = |id: &[u8]| id.iter().all(|byte| *byte == b'0');
-    (is_end && !is_zero(trace) && !is_zero(parent)).then_some(trace)
+    TextParts::of(traceparent).map(|parts| parts.trace)
 }
+
+/// Whether a trace is among the `percent` of a hundred that are recorded. A function of the id's last 56 bits, as OpenTelemetry's samplers
+/// have it, so that everyone who takes as many takes the same ones.
+pub fn is_sampled(trace_id: &[u8; 16], percent: u8) -> bool {
+    let random = u128::from_be_bytes(*trace_id) % RANDOM;
+    let rejected = 100_u128.saturating_sub(percent.into());
+    random >= RANDOM / 100 * rejected && percent > 0
+}
+
+/// Writes bytes as hexadecimal digits.
+pub fn push_hex(bytes: &[u8], text: &mut String) {
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+    for byte in bytes {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+    }
+}
+
+struct TextParts<'a> {
+    trace: &'a [u8],
+    parent: &'a [u8],
+    flags: &'a [u8],
+}
+
+impl<'a> TextParts<'a> {
+    fn of(traceparent: &'a [u8]) -> Option<Self> {
+        let (known, more) = traceparent.split_at_checked(LENGTH)?;
+        let mut parts = known.split(|byte| *byte == b'-');
+        let mut part = |digits: usize| {
+            let part = parts.next()?;
+            let is_hex = part
+                .iter()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            (part.len() == digits && is_hex).then_some(part)
+        };
+        let (version, trace, parent, flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
+        let is_end = match version {
+            b"ff" => false,
+            b"00" => more.is_empty(),
+            _ => more.is_empty() || more.starts_with(b"-"),
+        };
+        let is_zero = |id: &[u8]| id.iter().all(|byte| *byte == b'0');
+        let parts = Self {
+            trace,
+            parent,
+            flags,
+        };
+        (is_end && !is_zero(trace) && !is_zero(parent)).then_some(parts)
+    }
+}
+
+/// Bytes from twice as many digits.
+fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    (digits.len() == 2 * N).then_some(bytes)
+}
+
+/// The flag that says that the trace may be recorded.
+const SAMPLED: u8 = 1;
+
+/// Numbers of 56 bits.
+const RANDOM: u128 = 1 << 56;
 
 /// Version, ids and flags with what separates them.
 const LENGTH: usize = 2 + 1 + 32 + 1 + 16 + 1 + 2;
@@ -99,6 +192,36 @@ mod tests {
         ] {
             let found = trace_id(value.as_bytes());
             assert_eq!(found, is_valid.then_some(id.as_bytes()), "{value}");
+            let parsed = TraceParent::parse(value.as_bytes());
+            assert_eq!(parsed.is_some(), is_valid, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_parent_is_written_as_it_was_read() {
+        for (flags, is_sampled) in [("00", false), ("01", true)] {
+            let text = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
+            let parent = TraceParent::parse(text.as_bytes()).unwrap();
+            assert_eq!(parent.parent_id, 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes());
+            assert_eq!(
+                (parent.is_sampled, parent.text()),
+                (is_sampled, text.clone())
+            );
+            let one = ("TraceParent", text.as_bytes());
+            assert_eq!(TraceParent::of_fields([one].into_iter()), Some(parent));
+            assert_eq!(TraceParent::of_fields([one, one].into_iter()), None);
+        }
+    }
+
+    #[test]
+    fn as_many_traces_are_sampled_as_are_wanted() {
+        for (percent, wanted) in [(0, 0), (1, 10), (25, 250), (100, 1000)] {
+            let ids = (0..1000_u128).map(|number| {
+                let bits = (number * (RANDOM / 1000) + RANDOM / 2000) | (0xab << 120);
+                bits.to_be_bytes()
+            });
+            let taken = ids.filter(|id| is_sampled(id, percent)).count();
+            assert_eq!(taken, wanted, "{percent}");
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod request;
 mod rfc9110;
+mod trace;
 
 pub(crate) use self::request::address_text;
 pub use self::request::{
@@ -15,3 +16,4 @@ pub use self::request::{
     member, members, schedule, set_acknowledged, trimmed, whole,
 };
 pub use self::rfc9110::{BY_GALLEY, Credentials, announce, fetch, is_loop, revalidate};
+pub use self::trace::{ForwardedTrace, TRACEPARENT, set_trace};

@@ -1,0 +1,92 @@
+//! What a request for the upstream says of the trace that it belongs to (W3C Trace Context).
+//!
+//! What stood in the client's head is never forwarded by itself: a `traceparent` that is not valid is none, and one without its
+//! `tracestate`, or the other way round, says nothing. A trimmed request has neither of its own.
+
+use http::HeaderName;
+
+use super::request::{UpstreamRequest, push};
+use crate::trace_context::TraceParent;
+
+/// Where the upstream's part of a request belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardedTrace {
+    /// To no trace.
+    None,
+    /// Below whoever asked Galley, which records nothing itself.
+    Client(TraceParent),
+    /// Below a span of Galley's, whose [`TRACEPARENT`] is added when the request is sent.
+    Own {
+        /// Whether it is in the client's trace, so that the client's `tracestate` goes with it.
+        continues: bool,
+    },
+}
+
+/// Replaces what the request says of its trace.
+pub fn set_trace(request: &mut UpstreamRequest, trace: ForwardedTrace) {
+    let keeps_state = match trace {
+        ForwardedTrace::None => false,
+        ForwardedTrace::Client(_) => true,
+        ForwardedTrace::Own { continues } => continues,
+    };
+    request
+        .fields
+        .retain(|(name, _)| *name != TRACEPARENT && (keeps_state || *name != TRACESTATE));
+    if let ForwardedTrace::Client(parent) = trace {
+        push(request, TRACEPARENT, parent.text().as_bytes());
+    }
+}
+
+/// The field that names the parent.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::super::{BodyLength, Client, whole};
+    use super::*;
+    use crate::site::Policy;
+    use crate::testing::{LINE, parsed};
+
+    /// The fields of a request about its trace, sent whole with these fields and `trace`.
+    fn sent(head: &[(&str, &str)], trace: ForwardedTrace) -> Vec<String> {
+        let info = parsed(&LINE, head, &Policy::default());
+        let fields = head.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let client = Client {
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 0,
+            request_id: "1",
+        };
+        let mut request = whole(&info, fields, &client, BodyLength::None);
+        set_trace(&mut request, trace);
+        let about = request.fields.iter();
+        let about = about.filter(|(name, _)| name.as_str().starts_with("trace"));
+        about
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn an_upstream_gets_no_trace_but_the_one_that_is_decided() {
+        let valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let head: [(&str, &str); 4] = [
+            ("Traceparent", "junk"),
+            ("traceparent", valid),
+            ("tracestate", "a=1"),
+            ("baggage", "b=2"),
+        ];
+        let parent = TraceParent::parse(valid.as_bytes()).unwrap();
+        let line = format!("traceparent: {valid}");
+        let state = "tracestate: a=1".to_owned();
+        for (trace, wanted) in [
+            (ForwardedTrace::None, vec![]),
+            (ForwardedTrace::Own { continues: false }, vec![]),
+            (ForwardedTrace::Own { continues: true }, vec![state.clone()]),
+            (ForwardedTrace::Client(parent), vec![state, line]),
+        ] {
+            assert_eq!(sent(&head, trace), wanted, "{trace:?}");
+        }
+    }
+}
