@@ -1,7 +1,7 @@
 //! The web server for WordPress.
 //!
 //! Modules in ranks, each importing only from ranks below it (`tests/layers` holds that):
-//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `dashboard` `durable` `setup` `upstream` < `binary_upgrade` `fetch` `purge_forward` < `request` < `server` `admin` < `app` < `cli`.
+//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `dashboard` `durable` `service_client` `setup` `upstream` < `binary_upgrade` `fetch` `purge_forward` < `request` < `server` `admin` < `app` < `cli`.
 //! A request's way is told in [`request`]; `ARCHITECTURE.md` draws the whole.
 
 pub mod access;
@@ -23,6 +23,7 @@ pub mod php;
 pub mod purge_forward;
 pub mod request;
 pub mod server;
+mod service_client;
 pub mod setup;
 pub mod sys;
 pub mod telemetry;

@@ -1,26 +1,20 @@
-//! Sends one request to a cache of another machine, on a connection of its own, and judges the response.
+//! Sends one request to a cache of another machine, and judges the response.
 //!
-//! Bounds: a time for the whole, 64 KiB of response. The token is read for each request and never part of a message.
+//! The token is read for each request and never part of a message.
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use galley_certs::file;
 use galley_config::HttpUpstream;
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Collected, Full, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use http::Request;
+use http::header::{self, HeaderValue};
+use http_body_util::Full;
 
-use super::target::{ForwardTarget, TargetRequest, authority};
-use crate::tls::UpstreamTlsClient;
+use super::target::{ForwardTarget, TargetRequest};
+use crate::service_client::{ServiceClient, ServiceResponse};
 
 /// Why a purge did not get through.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,29 +27,13 @@ pub(super) struct SendError {
     pub(super) is_rejected: bool,
 }
 
-/// The address of a target.
-pub(super) struct Connector {
-    host: String,
-    port: u16,
-    authority: String,
-    tls: Option<UpstreamTlsClient>,
-}
+/// Sends purges to the address of a target.
+pub(super) struct Connector(ServiceClient);
 
 impl Connector {
     /// For a target's address. Reads the certificates that the system trusts.
     pub(super) fn new(server: &HttpUpstream) -> Result<Self, SendError> {
-        let host = server.host.trim_start_matches('[').trim_end_matches(']');
-        let tls = if server.tls {
-            Some(UpstreamTlsClient::new(host, None, true).map_err(SendError::new)?)
-        } else {
-            None
-        };
-        Ok(Self {
-            host: host.to_owned(),
-            port: server.port,
-            authority: authority(server),
-            tls,
-        })
+        ServiceClient::new(server).map(Self).map_err(SendError::new)
     }
 
     /// Sends one request.
@@ -65,14 +43,11 @@ impl Connector {
         call: &TargetRequest,
     ) -> Result<(), SendError> {
         let request = self.request(target, call)?;
-        let answer = match timeout(REQUEST_TIMEOUT, self.exchange(request)).await {
-            Err(_elapsed) => return Err(SendError::new("no response in time")),
-            Ok(answer) => answer?,
-        };
+        let answer = self.0.send(request).await.map_err(SendError::new)?;
         if target.means_absent(call, answer.status.as_u16()) {
             return Ok(());
         }
-        judge(answer.status, &answer.fields, &answer.body)
+        judge(&answer)
     }
 
     fn request(
@@ -85,7 +60,7 @@ impl Connector {
             .as_ref()
             .map(ToString::to_string)
             .unwrap_or_default();
-        let host = call.host.as_ref().unwrap_or(&self.authority);
+        let host = call.host.as_deref().unwrap_or(self.0.authority());
         let mut request = Request::builder()
             .method(call.method)
             .uri(&call.target)
@@ -111,51 +86,12 @@ impl Connector {
             ..SendError::new(why)
         })
     }
-
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<TargetResponse, SendError> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        match &self.tls {
-            Some(tls) => exchange(tls.connect(stream).await?, request).await,
-            None => exchange(stream, request).await,
-        }
-    }
-}
-
-struct TargetResponse {
-    status: StatusCode,
-    fields: HeaderMap,
-    body: Bytes,
-}
-
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<TargetResponse, SendError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (mut sender, connection) = handshake(TokioIo::new(stream))
-        .await
-        .map_err(SendError::new)?;
-    let asking = async move {
-        let answer = sender.send_request(request).await.map_err(SendError::new)?;
-        let (parts, body) = answer.into_parts();
-        let body = Limited::new(body, MOST_ANSWER).collect().await;
-        Ok(TargetResponse {
-            status: parts.status,
-            fields: parts.headers,
-            // The status counts even if the body breaks off.
-            body: body.map(Collected::to_bytes).unwrap_or_default(),
-        })
-    };
-    tokio::pin!(asking, connection);
-    tokio::select! {
-        biased;
-        answer = &mut asking => answer,
-        _ended = &mut connection => asking.await,
-    }
 }
 
 /// Whether the purge was taken: a good status, and no `false` in what JSON says of it.
-fn judge(status: StatusCode, fields: &HeaderMap, body: &[u8]) -> Result<(), SendError> {
-    let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+fn judge(answer: &ServiceResponse) -> Result<(), SendError> {
+    let status = answer.status;
+    let value: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let is_refused = value["success"] == false || value["ok"] == false;
     if value["reach"] == "local" {
         return Err(SendError::new("the purge has not reached all its nodes"));
@@ -165,7 +101,7 @@ fn judge(status: StatusCode, fields: &HeaderMap, body: &[u8]) -> Result<(), Send
     }
     Err(SendError {
         why: format!("status {}{}", status.as_u16(), error_message(&value)),
-        retry_after: retry_after(fields, SystemTime::now()),
+        retry_after: retry_after(answer, SystemTime::now()),
         is_rejected: matches!(status.as_u16(), 400 | 404 | 413 | 414 | 422),
     })
 }
@@ -191,20 +127,13 @@ fn error_message(value: &serde_json::Value) -> String {
     }
 }
 
-/// `Retry-After` (RFC 9110 section 10.2.3), or the second at which Fastly's limit ends.
-fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| fields.get(name).and_then(|value| value.to_str().ok());
-    let until = |at: SystemTime| at.duration_since(now).unwrap_or_default();
-    let asked = match (text("retry-after"), text("fastly-ratelimit-reset")) {
-        (Some(text), _) => match text.trim().parse() {
-            Ok(seconds) => Duration::from_secs(seconds),
-            Err(_) => until(httpdate::parse_http_date(text).ok()?),
-        },
-        (None, Some(text)) => {
-            until(SystemTime::UNIX_EPOCH + Duration::from_secs(text.trim().parse().ok()?))
-        }
-        (None, None) => return None,
-    };
+/// `Retry-After`, or the second at which Fastly's limit ends.
+fn retry_after(answer: &ServiceResponse, now: SystemTime) -> Option<Duration> {
+    let asked = answer.retry_after(now).or_else(|| {
+        let text = answer.fields.get("fastly-ratelimit-reset")?.to_str().ok()?;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(text.trim().parse().ok()?);
+        Some(at.duration_since(now).unwrap_or_default())
+    })?;
     Some(asked.min(LONGEST_PAUSE))
 }
 
@@ -223,18 +152,6 @@ impl SendError {
         }
     }
 }
-
-impl From<io::Error> for SendError {
-    fn from(error: io::Error) -> Self {
-        Self::new(error)
-    }
-}
-
-/// For one request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// Responses are short.
-const MOST_ANSWER: usize = 64 * 1024;
 
 /// What is kept of an error's text.
 const MOST_MESSAGE: usize = 200;

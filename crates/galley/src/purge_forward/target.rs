@@ -337,16 +337,6 @@ fn push(list: &mut Vec<String>, one: String) {
     }
 }
 
-/// Host and port, as the field `Host` has them.
-pub(super) fn authority(server: &HttpUpstream) -> String {
-    let usual = if server.tls { 443 } else { 80 };
-    if server.port == usual {
-        server.host.clone()
-    } else {
-        format!("{}:{}", server.host, server.port)
-    }
-}
-
 /// Whether a byte of a path means at most itself in a regular expression; a dot means more.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"/-_.~%".contains(&byte)

@@ -29,6 +29,7 @@ const RANKS: &[(u32, &[&str])] = &[
             "compress",
             "dashboard",
             "durable",
+            "service_client",
             "setup",
             "upstream",
         ],

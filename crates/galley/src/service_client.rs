@@ -1,0 +1,150 @@
+//! Sends one request to a service of another machine, on a connection of its own, and receives the response.
+//!
+//! Bounds: a time for the whole, 64 KiB of response.
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use galley_config::HttpUpstream;
+use http::header::{self, HeaderMap};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Collected, Full, Limited};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::tls::{ClientTrouble, UpstreamTlsClient};
+
+/// A service that is connected to for each request.
+pub struct ServiceClient {
+    host: String,
+    port: u16,
+    authority: String,
+    tls: Option<UpstreamTlsClient>,
+}
+
+/// The response of a service.
+pub struct ServiceResponse {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub fields: HeaderMap,
+    /// Its body; empty if it broke off.
+    pub body: Bytes,
+}
+
+/// Why there is no response.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// None in time.
+    #[error("no response in time")]
+    Timeout,
+    /// The connection failed.
+    #[error("{0}")]
+    Connection(#[from] io::Error),
+    /// The other side does not speak HTTP.
+    #[error("{0}")]
+    Http(#[from] hyper::Error),
+}
+
+impl ServiceClient {
+    /// For an address. Reads the certificates that the system trusts.
+    pub fn new(server: &HttpUpstream) -> Result<Self, ClientTrouble> {
+        let host = server.host.trim_start_matches('[').trim_end_matches(']');
+        let tls = if server.tls {
+            Some(UpstreamTlsClient::new(host, None, true)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port: server.port,
+            authority: authority(server),
+            tls,
+        })
+    }
+
+    /// Host and port, as the field `Host` has them.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Sends one request, which has a `Host`.
+    pub async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<ServiceResponse, ServiceError> {
+        timeout(REQUEST_TIMEOUT, self.connect_and_send(request))
+            .await
+            .unwrap_or(Err(ServiceError::Timeout))
+    }
+
+    async fn connect_and_send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<ServiceResponse, ServiceError> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        match &self.tls {
+            Some(tls) => exchange(tls.connect(stream).await?, request).await,
+            None => exchange(stream, request).await,
+        }
+    }
+}
+
+impl ServiceResponse {
+    /// The pause that the service asks for: seconds or a date (RFC 9110 section 10.2.3).
+    pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
+        let text = self.fields.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+        if let Ok(seconds) = text.parse() {
+            return Some(Duration::from_secs(seconds));
+        }
+        let at = httpdate::parse_http_date(text).ok()?;
+        Some(at.duration_since(now).unwrap_or_default())
+    }
+}
+
+async fn exchange<S>(
+    stream: S,
+    request: Request<Full<Bytes>>,
+) -> Result<ServiceResponse, ServiceError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
+    let asking = async move {
+        let answer = sender.send_request(request).await?;
+        let (parts, body) = answer.into_parts();
+        let body = Limited::new(body, MOST_ANSWER).collect().await;
+        Ok(ServiceResponse {
+            status: parts.status,
+            fields: parts.headers,
+            // The status counts even if the body breaks off.
+            body: body.map(Collected::to_bytes).unwrap_or_default(),
+        })
+    };
+    tokio::pin!(asking, connection);
+    tokio::select! {
+        biased;
+        answer = &mut asking => answer,
+        _ended = &mut connection => asking.await,
+    }
+}
+
+/// Host and port, as the field `Host` has them.
+fn authority(server: &HttpUpstream) -> String {
+    let usual = if server.tls { 443 } else { 80 };
+    if server.port == usual {
+        server.host.clone()
+    } else {
+        format!("{}:{}", server.host, server.port)
+    }
+}
+
+/// For one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Responses are short.
+const MOST_ANSWER: usize = 64 * 1024;
