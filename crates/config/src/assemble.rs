@@ -12,7 +12,7 @@ use crate::complaint::Complaints;
 use crate::config::{AdminConfig, Cache, CacheDisk, Config};
 use crate::dashboard;
 use crate::listen::AdminListen;
-use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget};
+use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget, OtlpConfig};
 use crate::log_field::{KnownField, LogField};
 use crate::machine::Surroundings;
 use crate::origin::Origin;
@@ -206,7 +206,23 @@ fn log(given: &SectionTable, complaints: &mut Complaints) -> LogConfig {
         fields,
         error: given.value("error"),
         level: level(&given.value::<String>("level")),
+        otlp: otlp(given, complaints),
     }
+}
+
+/// `None`: no collector is named.
+fn otlp(given: &SectionTable, complaints: &mut Complaints) -> Option<OtlpConfig> {
+    let Some(collector) = given.given("otlp") else {
+        let why = "has no effect without `otlp`";
+        let help = "add `otlp = \"http://127.0.0.1:4318\"`, or remove the line";
+        given.complain_of_given(&["otlp_sample", "trace_parent"], why, help, complaints);
+        return None;
+    };
+    Some(OtlpConfig {
+        collector,
+        percent: u8::try_from(given.value::<u64>("otlp_sample")).unwrap_or(100),
+        continues_any: given.value::<String>("trace_parent") == "any",
+    })
 }
 
 /// The values of the table's row.

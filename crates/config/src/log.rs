@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::log_field::LogField;
+use crate::upstream::HttpUpstream;
 
 /// `[log]`.
 #[derive(Clone, Debug)]
@@ -18,6 +19,19 @@ pub struct LogConfig {
     pub error: LogTarget,
     /// The least severe message that is written.
     pub level: LogLevel,
+    /// Where spans of requests go that a stored page does not answer; `None`: there are none.
+    pub otlp: Option<OtlpConfig>,
+}
+
+/// Spans for a collector of OpenTelemetry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtlpConfig {
+    /// The collector.
+    pub collector: HttpUpstream,
+    /// How many of a hundred traces that begin here are recorded.
+    pub percent: u8,
+    /// Whether the trace of every client is continued, and not only that of trusted proxies.
+    pub continues_any: bool,
 }
 
 /// Where lines go.

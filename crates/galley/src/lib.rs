@@ -1,7 +1,7 @@
 //! The web server for WordPress.
 //!
 //! Modules in ranks, each importing only from ranks below it (`tests/layers` holds that):
-//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `dashboard` `durable` `service_client` `setup` `upstream` < `binary_upgrade` `fetch` `purge_forward` < `request` < `server` `admin` < `app` < `cli`.
+//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `dashboard` `durable` `service_client` `setup` `upstream` < `binary_upgrade` `fetch` `otlp` `purge_forward` < `request` < `server` `admin` < `app` < `cli`.
 //! A request's way is told in [`request`]; `ARCHITECTURE.md` draws the whole.
 
 pub mod access;
@@ -19,6 +19,7 @@ pub mod doctor;
 pub mod durable;
 pub mod fault;
 pub mod fetch;
+pub mod otlp;
 pub mod php;
 pub mod purge_forward;
 pub mod request;

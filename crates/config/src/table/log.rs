@@ -1,6 +1,6 @@
 //! Logs, of all sites and of one.
 
-use crate::options::ValueKind::{self, List, Word};
+use crate::options::ValueKind::{self, Count, List, UpstreamUrl, Word};
 use crate::options::{OptionRow, OptionSection};
 use crate::table::row::row;
 
@@ -15,6 +15,12 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#""stderr""#),
     row(OptionSection::Log, "level", Word(&["error", "warn", "info", "debug", "trace"]), "The lowest severity that Galley writes.")
         .or(r#""info""#),
+    row(OptionSection::Log, "otlp", UpstreamUrl, "The collector that gets OpenTelemetry traces, by OTLP over HTTP at `/v1/traces`. Galley traces requests that no stored page answers, and tells PHP and upstreams its `traceparent`.")
+        .example(r#""http://127.0.0.1:4318""#),
+    row(OptionSection::Log, "otlp_sample", Count { least: 0, most: 100 }, "How many of a hundred traces that begin here Galley records. A trace that Galley continues is recorded if its `traceparent` says so.")
+        .or("100").unit("percent"),
+    row(OptionSection::Log, "trace_parent", Word(&["trusted", "any"]), "Whose `traceparent` Galley continues: that of proxies in `trusted_proxies` only, or that of every client. Other requests begin a new trace.")
+        .or(r#""trusted""#),
     row(OptionSection::SiteLog, "access", ValueKind::AccessLog, "Where Galley writes the access lines of the site.")
         .computed("`log.access`").example(r#""/var/log/galley/example.com.log""#),
     row(OptionSection::SiteLog, "error", ValueKind::ErrorLog, "Where Galley writes messages about the site.")

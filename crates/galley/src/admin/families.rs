@@ -21,6 +21,8 @@ families! {
     Gauge CONNECTIONS "galley_connections" "client connections open"
     Counter CONNECTIONS_CLOSED "galley_connections_closed_total" "connections closed by Galley, by reason"
     Counter LOG_LINES_DROPPED "galley_log_lines_dropped_total" "access log lines dropped"
+    Counter SPANS_EXPORTED "galley_spans_exported_total" "spans that the collector has taken"
+    Counter SPANS_DROPPED "galley_spans_dropped_total" "spans that the collector has not taken in time, or has rejected"
     Gauge UPSTREAM_IN_FLIGHT "galley_upstream_in_flight" "exchanges in progress with upstreams"
     Gauge UPSTREAM_WAITING "galley_upstream_waiting" "requests waiting for a slot at an upstream"
 }

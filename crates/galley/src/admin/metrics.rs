@@ -112,6 +112,10 @@ fn server(state: &AdminState, text: &mut Text) {
     text.values(families::CONNECTIONS_CLOSED, "why", closed);
     let dropped = state.logs.iter().map(AccessLog::dropped);
     text.value(families::LOG_LINES_DROPPED, dropped.sum());
+    if let Some(tracer) = &state.services.tracer {
+        text.value(families::SPANS_EXPORTED, tracer.stats().exported());
+        text.value(families::SPANS_DROPPED, tracer.stats().dropped());
+    }
     text.value(families::UPSTREAM_IN_FLIGHT, in_flight as u64);
     text.value(families::UPSTREAM_WAITING, waiting as u64);
     memory(state.services.memory.usage(), text);

@@ -358,7 +358,7 @@ impl Control {
             admin,
             php,
             logs,
-            lasting,
+            mut lasting,
             upkeep,
             node,
             held,
@@ -379,6 +379,7 @@ impl Control {
             let _ = tokio::task::spawn_blocking(|| node.leave()).await;
         }
         close(upkeep, lasting.durable.clone(), php::stop(php)).await;
+        lasting.tracing.close();
         logs.close();
     }
 }

@@ -112,7 +112,7 @@ fn sections(before: &Config, after: &Config) -> Vec<String> {
     let admin = differing!(before.admin, after.admin, token_file => "token_file");
     let cache = differing!(before.cache, after.cache, memory_per_site => "memory_per_site");
     let log = differing!(before.log, after.log,
-        access => "access", format => "format", fields => "fields", error => "error", level => "level",
+        access => "access", format => "format", fields => "fields", error => "error", level => "level", otlp => "otlp",
     );
     let acme = format!("{:?}", before.acme) != format!("{:?}", after.acme);
     let named = [

@@ -16,6 +16,7 @@ use super::durable;
 use super::shared_limits;
 use super::site_states::SiteStates;
 use super::spools;
+use super::tracing_export::Tracing;
 use crate::access::ClientState;
 use crate::acme::Acme;
 use crate::body::body_spools::BodySpools;
@@ -53,6 +54,8 @@ pub(super) struct Lasting {
     pub(super) servers: ServerStates,
     /// Caches of other machines that get purges.
     pub(super) forwarder: Arc<PurgeForwarder>,
+    /// Where spans go.
+    pub(super) tracing: Tracing,
 }
 
 impl Lasting {
@@ -84,6 +87,7 @@ impl Lasting {
             dashboards: Arc::default(),
             tunnels: Tunnels::new(config.server.max_upgrades, config.server.upgrade_timeout),
             servers: ServerStates::default(),
+            tracing: Tracing::default(),
         })
     }
 
@@ -138,6 +142,7 @@ impl Lasting {
             acme,
             small_files: self.small_files.clone(),
             certificates,
+            tracer: self.tracing.tracer(config.log.otlp.as_ref()),
         })
     }
 

@@ -36,6 +36,7 @@ mod spools;
 mod successor;
 mod sweep;
 mod tls;
+mod tracing_export;
 mod upgrade;
 mod upkeep;
 mod watch;

@@ -95,6 +95,7 @@ impl PageJob {
         job.call.class = Class::Background;
         job.call.client_address = Ipv4Addr::LOCALHOST.into();
         job.call.client_port = 0;
+        job.call.trace = None;
         job.call.request_id = format!("{}-fragments", job.call.request_id);
         job
     }

@@ -63,6 +63,7 @@ impl FetchWorker {
             Ok(to_store) if spool.is_clear() => {
                 let finished = writer.finish();
                 if let Some(to_store) = to_store {
+                    let _storing = job.call.begin_span("store");
                     self.keep(job, in_progress, to_store, finished).await;
                 }
             }

@@ -45,7 +45,9 @@ impl FetchWorker {
         let sending = || began.set((job.site.purges.current(), self.clock.tick()));
         let turn = QueueTurn::default();
         let sent_up = async {
+            let waiting = job.call.begin_span("queue");
             let slot = pool.enter(job.call.queue_identity(), &turn).await?;
+            drop(waiting);
             pool.send(slot, &job.call, &sending).await
         };
         // An unsafe one does not leave the queue with its client either: WordPress starts its own scheduler by a request that

@@ -19,6 +19,7 @@ impl FetchWorker {
         whom: For,
     ) -> Result<Slot, FillError> {
         let pool = self.pool(job.pool)?;
+        let _waiting = job.call.begin_span("queue");
         let enter = async {
             in_progress.wait_for_former().await;
             pool.enter(job.call.queue_identity(), &in_progress.turn)

@@ -20,6 +20,7 @@ use super::site::{Site, Sites, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
 use crate::fetch::IncludingPage;
+use crate::telemetry::trace::RequestTrace;
 use crate::upstream::interim::{self, Mailbox};
 use crate::upstream::switch::AwaitedSwitch;
 
@@ -49,6 +50,10 @@ pub struct Exchange<'h> {
     pub upgrade: Option<HeaderValue>,
     /// Where the connection will come from if the upstream agrees to it.
     pub awaited: Option<AwaitedSwitch>,
+    /// Its part of a trace, once it is known that no stored page answers it.
+    pub trace: Option<RequestTrace>,
+    /// Whether a trusted proxy has sent it.
+    pub(super) is_from_proxy: bool,
     mailbox: Option<Mailbox>,
 }
 
@@ -78,6 +83,8 @@ impl<'h> Exchange<'h> {
             },
             upgrade: None,
             awaited: None,
+            trace: None,
+            is_from_proxy: false,
             mailbox: None,
         }
     }
@@ -109,6 +116,8 @@ impl<'h> Exchange<'h> {
             },
             upgrade: None,
             awaited: None,
+            trace: None,
+            is_from_proxy: false,
             mailbox: None,
         }
     }
@@ -294,6 +303,8 @@ pub fn admit<'h>(
         access: AccessState::Unchecked,
         upgrade,
         awaited: None,
+        trace: None,
+        is_from_proxy: sites.proxies().trusts(client),
         mailbox,
     })
 }
@@ -329,6 +340,8 @@ pub fn resume<'h>(
         access: AccessState::Unchecked,
         upgrade: None,
         awaited: None,
+        trace: None,
+        is_from_proxy: admission.sites.proxies().trusts(admission.client),
         mailbox: admission.mailbox,
     }
 }

@@ -7,7 +7,9 @@ use galley_http::framing::BodyKind;
 use galley_policy::cgi::Script;
 use galley_policy::class::{Class, Network};
 use galley_policy::decide::Backend;
-use galley_policy::forward::{self, BodyLength, Client, Credentials, UpstreamRequest};
+use galley_policy::forward::{
+    self, BodyLength, Client, Credentials, ForwardedTrace, UpstreamRequest,
+};
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::private::session_cookies;
 use galley_policy::request_info::Method;
@@ -16,6 +18,7 @@ use galley_policy::site::UpstreamRequests;
 use super::exchange::Exchange;
 use super::purge::PurgeRequest;
 use super::site::{PoolHandle, Services, Upstream};
+use super::trace;
 use crate::body::RequestBody;
 use crate::fault::Fault;
 use crate::fetch::PageJob;
@@ -93,6 +96,11 @@ pub fn fetch_request(
             forward::announce(&mut request, &services.identity, &core.rules);
         }
     }
+    let trace = match credentials {
+        Credentials::OfClient => trace::forwarded_shared(services, exchange),
+        Credentials::None => ForwardedTrace::None,
+    };
+    forward::set_trace(&mut request, trace);
     request
 }
 
@@ -128,6 +136,7 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
             forward::announce(&mut request, &services.identity, &core.rules);
         }
     }
+    forward::set_trace(&mut request, trace::forwarded(services, exchange));
     request
 }
 
@@ -178,6 +187,7 @@ pub(super) fn upstream_call(
             .unwrap_or_default(),
         interim: None,
         switch: None,
+        trace: exchange.trace.as_ref().map(|trace| trace.scope.clone()),
     }
 }
 

@@ -134,6 +134,7 @@ impl SiteIncludes {
         }
         let request = fetch_request(services, exchange, Credentials::None);
         let mut job = page_job(exchange, &pool, request, script, page.call.class);
+        job.call.trace.clone_from(&page.call.trace);
         job.held = held(exchange, &found);
         if decision == Decision::Pass(PassWhy::Partition) {
             job = job.cut_off();

@@ -34,6 +34,7 @@ mod respond;
 mod response;
 mod site;
 mod slow_requests;
+mod trace;
 
 pub use access::{enter, limited_site};
 pub use access_control::AccessControl;

@@ -114,6 +114,7 @@ impl OwnCall<'_> {
                 timeouts: UpstreamTimeouts::default(),
                 interim: None,
                 switch: None,
+                trace: None,
                 class: Class::Background,
             },
         };

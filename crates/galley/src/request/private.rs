@@ -190,6 +190,7 @@ impl Miss<'_, '_> {
         let script = self.script.clone();
         let mut page = page_job(exchange, &pool, request, script, Class::Background);
         page.info = stranger;
+        page.call.trace = None;
         page.call.client_address = exchange.own_address();
         page.call.request_id = format!("{}-public", exchange.request_id);
         pool.fetch_thread.refresh(page, When::Spare);

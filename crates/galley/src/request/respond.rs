@@ -15,7 +15,7 @@ use super::forward::backend;
 use super::lookup::{LookupResult, Purpose, lookup};
 use super::response::Response;
 use super::site::Services;
-use super::{dashboard, file, miss, page, private, purge, redirect, repair};
+use super::{dashboard, file, miss, page, private, purge, redirect, repair, trace};
 use crate::fault::Fault;
 use crate::fetch::revalidate::When;
 
@@ -99,6 +99,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         Decision::Patch => (MissWhy::Purged, false),
         _ => (MissWhy::Uri, false),
     };
+    trace::begin(services, exchange);
     let miss = miss::Miss {
         services,
         exchange,

@@ -37,6 +37,7 @@ use crate::php::privileged::KeeperState;
 use crate::purge_forward::PurgeForwarder;
 use crate::sys::sandbox::SandboxLevel;
 use crate::telemetry::errors::{RateLimited, Seldom};
+use crate::telemetry::trace::Tracer;
 use crate::tls::{Certificates, Presented};
 use crate::upstream::UpstreamStats;
 use crate::upstream::switch::Tunnels;
@@ -343,6 +344,8 @@ pub struct Services {
     pub privileged: KeeperState,
     /// Connections that have become something else than HTTP.
     pub tunnels: Tunnels,
+    /// Begins traces of requests that no stored page answers, where a collector gets them.
+    pub tracer: Option<Arc<Tracer>>,
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
     /// Where dashboards of sites are answered.

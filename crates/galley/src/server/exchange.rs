@@ -120,7 +120,9 @@ impl Driver<'_> {
         open.log = exchange.site.log;
         open.site = Some(exchange.site.row);
         let asked_upgrade = exchange.upgrade.is_some();
-        let failed = match self.handle(protocol, framing, &mut exchange).await {
+        let handled = self.handle(protocol, framing, &mut exchange).await;
+        open.trace = exchange.trace.take();
+        let failed = match handled {
             Ok(handled) => {
                 *info = std::mem::take(&mut exchange.info);
                 return Some(Responded {

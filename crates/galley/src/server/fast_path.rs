@@ -142,6 +142,7 @@ fn write_records(
             total_time: ended.saturating_duration_since(began),
             log: ready.log,
             site: Some(ready.site),
+            trace: None,
         };
         let end = RecordEnd {
             status: ready.hit.status().as_u16(),
@@ -151,7 +152,7 @@ fn write_records(
             vanished,
             logged: core.logged_of_hit(&ready.hit),
         };
-        record::write(core, Some(&ready.log_fields), &about, &end);
+        record::write(core, Some(&ready.log_fields), about, &end);
     }
 }
 

@@ -336,6 +336,7 @@ fn open<'h>(core: &Core, endpoints: Endpoints, head: Option<&Head<'h, '_>>) -> O
         began: Instant::now(),
         log: 0,
         site: None,
+        trace: None,
     }
 }
 

@@ -10,6 +10,7 @@ use super::request_words::{RequestWords, words};
 use crate::telemetry::access::AccessRecord;
 use crate::telemetry::counters::CountedResponse;
 use crate::telemetry::fields::ResponseValues;
+use crate::telemetry::trace::RequestTrace;
 
 /// What is known of a request while it runs.
 pub(super) struct OpenRecord<'h> {
@@ -23,6 +24,8 @@ pub(super) struct OpenRecord<'h> {
     pub(super) log: usize,
     /// The site's row in the counters, once it is found.
     pub(super) site: Option<u32>,
+    /// Its part of a trace, if it has one.
+    pub(super) trace: Option<RequestTrace>,
 }
 
 /// What is known at its end.
@@ -62,8 +65,9 @@ impl OpenRecord<'_> {
             total_time: self.began.elapsed(),
             log: self.log,
             site: self.site,
+            trace: self.trace,
         };
-        write(core, self.log_fields.as_ref(), &about, end);
+        write(core, self.log_fields.as_ref(), about, end);
     }
 }
 
@@ -77,13 +81,14 @@ pub(super) struct About<'a> {
     pub(super) total_time: Duration,
     pub(super) log: usize,
     pub(super) site: Option<u32>,
+    pub(super) trace: Option<RequestTrace>,
 }
 
 /// Writes the record of a request and counts it. `said`: nothing where its head could not be read.
 pub(super) fn write(
     core: &Core,
     request: Option<&RequestWords<'_>>,
-    about: &About<'_>,
+    about: About<'_>,
     end: &RecordEnd,
 ) {
     let record = AccessRecord {
@@ -102,11 +107,15 @@ pub(super) fn write(
             .as_ref()
             .and_then(|all| all.find(about.client)),
         tls_version: about.tls_version,
+        trace_id: about.trace.as_ref().map(|trace| trace.scope.trace_id()),
         request_fields: request.map_or(&[], |request| &request.logged),
         response_fields: &end.logged,
     };
     if let Some(log) = core.logs.borrow_mut().get_mut(about.log) {
         log.write(&record);
+    }
+    if let Some(trace) = about.trace {
+        trace.end(&record);
     }
     core.counters.count(&CountedResponse {
         site: about.site,

@@ -177,7 +177,10 @@ impl FieldSource {
         match self {
             Self::Known(field) => known(field, record),
             Self::RequestHeader(place) => FieldValue::Text(request(place)),
-            Self::Trace(place) => FieldValue::Text(request(place).and_then(trace_id)),
+            Self::Trace(place) => {
+                let own = record.trace_id.as_ref().map(<[u8; 32]>::as_slice);
+                FieldValue::Text(own.or_else(|| request(place).and_then(trace_id)))
+            }
             Self::ResponseHeader(place) => {
                 let value = record.response_fields.get(place).and_then(Option::as_ref);
                 FieldValue::Text(value.map(HeaderValue::as_bytes))

@@ -240,6 +240,7 @@ pub(super) mod tests {
             vanished: false,
             country: None,
             tls_version: None,
+            trace_id: None,
             request_fields: &[],
             response_fields: &[],
         }

@@ -11,6 +11,7 @@ pub mod fields;
 pub mod history;
 pub mod http2;
 pub mod totals;
+pub mod trace;
 
 mod ecs;
 mod escape;

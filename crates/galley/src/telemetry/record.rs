@@ -34,6 +34,8 @@ pub struct AccessRecord<'a> {
     pub country: Option<CountryCode>,
     /// `1.3`; `None`: Galley did not speak TLS with the client.
     pub tls_version: Option<&'static str>,
+    /// The trace that Galley has told the upstream, in 32 digits.
+    pub trace_id: Option<[u8; 32]>,
     /// Values of [`LoggedHeaders::request`](super::fields::LoggedHeaders::request).
     pub request_fields: &'a [Option<&'a [u8]>],
     /// Values of [`LoggedHeaders::response`](super::fields::LoggedHeaders::response).

@@ -12,6 +12,7 @@ use super::queue::QueueIdentity;
 use super::switch::Switch;
 use crate::body::RequestBody;
 use crate::body::streamed_body::StreamedBody;
+use crate::telemetry::trace::{OpenSpan, SpanKind, TraceScope};
 
 /// One request for an upstream, complete.
 pub struct UpstreamCall {
@@ -39,6 +40,8 @@ pub struct UpstreamCall {
     pub interim: Option<InterimSender>,
     /// The protocol that its client requests instead of HTTP; HTTP upstreams only.
     pub switch: Option<Switch>,
+    /// The span that it is part of; `None`: it is not traced.
+    pub trace: Option<TraceScope>,
 }
 
 impl UpstreamCall {
@@ -48,6 +51,12 @@ impl UpstreamCall {
             class: self.class,
             client: Network::of(self.client_address),
         }
+    }
+
+    /// Begins a part of its trace that is Galley's own work.
+    pub fn begin_span(&self, name: &'static str) -> Option<OpenSpan> {
+        let trace = self.trace.as_ref()?;
+        Some(trace.begin(name, SpanKind::Internal))
     }
 
     pub(super) fn client(&self) -> Client<'_> {
@@ -74,6 +83,7 @@ impl UpstreamCall {
             timeouts: self.timeouts,
             interim: self.interim.clone(),
             switch: None,
+            trace: self.trace.clone(),
         }
     }
 

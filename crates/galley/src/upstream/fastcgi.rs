@@ -20,6 +20,7 @@ use galley_policy::cgi;
 use tokio::time::{Instant, timeout};
 
 use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
+use super::attempt_span::AttemptSpan;
 use super::balancer::{Balancer, ServerChoice};
 use super::call::UpstreamCall;
 use super::fastcgi_body::{Errors, FastCgiBody, RequestBodySource, failure};
@@ -71,6 +72,7 @@ impl FastCgiUpstream {
         &self,
         call: &UpstreamCall,
         tried: &mut Vec<usize>,
+        span: &mut AttemptSpan,
     ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
         let key = self.balancer.key(call);
         let mut last = FailedAttempt::paused();
@@ -89,7 +91,7 @@ impl FastCgiUpstream {
             let Some(attempt) = attempt.flatten() else {
                 continue;
             };
-            let outcome = self.exchange(call, index, tried).await;
+            let outcome = self.exchange(call, index, tried, span).await;
             let was_alone = self.balancer.is_paused();
             let standing = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
             match outcome {
@@ -110,6 +112,7 @@ impl FastCgiUpstream {
         call: &UpstreamCall,
         index: usize,
         tried: &[usize],
+        span: &mut AttemptSpan,
     ) -> Result<IncomingResponse, FailedAttempt> {
         let never = |failure| FailedAttempt {
             failure,
@@ -124,13 +127,16 @@ impl FastCgiUpstream {
             server_port: call.server_port,
             server_address: call.server_address,
         };
-        let variables = cgi::variables(&call.request, script, &connection);
+        let mut variables = cgi::variables(&call.request, script, &connection);
+        if let Some(parent) = span.parent() {
+            variables.push(cgi::trace_parent(&parent));
+        }
         let request = FastCgiRequest {
             variables: &variables,
             body_length,
         };
         let body = RequestBodySource(call.body.reader());
-        let connection = self.begin(&request, index, tried).await?;
+        let connection = self.begin(&request, index, tried, span).await?;
         let reading = FastCgiBody {
             connection: Some(connection),
             server: index,
@@ -167,7 +173,12 @@ impl FastCgiUpstream {
         request: &FastCgiRequest<'_>,
         index: usize,
         tried: &[usize],
+        span: &mut AttemptSpan,
     ) -> Result<FastCgiConnection<UpstreamStream>, FailedAttempt> {
+        if let Some(server) = self.servers.get(index) {
+            span.tries_fastcgi(server);
+        }
+        let connecting = span.begin_connect();
         let mut fresh = self
             .connect(index, tried)
             .await
@@ -175,6 +186,7 @@ impl FastCgiUpstream {
                 failure,
                 retry: Retry::Never,
             })?;
+        drop(connecting);
         match fresh.send(request).await {
             Ok(()) => Ok(fresh),
             Err(Error::Variables { .. }) => Err(FailedAttempt {

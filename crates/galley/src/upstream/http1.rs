@@ -14,6 +14,8 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use galley_cache::fill::FillError;
+use galley_policy::forward::TRACEPARENT;
+use galley_policy::trace_context::TraceParent;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming as HyperBody;
 use hyper::client::conn::http1::handshake;
@@ -23,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout};
 
 use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
+use super::attempt_span::AttemptSpan;
 use super::balancer::{Balancer, ServerChoice};
 use super::breaker::Attempt;
 use super::call::UpstreamCall;
@@ -122,14 +125,15 @@ impl HttpConnections {
         &self,
         call: &UpstreamCall,
         tried: &mut Vec<usize>,
+        span: &mut AttemptSpan,
     ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
         let ReadyConnection {
             connection,
             server: (index, server),
             attempt,
             turn,
-        } = self.connection(call, tried).await?;
-        let outcome = self.exchange(call, connection, index, server).await;
+        } = self.connection(call, tried, span).await?;
+        let outcome = self.exchange(call, connection, index, server, span).await;
         let was_alone = self.balancer.is_paused();
         let standing = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
         outcome.map(|incoming| (incoming.with_turn(turn), standing))
@@ -141,8 +145,9 @@ impl HttpConnections {
         mut connection: Link,
         index: usize,
         server: &HttpPeer,
+        span: &AttemptSpan,
     ) -> Result<IncomingResponse, FailedAttempt> {
-        let request = request(call).ok_or(FailedAttempt {
+        let request = request(call, span.parent()).ok_or(FailedAttempt {
             failure: FillError::Malformed,
             retry: Retry::Never,
         })?;
@@ -250,6 +255,7 @@ impl HttpConnections {
         &self,
         call: &UpstreamCall,
         tried: &mut Vec<usize>,
+        span: &mut AttemptSpan,
     ) -> Result<ReadyConnection<'_>, FailedAttempt> {
         let key = self.balancer.key(call);
         let mut last = FailedAttempt::paused();
@@ -265,6 +271,7 @@ impl HttpConnections {
             else {
                 continue;
             };
+            span.tries_http(&server.name);
             let idle = self.idle(index, state).await;
             let Some(attempt) = state.breaker.try_acquire(Instant::now()) else {
                 continue;
@@ -272,6 +279,7 @@ impl HttpConnections {
             let connection = if idle.is_some() {
                 idle
             } else {
+                let _connecting = span.begin_connect();
                 let connecting = connect(server, self.connect_timeout);
                 let connected = timeout(self.connect_timeout, connecting).await;
                 connected.ok().and_then(Result::ok)
@@ -336,7 +344,7 @@ where
 }
 
 /// Builds the request; `None` if its parts are invalid.
-fn request(call: &UpstreamCall) -> Option<Request<HyperRequestBody>> {
+fn request(call: &UpstreamCall, trace: Option<TraceParent>) -> Option<Request<HyperRequestBody>> {
     let mut target = call.request.path.clone();
     if let Some(query) = &call.request.query {
         target.push(b'?');
@@ -358,6 +366,9 @@ fn request(call: &UpstreamCall) -> Option<Request<HyperRequestBody>> {
     );
     for (name, value) in &call.request.fields {
         fields.append(name.clone(), value.clone());
+    }
+    if let Some(parent) = trace {
+        fields.insert(TRACEPARENT, HeaderValue::from_str(&parent.text()).ok()?);
     }
     if let Some(switch) = &call.switch {
         switch.write_fields(fields);

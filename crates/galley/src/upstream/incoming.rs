@@ -14,6 +14,7 @@ use super::http1_body::HttpBody;
 use super::limit::Slot;
 use super::server_state::ServerTurn;
 use crate::codec::decode::{BodyDecoder, CodingError as Undecodable, DecodeStep};
+use crate::telemetry::trace::OpenSpan;
 
 /// A response whose head has arrived.
 pub struct IncomingResponse {
@@ -26,6 +27,8 @@ pub struct IncomingResponse {
     received: u64,
     slot: Option<Slot>,
     turn: Option<ServerTurn>,
+    /// Until its end.
+    span: Option<OpenSpan>,
     decoder: Option<Box<BodyDecoder>>,
 }
 
@@ -62,6 +65,7 @@ impl IncomingResponse {
             received: 0,
             slot: None,
             turn: None,
+            span: None,
             decoder: None,
         }
     }
@@ -75,6 +79,7 @@ impl IncomingResponse {
             received: 0,
             slot: None,
             turn: None,
+            span: None,
             decoder: None,
             body: IncomingBody::Whole {
                 body: Some(body),
@@ -105,6 +110,12 @@ impl IncomingResponse {
 
     pub(super) fn with_slot(mut self, slot: Slot) -> Self {
         self.slot = Some(slot);
+        self
+    }
+
+    /// Ends a span with the response.
+    pub(super) fn with_span(mut self, span: Option<OpenSpan>) -> Self {
+        self.span = span;
         self
     }
 
@@ -209,6 +220,10 @@ impl IncomingResponse {
         if !matches!(judged, Ok(Some(_))) {
             self.turn = None;
             self.slot = None;
+            if let (Err(_), Some(span)) = (&judged, &mut self.span) {
+                span.fail("body");
+            }
+            self.span = None;
         }
         judged
     }

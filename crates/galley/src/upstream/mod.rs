@@ -10,6 +10,7 @@
 mod adaptive;
 mod admission;
 mod attempt;
+mod attempt_span;
 mod balancer;
 mod breaker;
 mod call;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use galley_cache::fill::FillError;
 use tokio::time::Instant;
 
-use super::attempt::{Retry, UpstreamHealth};
+use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
+use super::attempt_span::AttemptSpan;
 use super::balancer::Balancer;
 use super::call::UpstreamCall;
 use super::fastcgi::FastCgiUpstream;
@@ -101,17 +102,14 @@ impl UpstreamPool {
         sending: &dyn Fn(),
     ) -> Result<IncomingResponse, FillError> {
         let (mut first, mut tried) = (None, Vec::new());
+        let mut attempt = 0;
         loop {
             sending();
             if call.body.streamed().is_none() {
                 // What a streamed body takes is its client's time, and says nothing about the upstream.
                 slot.request_sent();
             }
-            let attempt = match &self.kind {
-                UpstreamKind::FastCgi(connections) => connections.send(call, &mut tried).await,
-                UpstreamKind::Http(connections) => connections.send(call, &mut tried).await,
-            };
-            match attempt {
+            match self.attempt(call, attempt, &mut tried).await {
                 Ok((incoming, standing)) => {
                     slot.response_arrived();
                     if standing == UpstreamHealth::Recovered {
@@ -141,6 +139,31 @@ impl UpstreamPool {
                     }
                     first.get_or_insert(broken.failure);
                 }
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Attempt number `attempt`, with its span.
+    async fn attempt(
+        &self,
+        call: &UpstreamCall,
+        attempt: usize,
+        tried: &mut Vec<usize>,
+    ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
+        let mut span = AttemptSpan::begin(call, attempt);
+        let sent = match &self.kind {
+            UpstreamKind::FastCgi(connections) => connections.send(call, tried, &mut span).await,
+            UpstreamKind::Http(connections) => connections.send(call, tried, &mut span).await,
+        };
+        match sent {
+            Ok((incoming, health)) => {
+                let span = span.responded(incoming.status);
+                Ok((incoming.with_span(span), health))
+            }
+            Err(broken) => {
+                span.failed(broken.failure);
+                Err(broken)
             }
         }
     }

@@ -38,6 +38,11 @@ impl ResolvedName {
         &self.host
     }
 
+    /// The port.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// A connection to one of its addresses. The look-up may take half of `time_limit`; the caller enforces the whole.
     pub(super) async fn connect(&self, time_limit: Duration) -> io::Result<TcpStream> {
         if let Ok(address) = self.host.parse() {

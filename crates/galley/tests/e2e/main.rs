@@ -79,6 +79,7 @@ mod tls;
 mod tls_alike;
 mod tls_support;
 mod tls_upstream;
+mod traces;
 mod turns;
 mod unread;
 mod unsafe_requests;

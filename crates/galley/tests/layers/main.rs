@@ -34,7 +34,7 @@ const RANKS: &[(u32, &[&str])] = &[
             "upstream",
         ],
     ),
-    (3, &["binary_upgrade", "fetch", "purge_forward"]),
+    (3, &["binary_upgrade", "fetch", "otlp", "purge_forward"]),
     (4, &["request"]),
     (5, &["server", "admin"]),
     (6, &["app"]),

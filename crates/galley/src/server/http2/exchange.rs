@@ -120,6 +120,7 @@ pub(super) async fn run(
         began,
         log: 0,
         site: None,
+        trace: None,
     };
     let timer = core.timers.register();
     let stream = StreamContext {

@@ -257,6 +257,7 @@ impl SentHit {
                 total_time: ended.saturating_duration_since(self.began),
                 log,
                 site: Some(site),
+                trace: None,
             };
             let end = RecordEnd {
                 status: status.as_u16(),
@@ -271,7 +272,7 @@ impl SentHit {
                     Some((pseudo.plain_line()?, request_head::fields_of(&self.block)))
                 })
                 .map(|(line, fields)| RequestWords::of_h2(&line, fields, &core.logged));
-            record::write(core, log_fields.as_ref(), &about, &end);
+            record::write(core, log_fields.as_ref(), about, &end);
         }
         core.spare.give_block(self.block);
     }

@@ -1,0 +1,281 @@
+//! Traces: what PHP and upstreams are told, and the spans that a scripted collector gets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use galley_testkit::client::Request;
+use galley_testkit::origin::Origin;
+use galley_testkit::wait_for;
+use serde_json::Value;
+
+use crate::overload_outage::metrics;
+use crate::support::{Is, PATIENCE, Plan, Stage};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00f067aa0ba902b7";
+
+/// Says what PHP was told.
+const ECHO: &str = "<?php header('Content-Type: text/plain'); \
+     echo $_SERVER['HTTP_TRACEPARENT'] ?? 'none', ' ', $_SERVER['HTTP_TRACESTATE'] ?? 'none';";
+
+/// A collector that answers with the status that `statuses` has for each request, and then with 200. Any 503 asks for a second.
+fn collector(statuses: &'static [u16]) -> (Origin, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let origin = Origin::start(move |_, wire| {
+        wire.body();
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        let status = statuses.get(number).copied().unwrap_or(200);
+        let pause: &[_] = &[("Retry-After", "1")];
+        wire.answer(status, if status == 503 { pause } else { &[] }, b"{}");
+    });
+    (origin.unwrap(), asked)
+}
+
+fn traced(plan: Plan, collector: &Origin, more: &str) -> Plan {
+    plan.log(&format!(
+        "format = \"json\"\nfields = [\"target\", \"outcome\", \"trace_id\"]\notlp = \"{}\"\n{more}",
+        collector.url()
+    ))
+}
+
+/// The spans that have arrived so far.
+fn spans(collector: &Origin) -> Vec<Value> {
+    let mut all = Vec::new();
+    for request in collector.seen() {
+        assert_eq!(
+            (request.method.as_str(), request.target.as_str()),
+            ("POST", "/v1/traces")
+        );
+        assert_eq!(request.field("content-type"), Some("application/json"));
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let group = &body["resourceSpans"][0];
+        let service = &group["resource"]["attributes"][0];
+        assert_eq!(service["value"]["stringValue"], "galley", "{body}");
+        all.extend(
+            group["scopeSpans"][0]["spans"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .cloned(),
+        );
+    }
+    all
+}
+
+fn wait_for_spans(collector: &Origin, count: usize) -> Vec<Value> {
+    wait_for(&format!("{count} spans"), PATIENCE, || {
+        spans(collector).len() >= count
+    });
+    spans(collector)
+}
+
+fn attribute<'s>(span: &'s Value, name: &str) -> &'s Value {
+    let all = span["attributes"].as_array().unwrap();
+    let one = all.iter().find(|one| one["key"] == name);
+    one.map_or(&Value::Null, |one| {
+        one["value"].as_object().unwrap().values().next().unwrap()
+    })
+}
+
+/// The span of this kind and name; there is one.
+fn span<'s>(spans: &'s [Value], kind: u64, name: &str) -> &'s Value {
+    let mut found = spans
+        .iter()
+        .filter(|span| span["kind"] == kind && span["name"] == name);
+    let one = found
+        .next()
+        .unwrap_or_else(|| panic!("no {name} in {spans:#?}"));
+    assert!(found.next().is_none(), "two {name} in {spans:#?}");
+    one
+}
+
+fn time(span: &Value, name: &str) -> u64 {
+    span[name].as_str().unwrap().parse().unwrap()
+}
+
+/// What PHP says in `target`.
+fn told(stage: &Stage, request: Request) -> Vec<String> {
+    let text = stage.ask(request).expect_status(200).text();
+    text.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn a_miss_has_a_trace_and_a_hit_has_none() {
+    let (collector, _) = collector(&[]);
+    let stage = traced(Plan::php().file("index.php", ECHO), &collector, "").start();
+    let sent = told(&stage, Request::get("/page?a=secret"));
+    stage.get("/page?a=secret").is(200);
+    let spans = wait_for_spans(&collector, 5);
+    let (server, client) = (span(&spans, 2, "GET"), span(&spans, 3, "GET"));
+    let parent = format!(
+        "00-{}-{}-01",
+        server["traceId"].as_str().unwrap(),
+        client["spanId"].as_str().unwrap()
+    );
+    assert_eq!(sent, [parent.as_str(), "none"]);
+    assert_eq!(server["parentSpanId"], Value::Null);
+    for (name, below) in [("queue", server), ("store", server), ("connect", client)] {
+        let part = span(&spans, 1, name);
+        assert_eq!(part["parentSpanId"], below["spanId"], "{name}");
+        assert_eq!(part["traceId"], server["traceId"]);
+        assert!(time(part, "startTimeUnixNano") <= time(part, "endTimeUnixNano"));
+    }
+    for (name, value) in [
+        ("http.request.method", "GET"),
+        ("url.path", "/page"),
+        ("url.scheme", "http"),
+        ("server.address", "example.test"),
+        ("http.response.status_code", "200"),
+        ("network.protocol.version", "1.1"),
+        ("galley.cache.status", "miss"),
+    ] {
+        assert_eq!(attribute(server, name), value, "{name}");
+    }
+    assert_eq!(attribute(client, "http.response.status_code"), "200");
+    assert_eq!(attribute(client, "galley.upstream.protocol"), "fastcgi");
+    let all = format!("{spans:?}");
+    assert!(!all.contains("secret"), "{all}");
+    // The hit came before: had it spans, they would be here.
+    wait_for("two records", PATIENCE, || {
+        stage.access().lines().count() >= 2
+    });
+    let records: Vec<Value> = stage
+        .access()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for record in &records {
+        let is_miss = record["outcome"] == "miss";
+        let trace = if is_miss {
+            &server["traceId"]
+        } else {
+            &Value::Null
+        };
+        assert_eq!(record["trace_id"], *trace, "{record}");
+    }
+    assert!(metrics(&stage).contains("galley_spans_exported_total 5\n"));
+}
+
+#[test]
+fn a_trace_is_continued_for_whom_the_configuration_says() {
+    let state = "vendor=1";
+    let head = |request: Request, flags: &str| {
+        request
+            .field("Traceparent", format!("00-{TRACE}-{PARENT}-{flags}"))
+            .field("Tracestate", state)
+    };
+    let proxies = "trusted_proxies = [\"127.0.0.1\"]";
+    for (server, more, is_continued) in [
+        ("", "", false),
+        ("", "trace_parent = \"any\"", true),
+        (proxies, "", true),
+        (proxies, "otlp_sample = 0", true),
+    ] {
+        let (collector, _) = collector(&[]);
+        let plan = Plan::php().file("index.php", ECHO).server(server);
+        let stage = traced(plan, &collector, more).start();
+        let form = || Request::form("/page", &[("a", "b")]);
+        // Not recorded, as whoever asked wants it.
+        let sent = told(&stage, head(form(), "00"));
+        let flags = if is_continued { "-00" } else { "-01" };
+        assert!(sent[0].ends_with(flags), "{more}: {sent:?}");
+        let sent = told(&stage, head(form(), "01"));
+        assert_eq!(sent[0].contains(TRACE), is_continued, "{more}: {sent:?}");
+        assert!(!sent[0].contains(PARENT), "{sent:?}");
+        assert_eq!(sent[1], if is_continued { state } else { "none" });
+        let page = told(&stage, head(Request::get("/page"), "01"));
+        assert_eq!(page[0].contains(TRACE), is_continued, "{more}: {page:?}");
+        assert_eq!(page[1], "none", "what is unkeyed is unseen");
+        wait_for_spans(&collector, 8);
+        let spans = spans(&collector);
+        let servers: Vec<&Value> = spans.iter().filter(|span| span["kind"] == 2).collect();
+        let of_parent = |span: &&&Value| span["parentSpanId"] == PARENT && span["traceId"] == TRACE;
+        let continued = servers.iter().filter(of_parent).count();
+        assert_eq!(continued, if is_continued { 2 } else { 0 }, "{servers:#?}");
+        assert_eq!(servers.len(), if is_continued { 2 } else { 3 });
+    }
+}
+
+#[test]
+fn php_gets_no_invalid_parent_and_no_stranger_s_for_a_page_of_all() {
+    let stage = Plan::php().file("index.php", ECHO).start();
+    let valid = format!("00-{TRACE}-{PARENT}-01");
+    let form = || Request::form("/page", &[("a", "b")]).field("Tracestate", "vendor=1");
+    let sent = told(&stage, form().field("Traceparent", &valid));
+    assert_eq!(sent, [valid.as_str(), "vendor=1"]);
+    for invalid in [
+        "junk",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "ff-x",
+        "",
+    ] {
+        let sent = told(&stage, form().field("Traceparent", invalid));
+        assert_eq!(sent, ["none", "none"], "{invalid}");
+    }
+    let twice = form()
+        .field("Traceparent", &valid)
+        .field("Traceparent", &valid);
+    assert_eq!(told(&stage, twice), ["none", "none"]);
+    let page = Request::get("/other").field("Traceparent", &valid);
+    assert_eq!(told(&stage, page), ["none", "none"]);
+}
+
+#[test]
+fn an_upstream_is_told_and_each_attempt_is_a_span() {
+    let (collector, _) = collector(&[]);
+    let origin = Origin::start(|seen, wire| {
+        let status = if seen.path() == "/broken" { 500 } else { 200 };
+        let told = seen.field("traceparent").unwrap_or("none");
+        wire.answer(status, &[], told.as_bytes());
+    })
+    .unwrap();
+    let stage = traced(Plan::origin(&origin, "none"), &collector, "").start();
+    let sent = stage.get("/broken").expect_status(500).text();
+    let spans = wait_for_spans(&collector, 4);
+    let (server, client) = (span(&spans, 2, "GET"), span(&spans, 3, "GET"));
+    assert!(sent.contains(client["spanId"].as_str().unwrap()), "{sent}");
+    assert_eq!(client["status"]["code"], 2);
+    assert_eq!(server["status"]["code"], 2);
+    assert_eq!(attribute(server, "error.type"), "500");
+    assert_eq!(attribute(client, "server.address"), "127.0.0.1");
+    assert_eq!(
+        attribute(client, "url.full"),
+        "http://example.test/broken",
+        "{client}"
+    );
+    drop(origin);
+    stage.get("/gone").is(502);
+    let spans = wait_for_spans(&collector, 7);
+    let failed = spans
+        .iter()
+        .filter(|span| attribute(span, "error.type") == "connect");
+    assert!(failed.count() >= 1, "{spans:#?}");
+}
+
+#[test]
+fn a_busy_collector_is_asked_again_and_an_absent_one_costs_no_request() {
+    let (collector, asked) = collector(&[503, 429, 400]);
+    let stage = traced(Plan::php().file("index.php", ECHO), &collector, "").start();
+    told(&stage, Request::get("/page"));
+    wait_for("three attempts", PATIENCE, || {
+        asked.load(Ordering::SeqCst) >= 3
+    });
+    let bodies = collector.seen();
+    assert_eq!(bodies[0].body, bodies[1].body);
+    assert_eq!(bodies[1].body, bodies[2].body);
+    wait_for("the rejected batch to be counted", PATIENCE, || {
+        metrics(&stage).contains("galley_spans_dropped_total 5\n")
+    });
+    drop(collector);
+    // More spans than may wait: requests go on, and what has no room is counted.
+    for number in 0..600 {
+        told(&stage, Request::get(&format!("/page?n={number}")));
+    }
+    let text = metrics(&stage);
+    let dropped = text.lines().find_map(|line| {
+        let count = line.strip_prefix("galley_spans_dropped_total ")?;
+        count.parse::<u64>().ok()
+    });
+    assert!(dropped.unwrap() > 5, "{dropped:?}");
+}
