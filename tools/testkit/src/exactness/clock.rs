@@ -6,11 +6,10 @@
 use std::{fs, time::Duration};
 
 use super::{
-    cost::Middle,
     editor::Editor,
     site::{Site, WITH},
 };
-use crate::{Trouble, trouble::During, wait::came_true};
+use crate::{Spread, Trouble, trouble::During, wait::came_true};
 
 /// What the plugin takes of one kind of edit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,11 +17,11 @@ pub struct EditCost {
     /// What is edited.
     pub what: &'static str,
     /// Milliseconds of the plugin's own functions, with what they wait for the database.
-    pub ms: Middle,
+    pub ms: Spread,
     /// Milliseconds of the processor among them, which other programs do not change.
-    pub cpu_ms: Middle,
+    pub cpu_ms: Spread,
     /// Database queries among them, median.
-    pub queries: Middle,
+    pub queries: Spread,
 }
 
 /// An edit of REST, and the one that takes it back. `[[n]]` is the number of the round.
@@ -171,12 +170,17 @@ pub(super) fn measure(site: &Site) -> Result<Vec<EditCost>, Trouble> {
         }
         costs.push(EditCost {
             what,
-            ms: Middle::of(ms),
-            cpu_ms: Middle::of(cpu_ms),
-            queries: Middle::of(queries),
+            ms: measured(ms)?,
+            cpu_ms: measured(cpu_ms)?,
+            queries: measured(queries)?,
         });
     }
     Ok(costs)
+}
+
+/// The spread of figures of which there is at least one.
+pub(super) fn measured(values: Vec<f64>) -> Result<Spread, Trouble> {
+    Spread::of(values).ok_or_else(|| Trouble::Refused("nothing was measured".to_owned()))
 }
 
 /// What the request that has ended has noted: milliseconds, those of the processor, queries.

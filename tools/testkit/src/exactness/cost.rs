@@ -16,36 +16,25 @@ use rustix::{
 };
 
 use super::{
-    clock::{self, EditCost},
+    clock::{self, EditCost, measured},
     editor::Editor,
     site::{Site, WITH, WITHOUT},
 };
-use crate::{Trouble, client::Request, trouble::During, wait::came_true};
-
-/// A figure of several rounds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Middle {
-    /// Half of the rounds were below.
-    pub median: f64,
-    /// A quarter of the rounds was below.
-    pub lower: f64,
-    /// A quarter of the rounds was above.
-    pub upper: f64,
-}
+use crate::{Spread, Trouble, client::Request, trouble::During, wait::came_true};
 
 /// What the plugin costs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
     /// Processor milliseconds of PHP for a page without the plugin.
-    pub page_ms: Middle,
+    pub page_ms: Spread,
     /// What the plugin adds to it, in percent; of pairs of rounds.
-    pub page_percent: Middle,
+    pub page_percent: Spread,
     /// Pages of each kind that were composed.
     pub pages: usize,
     /// Milliseconds that an edit takes without the plugin.
-    pub edit_ms: Middle,
+    pub edit_ms: Spread,
     /// Milliseconds that the plugin adds to it; of pairs of edits.
-    pub edit_added_ms: Middle,
+    pub edit_added_ms: Spread,
     /// Edits of each kind.
     pub edits: usize,
     /// The plugin's own time in each kind of edit.
@@ -71,7 +60,7 @@ pub(super) fn measure(site: &Site) -> Result<Cost, Trouble> {
     })
 }
 
-fn pages(site: &Site, workers: [u32; 2]) -> Result<(usize, Middle, Middle), Trouble> {
+fn pages(site: &Site, workers: [u32; 2]) -> Result<(usize, Spread, Spread), Trouble> {
     let targets: Vec<&str> = site
         .pages()
         .into_iter()
@@ -97,7 +86,7 @@ fn pages(site: &Site, workers: [u32; 2]) -> Result<(usize, Middle, Middle), Trou
             added.push((with / without - 1.0) * 100.0);
         }
     }
-    Ok((targets.len() * ROUNDS, Middle::of(plain), Middle::of(added)))
+    Ok((targets.len() * ROUNDS, measured(plain)?, measured(added)?))
 }
 
 /// Milliseconds of the worker for a page under an address that nobody has asked for.
@@ -114,7 +103,7 @@ fn compose(site: &Site, worker: u32, host: &str, target: &str, asked: u32) -> Re
     Ok(spent.as_secs_f64() * 1000.0)
 }
 
-fn edits(site: &Site) -> Result<(Middle, Middle), Trouble> {
+fn edits(site: &Site) -> Result<(Spread, Spread), Trouble> {
     let mut editors = [Editor::log_in(site, WITHOUT)?, Editor::log_in(site, WITH)?];
     let (mut plain, mut added) = (Vec::new(), Vec::new());
     for edit in 0..EDITS + WARM_EDITS {
@@ -134,7 +123,7 @@ fn edits(site: &Site) -> Result<(Middle, Middle), Trouble> {
             added.push(with - without);
         }
     }
-    Ok((Middle::of(plain), Middle::of(added)))
+    Ok((measured(plain)?, measured(added)?))
 }
 
 fn worker(fpm: &crate::PhpFpm) -> Result<u32, Trouble> {
@@ -180,21 +169,6 @@ fn used(pid: u32) -> Option<Duration> {
     Some(Duration::from_nanos(nanoseconds))
 }
 
-impl Middle {
-    pub(super) fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let at = |quarter: usize| {
-            let last = values.len().saturating_sub(1);
-            values.get(last * quarter / 4).copied().unwrap_or_default()
-        };
-        Self {
-            median: at(2),
-            lower: at(1),
-            upper: at(3),
-        }
-    }
-}
-
 fn count(pages: usize) -> f64 {
     u32::try_from(pages).map_or(1.0, f64::from).max(1.0)
 }
@@ -207,19 +181,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_middle_of_few_values() {
-        let middle = Middle::of(vec![5.0, 1.0, 3.0, 2.0, 4.0]);
-        let wanted = Middle {
-            median: 3.0,
-            lower: 2.0,
-            upper: 4.0,
-        };
-        assert_eq!(middle, wanted);
-        let none = Middle::of(Vec::new());
-        assert!(none.median.abs() < f64::EPSILON);
-    }
 
     #[test]
     fn our_own_time_can_be_read() {

@@ -27,7 +27,7 @@ pub use galley_policy::wordpress::MASKS;
 
 pub use self::{
     clock::EditCost,
-    cost::{Cost, Middle},
+    cost::Cost,
     events::{names as event_names, short_names},
 };
 use crate::Trouble;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use super::asker::{Asker, ask_all, per_mille, request};
+use super::dice::Dice;
 use super::stage::{Stage, TAGS};
 use super::{Figure, Form, Promise, Setting, amount};
 use crate::Trouble;
@@ -177,18 +178,6 @@ fn sync(stage: &Stage) -> Result<Duration, Trouble> {
 
 pub(super) fn wrong(case: &str, count: u64) -> Figure {
     Figure::new("wrong answers", case, amount(count), "").promised(Promise::Exactly(0.0))
-}
-
-/// xorshift64: uniform, and the same in every run.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound.max(1)
-    }
 }
 
 pub(super) const MB: f64 = 1e6;

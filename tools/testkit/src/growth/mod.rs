@@ -10,9 +10,11 @@ mod beside;
 mod cluster;
 mod connections;
 mod dashboards;
+mod dice;
 mod entries;
 mod limit;
 mod pages;
+mod sample_page;
 mod slices;
 mod stage;
 

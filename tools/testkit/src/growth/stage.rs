@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::Setting;
+use super::{Setting, sample_page};
 use crate::origin::{Origin, Seen, Wire};
 use crate::{Galley, Launch, Scratch, Trouble};
 
@@ -101,7 +101,7 @@ fn answer(seen: &Seen, wire: &mut Wire<'_>) {
         _ => ("max-age=36000", "text/plain"),
     };
     let mut body = match path.get(..3) {
-        Some("/w/") => super::pages::page(number),
+        Some("/w/") => sample_page::page(number),
         Some("/c/") => format!("<p>{number} some text</p>\n").repeat(1000),
         _ => "0123456789abcdef0123456789abcdef".to_owned(),
     };

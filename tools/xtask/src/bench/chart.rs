@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 
 use galley_load::escaped;
 
+use galley_testkit::Spread;
+
 use super::{
     figure::rounded,
     report::{Report, Row, Section},
-    spread::Spread,
     table::sorted,
 };
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{
     figure::{Figure, Figures},
-    measure::Stand,
     processes::{self, Tree},
+    stand::Stand,
 };
 
 /// Processor time used so far by everybody who matters.

@@ -12,25 +12,13 @@ use galley_testkit::{Apache, ApacheOptions, FpmOptions, PhpFpm, runs_as_root};
 
 use super::{
     floor::Answers,
-    measure::Stand,
-    pin::{self, Cores},
+    pin,
     plan::{Backend, Contender},
     program::Program,
+    stand::Stand,
     words::Words,
 };
 use crate::demo::Complaint;
-
-/// What is the same for all contenders of a run.
-#[derive(Debug)]
-pub(super) struct Place {
-    pub(super) galley: PathBuf,
-    pub(super) xtask: PathBuf,
-    /// The folder with the scenarios.
-    pub(super) here: PathBuf,
-    pub(super) cores: Cores,
-    /// How many the machine has.
-    pub(super) all_cores: f64,
-}
 
 /// Everybody who is measured in a round, running. Ends with its handle, backends last.
 #[derive(Debug)]

@@ -3,73 +3,30 @@
 
 use std::{
     collections::HashSet,
-    net::SocketAddr,
     path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use galley_load::{
     Connections, Limit, LoadClient, LoadOutcome, Pace, Target, TargetProtocol, TargetTls, Trust,
 };
 use galley_testkit::client::Connection;
-use serde::{Deserialize, Serialize};
 
 use super::{
-    ab,
-    certificate::Certificate,
-    check,
+    ab, check,
     clocks::Clocks,
-    contender::{Field, Place, Running},
+    contender::{Field, Running},
     figure::{Figure, Figures},
-    interrupt::Interrupt,
     pin,
-    plan::{Contender, Plan, Scenario, Spoken},
+    plan::{Scenario, Spoken},
     processes::Tree,
     question::Question,
-    site::Site,
+    quiet::wait_for_quiet,
+    seen::{self, us},
     stampede,
+    stand::{Match, Sample, Server, Stand},
 };
 use crate::demo::Complaint;
-
-/// What measurements work with.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Stand<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) site: &'a Site,
-    pub(super) place: &'a Place,
-    /// What everybody shows over TLS.
-    pub(super) certificate: &'a Certificate,
-    pub(super) interrupt: &'a Interrupt,
-    /// For files of the client.
-    pub(super) dir: &'a Path,
-}
-
-/// One measurement.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Sample {
-    /// Its number: what has the same in one scenario was measured one right after the other.
-    pub(super) slice: u32,
-    /// How the answer came: `identity`, `gzip`, `br`.
-    pub(super) coding: String,
-    /// Of one answer's body as it came.
-    pub(super) body_bytes: usize,
-    pub(super) requests: u64,
-    /// Answers that were wrong, and connections that broke.
-    pub(super) failed: u64,
-    /// What the first of them was.
-    pub(super) trouble: Option<String>,
-    pub(super) figures: Figures,
-}
-
-/// Who is asked what.
-#[derive(Debug, Clone)]
-pub(super) struct Match<'a> {
-    pub(super) scenario: &'a Scenario,
-    pub(super) contender: &'a Contender,
-    /// Another one for each measurement.
-    pub(super) batch: u32,
-}
 
 /// One contender in one scenario: warmed up, its connections open, ready to be measured again and again.
 pub(super) struct Session<'a> {
@@ -83,14 +40,6 @@ pub(super) struct Session<'a> {
     verified: HashSet<u64>,
     /// The floor that was started for it.
     _floor: Option<Running>,
-}
-
-/// Where a contender is asked, and the processes that all of its processes hang below.
-#[derive(Debug, Clone)]
-pub(super) struct Server {
-    pub(super) addr: SocketAddr,
-    tls_addr: SocketAddr,
-    pub(super) roots: Vec<u32>,
 }
 
 impl<'a> Session<'a> {
@@ -207,7 +156,7 @@ impl<'a> Session<'a> {
         })??;
         let lost = client.idle_closed() as u64;
         let (hits, others) = seen.split_first().ok_or("nothing was asked")?;
-        client_figures(hits, &mut figures);
+        seen::client_figures(hits, &mut figures);
         let mut failed = self.verified(stand, hits)? + lost;
         let mut trouble = hits.first_error.clone();
         if lost > 0 {
@@ -264,8 +213,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn verified(&mut self, stand: &Stand<'_>, seen: &LoadOutcome) -> Result<u64, Complaint> {
-        verified(stand, &self.question, seen, &mut self.verified)
+    fn verified(&mut self, stand: &Stand<'_>, outcome: &LoadOutcome) -> Result<u64, Complaint> {
+        seen::verified(stand, &self.question, outcome, &mut self.verified)
     }
 }
 
@@ -343,36 +292,6 @@ fn pace(rate: Option<f64>) -> Pace {
     rate.map_or(Pace::Closed, Pace::Constant)
 }
 
-/// Looks at the bodies that were kept, unless they were looked at before; returns how many responses were wrong.
-///
-/// # Errors
-/// When a body is not the right page: then the measurement says nothing.
-pub(super) fn verified(
-    stand: &Stand<'_>,
-    question: &Question<'_>,
-    seen: &LoadOutcome,
-    known: &mut HashSet<u64>,
-) -> Result<u64, Complaint> {
-    for sample in &seen.samples {
-        if known.insert(sample.hash) {
-            let expected = question.expected(sample.page)?;
-            check::body(sample.coding, &sample.body, &expected, stand.dir)
-                .map_err(|complaint| format!("a wrong answer among many: {complaint}"))?;
-        }
-    }
-    let mut wrong = seen.unexpected_status + seen.broken;
-    if question.count() == 1 {
-        let has_sample = |length: u64| {
-            let mut samples = seen.samples.iter();
-            samples.any(|sample| sample.body.len() as u64 == length)
-        };
-        let lengths = seen.lengths.iter();
-        let unknown = lengths.filter(|(length, _)| !has_sample(**length));
-        wrong += seen.other_lengths + unknown.map(|(_, count)| count).sum::<u64>();
-    }
-    Ok(wrong)
-}
-
 /// One answer, looked at. Asked for twice: the first may fill a cache, the second is what the client will see.
 fn first(
     stand: &Stand<'_>,
@@ -428,38 +347,6 @@ fn ab_figures(seen: &ab::Seen, figures: &mut Figures) {
     figures.insert(Figure::MaxUs, us(seen.slowest));
 }
 
-pub(super) fn client_figures(seen: &LoadOutcome, figures: &mut Figures) {
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let megabytes = seen.bytes as f64 / seen.elapsed.as_secs_f64().max(1e-6) / 1e6;
-    figures.insert(Figure::PerSecond, seen.per_second());
-    figures.insert(Figure::MegabytesPerSecond, megabytes);
-    figures.insert(Figure::P50Us, us(seen.quantile(0.5)));
-    figures.insert(Figure::P99Us, us(seen.quantile(0.99)));
-    figures.insert(Figure::MaxUs, us(seen.quantile(1.0)));
-}
-
-fn us(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-/// A slow contender still works through what the client before has left in its queue, and a good one may still compress.
-pub(crate) fn wait_for_quiet(interrupt: &Interrupt, roots: &[u32]) -> Result<(), Complaint> {
-    let deadline = Instant::now() + QUIET_PATIENCE;
-    let mut before = Tree::time(roots);
-    loop {
-        interrupt.check()?;
-        thread::sleep(QUIET);
-        let now = Tree::time(roots);
-        if now.saturating_sub(before) <= QUIET / 10 {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            return Err("the contender does not come to rest".into());
-        }
-        before = now;
-    }
-}
-
 /// The files of a measurement's client.
 pub(super) fn client_dir(scratch: &Path) -> Result<PathBuf, Complaint> {
     let dir = scratch.join("client");
@@ -469,5 +356,3 @@ pub(super) fn client_dir(scratch: &Path) -> Result<PathBuf, Complaint> {
 
 /// So many of the answers that the floor sends are decoded and looked at.
 const CHECKED: usize = 8;
-const QUIET: Duration = Duration::from_millis(150);
-const QUIET_PATIENCE: Duration = Duration::from_secs(60);

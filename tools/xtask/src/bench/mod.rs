@@ -23,11 +23,13 @@ mod processes;
 mod program;
 mod progress;
 mod question;
+mod quiet;
 mod readme;
 mod report;
+mod seen;
 mod site;
-mod spread;
 mod stampede;
+mod stand;
 mod table;
 mod touch;
 mod verdict;
@@ -50,23 +52,23 @@ pub(crate) use self::{
     figure::rounded,
     interrupt::Interrupt,
     machine::Machine,
-    measure::wait_for_quiet,
     pin::{Cores, on_core},
     plan::Misuse,
     processes::{Tree, of_ended_children, of_machine, of_this_thread},
     program::Program,
-    spread::Spread,
+    quiet::wait_for_quiet,
     table::number_in,
     words::Words,
 };
 use self::{
     certificate::Certificate,
-    contender::{Field, Place},
-    measure::{Match, Session, Stand},
+    contender::Field,
+    measure::Session,
     plan::{Page, Plan, Scenario, Wish},
     progress::Progress,
     report::Report,
     site::Site,
+    stand::{Match, Place, Stand},
 };
 use crate::demo::Complaint;
 

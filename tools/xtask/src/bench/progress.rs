@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{
     figure::{Figure, rounded},
-    measure::Match,
     report::Section,
+    stand::Match,
 };
 
 #[derive(Debug)]

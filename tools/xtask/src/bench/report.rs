@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
+use galley_testkit::Spread;
+
 use super::{
     figure::Figure,
     machine::Machine,
-    measure::Sample,
     plan::{Cell, Heads, Plan},
-    spread::Spread,
+    stand::Sample,
 };
 use crate::demo::Complaint;
 

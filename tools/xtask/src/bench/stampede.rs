@@ -13,10 +13,12 @@ use super::{
     check,
     clocks::Clocks,
     figure::{Figure, Figures},
-    measure::{self, Match, Sample, Server, Stand},
     pin,
     plan::Stampede,
     question::Question,
+    quiet::wait_for_quiet,
+    seen::{client_figures, verified},
+    stand::{Match, Sample, Server, Stand},
 };
 use crate::demo::Complaint;
 
@@ -34,7 +36,7 @@ pub(super) fn measure(
     let name = format!("s{}", one.batch);
     let question = Question::of(stand.plan, stand.site, scenario, one.batch).named(&name);
     let roots = &server.roots;
-    measure::wait_for_quiet(stand.interrupt, roots)?;
+    wait_for_quiet(stand.interrupt, roots)?;
     let held = one.contender.holds_ms;
     let before = match state {
         Stampede::Missing => 0,
@@ -57,8 +59,8 @@ pub(super) fn measure(
         before.figures(Clocks::read(stand, roots), connections as u64, &mut figures);
         seen.pop().ok_or_else(|| "nothing was asked".into())
     })??;
-    measure::client_figures(&seen, &mut figures);
-    let failed = measure::verified(stand, &question, &seen, &mut HashSet::new())?;
+    client_figures(&seen, &mut figures);
+    let failed = verified(stand, &question, &seen, &mut HashSet::new())?;
     let generated = match held {
         Some(ms) => vec![ms],
         None => stand.site.generations(&name)?,

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{figure::rounded, plan::Target, report::Report, spread::Spread};
+use galley_testkit::Spread;
+
+use super::{figure::rounded, plan::Target, report::Report};
 
 /// What became of one target.
 #[derive(Debug, Clone, Copy, PartialEq)]

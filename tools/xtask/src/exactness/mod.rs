@@ -214,7 +214,7 @@ fn ms(time: Option<Duration>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use galley_testkit::exactness::{Cost, Middle};
+    use galley_testkit::{Spread, exactness::Cost};
 
     use super::*;
 
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn an_edit_that_costs_too_much_fails_the_run() {
-        let middle = |median| Middle {
+        let middle = |median| Spread {
             median,
             lower: 0.0,
             upper: 9.0,

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use galley_testkit::exactness::{Cost, EditCost, MASKS, Middle, Outcome, Tally, With};
+use galley_testkit::Spread;
+use galley_testkit::exactness::{Cost, EditCost, MASKS, Outcome, Tally, With};
 use serde_json::{Value, json};
 
 use super::ms;
@@ -129,11 +130,11 @@ fn themes(with: &[With], outcome: &Outcome, out: &mut String) {
 }
 
 fn costs(cost: &Cost, out: &mut String) {
-    let show = |Middle {
+    let show = |Spread {
                     median,
                     lower,
                     upper,
-                }: Middle| format!("{median:.2} | {lower:.2} to {upper:.2}");
+                }: Spread| format!("{median:.2} | {lower:.2} to {upper:.2}");
     let _ = writeln!(
         out,
         "\n## What the plugin costs\n\n| | median | middle half |\n|---|--:|--:|\n\
@@ -206,7 +207,7 @@ pub(super) fn everything(with: &[With], outcome: &Outcome) -> Value {
             })
         })
         .collect();
-    let middle = |it: Middle| json!({"median": it.median, "lower": it.lower, "upper": it.upper});
+    let middle = |it: Spread| json!({"median": it.median, "lower": it.lower, "upper": it.upper});
     let cost = outcome.cost.as_ref().map(|cost| {
         let each: Vec<Value> = cost
             .each

@@ -247,7 +247,7 @@ fn tell(what: &str) {
 
 fn tell_line(line: &LineOutcome) {
     for row in &line.rows {
-        let median = |spread: Option<crate::bench::Spread>| {
+        let median = |spread: Option<galley_testkit::Spread>| {
             spread.map_or("-".to_owned(), |spread| {
                 crate::bench::rounded(spread.median)
             })

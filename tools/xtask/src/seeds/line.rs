@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use galley_testkit::Spread;
+
 use super::{
     article::{LinePlan, Page, Role},
     editor::visit,
@@ -12,8 +14,7 @@ use super::{
 };
 use crate::{
     bench::{
-        Line, Seen, Spread, Tree, of_ended_children, of_machine, of_this_thread, run_ab,
-        wait_for_quiet,
+        Line, Seen, Tree, of_ended_children, of_machine, of_this_thread, run_ab, wait_for_quiet,
     },
     demo::Complaint,
 };

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::article::{Published, Role};
-use crate::bench::{Machine, Spread};
+use galley_testkit::Spread;
+
+use crate::bench::Machine;
 
 /// A run.
 #[derive(Debug, Serialize)]

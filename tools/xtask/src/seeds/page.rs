@@ -6,7 +6,9 @@ use super::{
     article::{Article, Role},
     outcome::{ArticleOutcome, LineOutcome, Outcome, Row, Standing, TroubleOutcome, Verdict},
 };
-use crate::bench::{Bar, Ground, Spread, bars, number_in, rounded};
+use galley_testkit::Spread;
+
+use crate::bench::{Bar, Ground, bars, number_in, rounded};
 
 /// The page.
 pub(super) fn markdown(outcome: &Outcome, articles: &[Article]) -> String {

@@ -4,17 +4,18 @@ use serde::{Deserialize, Serialize};
 
 /// Median and quartiles of the same measurement in several slices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
+pub struct Spread {
+    /// Half of the values is below it.
+    pub median: f64,
     /// A quarter of the values is below it.
-    pub(crate) lower: f64,
+    pub lower: f64,
     /// A quarter of the values is above it.
-    pub(crate) upper: f64,
+    pub upper: f64,
 }
 
 impl Spread {
     /// `None` without any value. Between two values it lies as far as its share says.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
