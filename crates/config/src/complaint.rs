@@ -191,6 +191,16 @@ impl Complaints {
         }
     }
 
+    /// What stands at a place; nothing for a whole file.
+    pub(crate) fn text_at(&self, place: &SourceSpan) -> &str {
+        let (Some(span), Some(source)) = (&place.span, self.sources.get(place.source)) else {
+            return "";
+        };
+        let start = floor(&source.text, span.start);
+        let end = floor(&source.text, span.end).max(start);
+        &source.text[start..end]
+    }
+
     /// Line and column from 1, both 0 for a whole file.
     pub(crate) fn position(&self, place: &SourceSpan) -> (usize, usize) {
         let (Some(span), Some(source)) = (&place.span, self.sources.get(place.source)) else {

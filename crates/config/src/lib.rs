@@ -17,6 +17,7 @@ mod cluster;
 mod complaint;
 mod config;
 mod dashboard;
+mod effective;
 mod forward;
 mod forward_check;
 mod headers;
@@ -54,6 +55,7 @@ pub use config::{
     AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsMeans,
     DnsProof, DnsServer, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
+pub use effective::{EffectiveOption, EffectiveSection};
 pub use forward::{ForwardKind, PurgeForward};
 pub use include::included;
 pub use listen::{AdminListen, Listen};

@@ -61,6 +61,20 @@ impl Origin {
         Self(Arc::new(document))
     }
 
+    pub(crate) fn document(&self) -> &Document {
+        &self.0
+    }
+
+    /// `file:line`.
+    pub(crate) fn spot(&self, place: &SourceSpan) -> String {
+        self.0.complaints.spot(place)
+    }
+
+    /// What the file has there.
+    pub(crate) fn text(&self, place: &SourceSpan) -> String {
+        self.0.complaints.text_at(place).to_owned()
+    }
+
     /// These as complaints, in the order of files and lines.
     pub fn complaints(&self, findings: &[MachineFinding]) -> Complaints {
         let mut complaints = self.0.complaints.with_the_same_sources();

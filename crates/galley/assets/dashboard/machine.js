@@ -1,6 +1,6 @@
 // PHP, certificates, configuration and cluster: what the status of the server says of them.
 
-import { post } from './api.js';
+import { get, post } from './api.js';
 import { complain, facts, figures, h, table } from './dom.js';
 import { bytes, count, duration, moment } from './figures.js';
 
@@ -109,11 +109,24 @@ function inEffect(status) {
   ];
 }
 
+// Options with their values; where a file sets them, else that they are defaults.
+function options(sections, whose) {
+  const columns = [['Option'], ['Value', 'wide'], ['Set in', 'wide']];
+  return sections.map((section) => {
+    const rows = section.options.map((one) => [one.name, h('code', {}, one.value), one.set_at ?? h('span', { class: 'quiet' }, 'default')]);
+    return h('details', { open: section.options.some((one) => one.set_at) },
+      h('summary', {}, `${section.header}${whose}`),
+      table(`Options of ${section.header}${whose}`, columns, rows, 'None.'));
+  });
+}
+
 export const configuration = {
   id: 'configuration',
   title: 'Configuration',
   isServer: true,
-  async show(place, { status }) {
+  async show(place, { status, site }) {
+    const shared = await get('config');
+    const own = site ? await get('config', { site }) : { sections: [] };
     const result = h('div', { 'aria-live': 'polite', id: 'changes' });
     const compare = async () => {
       try {
@@ -122,13 +135,17 @@ export const configuration = {
         complain(error.message);
       }
     };
-    place.replaceChildren(
+    place.replaceChildren(...[
       ...inEffect(status),
+      h('h2', {}, 'Options in effect'),
+      site ? null : h('p', { class: 'quiet' }, 'Choose a site at the top to see its options, too.'),
+      ...options(own.sections, ` of ${site}`),
+      ...options(shared.sections, ''),
       h('h2', {}, 'What a reload would change'),
       h('p', {}, 'Compares the file with what is in effect and changes nothing. ', h('code', {}, 'galley reload'), ' puts the file into effect.'),
       h('button', { type: 'button', id: 'compare', onclick: compare }, 'Compare'),
       result,
-    );
+    ].filter(Boolean));
   },
 };
 

@@ -9,6 +9,7 @@ mod bodies;
 mod cache;
 mod certificates;
 mod cluster;
+mod config;
 mod cron;
 mod disk;
 mod dry_run;

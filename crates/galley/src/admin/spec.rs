@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use galley_config::AdminListen;
+use galley_config::{AdminListen, Config};
 use tokio::sync::mpsc;
 
 use super::reload_result::{ControlRequest, LastReload};
@@ -13,6 +13,8 @@ use crate::telemetry::counters::CounterReader;
 
 /// What the admin thread is started with.
 pub struct AdminSpec {
+    /// The configuration in force.
+    pub config: Arc<Config>,
     /// Where it listens.
     pub listen: AdminListen,
     /// The token that reaches every site.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use axum::extract::FromRef;
+use galley_config::Config;
 use tokio::sync::mpsc;
 
 use super::listener::ListenerSites;
@@ -20,6 +21,7 @@ use crate::telemetry::history::History;
 
 /// What the handlers see.
 pub(super) struct AdminState {
+    pub(super) config: Arc<Config>,
     pub(super) token: Option<String>,
     pub(super) sites: Arc<Vec<Arc<Site>>>,
     /// The same by host, of all listeners together.

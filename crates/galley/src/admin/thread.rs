@@ -22,8 +22,8 @@ use super::socket::{Openness, bind_unix, set_openness};
 use super::spec::AdminSpec;
 use super::state::{AdminLasting, AdminShared, AdminState};
 use super::{
-    cache, cron, health, history, metrics, not_cached, purge_list, purges, reload, status, upgrade,
-    why,
+    cache, config, cron, health, history, metrics, not_cached, purge_list, purges, reload, status,
+    upgrade, why,
 };
 use crate::doctor::RecentCounters;
 use crate::request::{Site, Sites};
@@ -225,6 +225,7 @@ fn router(shared: &AdminShared) -> Router {
         .route("/cron", post(cron::announce))
         .route("/status", get(status::status))
         .route("/cache", get(cache::cache))
+        .route("/config", get(config::config))
         .route("/history", get(history::history))
         .route("/not-cached", get(not_cached::not_cached))
         .route("/purges", get(purge_list::purges))
@@ -254,6 +255,7 @@ fn lasting(spec: &AdminSpec) -> Arc<AdminLasting> {
 
 fn state(spec: AdminSpec, lasting: Arc<AdminLasting>) -> AdminState {
     AdminState {
+        config: spec.config,
         token: spec.token,
         hosts: hosts(&spec.sites),
         listeners: spec

@@ -393,6 +393,7 @@ pub(super) fn admin_spec(
     last_reload: &Arc<LastReload>,
 ) -> AdminSpec {
     admin::AdminSpec {
+        config: Arc::clone(&generation.config),
         listen: generation.config.admin.listen.clone(),
         token: generation.token.clone(),
         sites: Arc::clone(&generation.sites),

@@ -33,7 +33,7 @@ use crate::telemetry::fields::LoggedHeaders;
 
 /// See the module.
 pub(super) struct Generation {
-    pub(super) config: Config,
+    pub(super) config: Arc<Config>,
     pub(super) services: Arc<Services>,
     pub(super) sites: Arc<Vec<Arc<Site>>>,
     pub(super) fetch_threads: Vec<Handle>,
@@ -137,7 +137,7 @@ impl Generation {
         } = built;
         threads.fetchers = fetchers;
         Ok(Self {
-            config,
+            config: Arc::new(config),
             services,
             sites,
             fetch_threads,

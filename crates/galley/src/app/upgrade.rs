@@ -291,7 +291,7 @@ impl Control {
     }
 
     async fn serve_again(&mut self) -> Result<(), ServerStartError> {
-        let config = self.generation.config.clone();
+        let config = (*self.generation.config).clone();
         let clock = self.lasting.clock;
         let php = self.php.prepare(&config).await?;
         let tls = tls::open(&config, &self.generation.tls)?;

@@ -46,7 +46,14 @@ pub fn order(name: &str, body: Bytes) -> Option<AdminCall> {
 }
 
 /// Questions of the admin interface that the page may ask.
-const READS: &[&str] = &["/status", "/history", "/cache", "/not-cached", "/purges"];
+const READS: &[&str] = &[
+    "/status",
+    "/history",
+    "/cache",
+    "/config",
+    "/not-cached",
+    "/purges",
+];
 
 /// Bytes of an order of the page: a URL or a few.
 pub const MOST_BODY: usize = 64 * 1024;

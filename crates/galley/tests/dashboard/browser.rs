@@ -177,7 +177,7 @@ fn troubles_of_the_machine_are_shown() {
     let admin = Origin::start(move |seen, wire| {
         let body = match seen.path() {
             "/status" => include_str!("status.json"),
-            _ => r#"{ "ok": true, "time": 1760740680, "sites": [], "entries": [], "next": null }"#,
+            _ => r#"{ "ok": true, "time": 1760740680, "sites": [], "entries": [], "sections": [], "next": null }"#,
         };
         let _ = wire.answer(200, &json, body.as_bytes());
     })
@@ -245,6 +245,11 @@ fn buttons_ask_first_and_say_what_came_of_it() {
     open(&mut tab, "purges");
     assert!(seen(&mut tab).contains("tag t1"));
     open(&mut tab, "configuration");
+    let shown = seen(&mut tab);
+    assert!(
+        shown.contains("64MiB") && shown.contains("/galley.toml:"),
+        "{shown}"
+    );
     tab.click("#compare").unwrap();
     tab.wait("document.querySelector('#changes').innerText.includes('would change nothing')")
         .unwrap();

@@ -12,6 +12,7 @@ const QUESTIONS: &[&str] = &[
     "/api/status",
     "/api/history",
     "/api/cache",
+    "/api/config",
     "/api/not-cached",
     "/api/purges",
     "/api/live",
@@ -160,6 +161,7 @@ fn a_token_of_a_site_reaches_this_site_only() {
         let request = session.on(Request::get(target));
         dashboard.gets(request, 403);
     }
+    dashboard.gets(session.on(Request::get("/api/config")), 403);
     let order = |body| session.on(dashboard.order("/api/purge", body));
     let foreign = json!({ "site": "b.test", "all": true });
     dashboard.gets(order(&foreign), 403);

@@ -154,6 +154,17 @@ fn why_speaks_in_sentences_and_a_comparison_changes_nothing() {
     let answer = parsed(&answer.expect_status(200));
     assert_eq!(answer["now"]["what"], "hit");
     assert!(answer["now"]["sentence"].as_str().unwrap().len() > 10);
+    let config = dashboard.json(&session, "/api/config").to_string();
+    for part in ["[cache]", "\\\"64MiB\\\"", "galley.toml:"] {
+        assert!(config.contains(part), "{config}");
+    }
+    let site = dashboard
+        .json(&session, "/api/config?site=b.test")
+        .to_string();
+    assert!(
+        site.contains("b.test") && !site.contains("a.test"),
+        "{site}"
+    );
     // Whatever the page sends, it compares.
     let order = json!({ "compare": false });
     let answer = dashboard.send(session.on(dashboard.order("/api/compare", &order)));

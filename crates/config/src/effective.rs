@@ -1,0 +1,290 @@
+//! What is in effect: every option of a checked configuration with its value, and where the file sets it.
+//!
+//! A value that the file sets is shown as the file writes it. A default is the table's; where it depends on the machine or on other
+//! options and is known, it is the value that came of that. Passwords within URLs are masked.
+
+use crate::config::{Config, SiteConfig};
+use crate::listen::Listen;
+use crate::options::{Fallback, OptionRow, OptionSection};
+use crate::origin::Origin;
+use crate::quantity::{write_duration, write_size};
+use crate::table::{self, STATUS};
+use crate::tree::{SectionTable, StatusTable};
+
+/// The options of one section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EffectiveSection {
+    /// As the file opens it, such as `[cache]`; a rule with its number.
+    pub header: String,
+    /// In the order of the reference page.
+    pub options: Vec<EffectiveOption>,
+}
+
+/// One option that has an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EffectiveOption {
+    /// Its name within the section.
+    pub name: String,
+    /// The value as a file writes it, or a text that says what it depends on.
+    pub value: String,
+    /// `file:line` where a file sets it; `None`: a default.
+    pub spot: Option<String>,
+}
+
+impl Config {
+    /// The options that all sites share.
+    pub fn effective(&self) -> Vec<EffectiveSection> {
+        let Some(origin) = &self.origin else {
+            return Vec::new();
+        };
+        let document = origin.document();
+        let own = |row: &OptionRow| computed(self, row);
+        let mut sections = vec![
+            section(origin, &document.server, own),
+            section(origin, &document.admin, own),
+            section(origin, &document.cache, own),
+            section(origin, &document.log, own),
+        ];
+        if self.acme.is_some() {
+            sections.push(section(origin, &document.acme, own));
+        }
+        if self.cluster.is_some() {
+            sections.push(section(origin, &document.cluster, own));
+        }
+        sections
+    }
+
+    /// The options of the site with this number.
+    pub fn effective_of_site(&self, index: usize) -> Vec<EffectiveSection> {
+        let site = self.sites.get(index);
+        let (Some(origin), Some(site)) = (&self.origin, site) else {
+            return Vec::new();
+        };
+        let Some(given) = origin.document().sites.get(index) else {
+            return Vec::new();
+        };
+        let own = |row: &OptionRow| computed_of_site(site, row);
+        let mut sections = vec![section(origin, &given.own, own)];
+        let mut ttl = section(origin, &given.ttl.options, own);
+        ttl.options.extend(lifetimes(origin, site, &given.ttl));
+        sections.push(ttl);
+        for (number, rule) in (1..).zip(&given.rules) {
+            let mut rule = section(origin, rule, |_| None);
+            // What a rule leaves out is the site's.
+            rule.options.retain(|option| option.spot.is_some());
+            rule.header = format!("{} {number}", rule.header);
+            sections.push(rule);
+        }
+        let mut pages = section(origin, &given.error_pages.options, |_| None);
+        let place = origin.spot(&given.error_pages.options.place);
+        pages.options.extend(
+            site.error_pages
+                .iter()
+                .map(|(status, path)| EffectiveOption {
+                    name: status.to_string(),
+                    value: quoted(&path.display().to_string()),
+                    spot: Some(place.clone()),
+                }),
+        );
+        sections.push(pages);
+        sections.push(section(origin, &given.log, |_| None));
+        sections.retain(|section| !section.options.is_empty());
+        sections
+    }
+}
+
+fn section(
+    origin: &Origin,
+    given: &SectionTable,
+    computed: impl Fn(&OptionRow) -> Option<String>,
+) -> EffectiveSection {
+    let rows = table::options();
+    let rows = rows.filter(|row| row.section == given.section && row.name != STATUS);
+    let options = rows.filter_map(|row| {
+        if given.stands(row.name) {
+            let place = given.position(row.name);
+            return Some(EffectiveOption {
+                name: row.name.to_owned(),
+                value: masked(&origin.text(place)),
+                spot: Some(origin.spot(place)),
+            });
+        }
+        let value = match row.fallback {
+            Fallback::Value(text) => text.to_owned(),
+            Fallback::Computed(text) => computed(row).unwrap_or_else(|| text.replace('`', "")),
+            Fallback::Absent | Fallback::Required => computed(row)?,
+        };
+        Some(EffectiveOption {
+            name: row.name.to_owned(),
+            value,
+            spot: None,
+        })
+    });
+    EffectiveSection {
+        header: given.section.header().to_owned(),
+        options: options.collect(),
+    }
+}
+
+/// What came of defaults that depend on the machine or on other options.
+fn computed(config: &Config, row: &OptionRow) -> Option<String> {
+    let size = |bytes: u64| Some(quoted(&write_size(bytes)));
+    let server = &config.server;
+    match (row.section, row.name) {
+        (OptionSection::Cache, "memory") => size(config.cache.memory),
+        (OptionSection::Cache, "max_object") => size(config.cache.max_object),
+        (OptionSection::Server, "spool_size") => size(server.spool_size),
+        (OptionSection::Server, "spool_memory") => size(server.spool_memory),
+        (OptionSection::Admin, "listen") => Some(quoted(&config.admin.listen.to_string())),
+        _ => None,
+    }
+}
+
+fn computed_of_site(site: &SiteConfig, row: &OptionRow) -> Option<String> {
+    let time = |duration| Some(quoted(&write_duration(duration)));
+    let path = |path: &Option<std::path::PathBuf>| {
+        let path = path.as_ref()?;
+        Some(quoted(&path.display().to_string()))
+    };
+    let ttl = &site.rules.ttl;
+    match (row.section, row.name) {
+        (OptionSection::Site, "listen") => Some(list(&site.listen)),
+        (OptionSection::Site, "listen_tls") => Some(list(&site.listen_tls)),
+        (OptionSection::Site, "request_body") => Some(quoted(&write_size(site.request_body))),
+        (OptionSection::Site, "token_file") => path(&site.token_file),
+        (OptionSection::SiteTtl, "default") => time(ttl.default),
+        (OptionSection::SiteTtl, "stale_while_revalidate") => time(ttl.stale_while_revalidate),
+        (OptionSection::SiteTtl, "stale_if_error") => time(ttl.stale_if_error),
+        _ => None,
+    }
+}
+
+/// Lifetimes by status: the file's and the preset's.
+fn lifetimes(origin: &Origin, site: &SiteConfig, given: &StatusTable) -> Vec<EffectiveOption> {
+    let spot = origin.spot(&given.options.place);
+    let is_given = |status: u16| given.statuses.iter().any(|(one, _)| *one == status);
+    let all = site.rules.ttl.by_status.iter();
+    all.map(|(status, lifetime)| EffectiveOption {
+        name: status.to_string(),
+        value: quoted(&write_duration(*lifetime)),
+        spot: is_given(*status).then(|| spot.clone()),
+    })
+    .collect()
+}
+
+fn list(listeners: &[Listen]) -> String {
+    let all: Vec<String> = listeners
+        .iter()
+        .map(|one| quoted(&one.to_string()))
+        .collect();
+    format!("[{}]", all.join(", "))
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+/// A value without the name and the password of URLs in it, in one line.
+fn masked(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + "://".len());
+        out.push_str(before);
+        let end = after
+            .find(|sign: char| sign.is_whitespace() || "/?#\"'".contains(sign))
+            .unwrap_or(after.len());
+        let (authority, behind) = after.split_at(end);
+        match authority.rfind('@') {
+            Some(at) => {
+                out.push_str("***");
+                out.push_str(authority.get(at..).unwrap_or_default());
+            }
+            None => out.push_str(authority),
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    let mut line = out.split_whitespace().collect::<Vec<&str>>().join(" ");
+    if let Some((at, _)) = line.char_indices().nth(MOST_LETTERS) {
+        line.truncate(at);
+        line.push('…');
+    }
+    line
+}
+
+/// Of a value that is shown.
+const MOST_LETTERS: usize = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::from_text;
+
+    const FILE: &str = "[server]\nlisten = [\"127.0.0.1:8080\"]\n\n[cache]\nmemory = \"64MiB\"\n\n\
+        [cluster]\nengine = \"redis://10.0.0.1:6379\"\n\n\
+        [[site]]\nhosts = [\"a.test\"]\nupstream = [\n  \"http://127.0.0.1:81\",\n]\n\
+        [site.ttl]\n404 = \"5s\"\n[[site.rule]]\npath = \"/x\"\ncache = false\n";
+
+    fn find(sections: &[EffectiveSection], header: &str, name: &str) -> (String, Option<String>) {
+        let section = sections.iter().find(|one| one.header == header).unwrap();
+        let option = section.options.iter().find(|one| one.name == name);
+        let option = option.unwrap_or_else(|| panic!("{header} {name}"));
+        (option.value.clone(), option.spot.clone())
+    }
+
+    #[test]
+    fn options_have_their_value_and_where_it_is_set() {
+        let config = from_text("galley.toml", FILE).unwrap();
+        let all = config.effective();
+        let set =
+            |value: &str, line: usize| (value.to_owned(), Some(format!("galley.toml:{line}")));
+        let default = |value: &str| (value.to_owned(), None);
+        assert_eq!(
+            find(&all, "[server]", "listen"),
+            set("[\"127.0.0.1:8080\"]", 2)
+        );
+        assert_eq!(find(&all, "[cache]", "memory"), set("\"64MiB\"", 5));
+        assert_eq!(find(&all, "[cache]", "max_object"), default("\"16MiB\""));
+        assert_eq!(
+            find(&all, "[cluster]", "engine"),
+            set("\"redis://10.0.0.1:6379\"", 8)
+        );
+        let site = config.effective_of_site(0);
+        assert_eq!(
+            find(&site, "[[site]]", "upstream"),
+            set("[ \"http://127.0.0.1:81\", ]", 12)
+        );
+        assert_eq!(find(&site, "[[site]]", "preset"), default("\"wordpress\""));
+        assert_eq!(
+            find(&site, "[[site]]", "listen"),
+            default("[\"127.0.0.1:8080\"]")
+        );
+        assert_eq!(find(&site, "[site.ttl]", "404").0, "\"5s\"");
+        assert!(find(&site, "[site.ttl]", "404").1.is_some());
+        assert_eq!(find(&site, "[[site.rule]] 1", "cache"), set("false", 19));
+        assert!(config.effective_of_site(1).is_empty());
+    }
+
+    #[test]
+    fn passwords_of_urls_are_masked() {
+        for (text, shown) in [
+            ("\"redis://jane:s@cret@host:1\"", "\"redis://***@host:1\""),
+            (
+                "[\"http://a:b@c/d@e\", \"x://y\"]",
+                "[\"http://***@c/d@e\", \"x://y\"]",
+            ),
+            ("a@b", "a@b"),
+        ] {
+            assert_eq!(masked(text), shown);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_password_of_a_url_is_shown(name in "[a-z:@%]{0,9}", before in ".{0,20}", after in ".{0,20}") {
+            let shown = masked(&format!("{before}redis://{name}S3CRET@host:1{after}"));
+            proptest::prop_assert!(!shown.contains("S3CRET"), "{shown}");
+        }
+    }
+}

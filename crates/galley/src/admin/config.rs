@@ -1,0 +1,66 @@
+//! `GET /config`: the options in effect, set or default, with file and line where a file sets them. For the server's token only.
+//!
+//! Without a parameter the sections that all sites share; `?site=HOST` has those of one site. What a reload would change says
+//! `POST /reload` with `compare`.
+//!
+//! ```json
+//! { "ok": true, "sections": [ { "header": "[cache]", "options": [
+//!   { "name": "memory", "value": "\"64MiB\"", "set_at": "/etc/galley/galley.toml:5" },
+//!   { "name": "max_object", "value": "\"16MiB\"", "set_at": null } ] } ] }
+//! ```
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{RawQuery, State as Extract};
+use axum::http::StatusCode;
+use galley_config::{EffectiveOption, EffectiveSection};
+use serde_json::{Value, json};
+
+use super::AdminState;
+use super::auth::Asker;
+use super::query::QueryParams;
+use super::target::{JsonReply, server_token, target};
+
+/// Handles `GET /config`.
+pub(super) async fn config(
+    Extract(state): Extract<Arc<AdminState>>,
+    asker: Asker,
+    RawQuery(query): RawQuery,
+) -> JsonReply {
+    match sections(&state, &asker, query.as_deref()) {
+        Ok(sections) => {
+            let sections: Vec<Value> = sections.iter().map(section).collect();
+            let value = json!({ "ok": true, "sections": sections });
+            (StatusCode::OK, Json(value))
+        }
+        Err(reply) => reply,
+    }
+}
+
+fn sections(
+    state: &AdminState,
+    asker: &Asker,
+    query: Option<&str>,
+) -> Result<Vec<EffectiveSection>, JsonReply> {
+    server_token(state, asker, "the configuration")?;
+    let query = QueryParams::read(query, &["site"])?;
+    let Some(host) = query.get("site") else {
+        return Ok(state.config.effective());
+    };
+    let found = target(state, asker, Some(host))?;
+    let numbers = found.sites.iter();
+    let numbers = numbers.filter_map(|site| usize::try_from(site.number).ok());
+    Ok(numbers
+        .flat_map(|number| state.config.effective_of_site(number))
+        .collect())
+}
+
+fn section(section: &EffectiveSection) -> Value {
+    let options: Vec<Value> = section.options.iter().map(option).collect();
+    json!({ "header": section.header, "options": options })
+}
+
+fn option(option: &EffectiveOption) -> Value {
+    json!({ "name": option.name, "value": option.value, "set_at": option.spot })
+}
