@@ -19,7 +19,7 @@ help:
 	@echo 'make seeds            the stacks of five published articles, rebuilt and measured beside Galley: 12 minutes (ONLY=4: one; QUICK=1: shorter)'
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone; SUITE=DIR: a copy of it)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
-	@echo 'make cluster          three nodes on networks of their own, harmed in 13 ways while pages are edited and read (ROUNDS=20, ONLY=partition)'
+	@echo 'make cluster          three nodes on networks of their own, harmed in 14 ways while pages are edited and read (ROUNDS=20, ONLY=partition)'
 	@echo 'make engines          the tests of clusters and 16 rounds of `make cluster` with Valkey 8.0, 8.1 and 9.1 (ONLY=trixie: one of them)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
 	@echo 'make fragments        what an edit costs PHP on a site of 3,000 posts whose pages share fragments (EDITS=500 PAGES=10000: random edits too; SECONDS=0: without load)'

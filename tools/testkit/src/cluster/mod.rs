@@ -69,6 +69,8 @@ pub enum Scenario {
     EngineEmpty,
     /// All data of the running engine are removed.
     EngineFlushed,
+    /// The stream of purges is deleted, twice within a moment.
+    StreamDeleted,
     /// The replica takes over without the newest entries.
     FailOver,
     /// A node, the primary and one sentinel are separated from all others.
@@ -101,7 +103,7 @@ impl Scenario {
     ];
 
     /// Those of nodes that know its address.
-    pub const WITH_ADDRESS: [Self; 13] = [
+    pub const WITH_ADDRESS: [Self; 14] = [
         Self::Calm,
         Self::EngineKilled,
         Self::Partition,
@@ -114,6 +116,7 @@ impl Scenario {
         Self::Clock,
         Self::EngineSlow,
         Self::EngineFlushed,
+        Self::StreamDeleted,
         Self::Password,
     ];
 
@@ -124,6 +127,7 @@ impl Scenario {
             Self::EngineKilled => "engine-killed",
             Self::EngineEmpty => "engine-empty",
             Self::EngineFlushed => "engine-flushed",
+            Self::StreamDeleted => "stream-deleted",
             Self::FailOver => "failover",
             Self::SplitBrain => "split-brain",
             Self::EnginePaused => "engine-paused",
@@ -350,6 +354,7 @@ impl Run {
             Scenario::EngineFlushed => {
                 self.stage.engine().run(&["flushall"])?;
             }
+            Scenario::StreamDeleted => self.delete_stream()?,
             Scenario::FailOver => self.stage.cut_replica()?,
             Scenario::SplitBrain => self.stage.split(node)?,
             Scenario::EnginePaused => self.stage.engine().signal(Signal::STOP),
@@ -373,10 +378,22 @@ impl Run {
         Ok(())
     }
 
+    /// Nodes may have begun it anew between the two, or not have noticed anything yet.
+    fn delete_stream(&mut self) -> Result<(), Trouble> {
+        for _ in 0..2 {
+            self.stage.engine().run(&["del", "galley:galley:purges"])?;
+            thread::sleep(self.dice.time(Duration::from_millis(60)));
+        }
+        Ok(())
+    }
+
     /// Ends the harm.
     fn end(&mut self, scenario: Scenario, node: usize) -> Result<(), Trouble> {
         match scenario {
-            Scenario::Calm | Scenario::EngineFlushed | Scenario::Password => {}
+            Scenario::Calm
+            | Scenario::EngineFlushed
+            | Scenario::StreamDeleted
+            | Scenario::Password => {}
             Scenario::EngineSlow => {
                 let slowness = self.slowness.take().map(Slowness::end);
                 let pauses = slowness.transpose()?.unwrap_or(0);
