@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -45,21 +45,30 @@ impl EngineLink {
 
     /// Sends a command; `None`: there is no connection, no reply in time, or an error.
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
-        let (mut connection, number) = {
-            let state = self.state();
-            (state.connection.clone()?, state.number)
-        };
-        match command.query_async(&mut connection).await {
-            Ok(reply) => Some(reply),
-            Err(error) => {
-                tracing::debug!(%error, "a command for the engine of the cluster has failed");
-                let mut state = self.state();
-                // A new one also reads a new password, and finds a new primary.
-                if state.number == number && state.connection.take().is_some() {
-                    self.broken.notify_one();
-                }
-                None
-            }
+        let (mut connection, number) = self.connection()?;
+        let reply = command.query_async(&mut connection).await;
+        reply.map_err(|error| self.failed(&error, number)).ok()
+    }
+
+    /// The same for commands that are sent together.
+    pub(crate) async fn ask_together<T: FromRedisValue>(&self, commands: &Pipeline) -> Option<T> {
+        let (mut connection, number) = self.connection()?;
+        let replies = commands.query_async(&mut connection).await;
+        replies.map_err(|error| self.failed(&error, number)).ok()
+    }
+
+    fn connection(&self) -> Option<(MultiplexedConnection, u64)> {
+        let state = self.state();
+        Some((state.connection.clone()?, state.number))
+    }
+
+    /// A command failed on the connection with this number.
+    fn failed(&self, error: &RedisError, number: u64) {
+        tracing::debug!(%error, "a command for the engine of the cluster has failed");
+        let mut state = self.state();
+        // A new one also reads a new password, and finds a new primary.
+        if state.number == number && state.connection.take().is_some() {
+            self.broken.notify_one();
         }
     }
 

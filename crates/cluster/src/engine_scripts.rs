@@ -18,14 +18,15 @@ redis.call('ZADD', KEYS[2], now, ARGV[3])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[4]))
 return {1, epoch}";
 
-/// Gives an empty stream another epoch, and an entry that purges nothing, so that nodes have something to renew their keys with.
+/// Gives an empty stream another epoch, and an entry that purges nothing, so that nodes have something to renew their keys with. Writes
+/// nothing otherwise: a full engine has the stream.
 /// `KEYS`: the stream, the epoch. `ARGV`: a random text.
 pub(crate) const BEGIN: &str = "\
 if redis.call('XLEN', KEYS[1]) == 0 then
   redis.call('XADD', KEYS[1], '*', 'begin', 1)
   redis.call('SET', KEYS[2], ARGV[1])
-else
-  redis.call('SET', KEYS[2], ARGV[1], 'NX')
+elseif redis.call('EXISTS', KEYS[2]) == 0 then
+  redis.call('SET', KEYS[2], ARGV[1])
 end";
 
 /// The epoch, the members, and what their keys say. `KEYS`: the set, the epoch. `ARGV`: what their keys begin with, further members.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::cluster_key::{ClusterKey, PageName};
+use crate::cluster_key::{ClusterKey, MAC, PageName};
 use crate::engine::Engine;
 use crate::engine_link::EngineLink;
 use crate::page_command::{
@@ -99,30 +99,34 @@ impl PageWorker {
         }
     }
 
+    /// The page is read by itself: in a script, a page of 50 KB takes the engine 70 us instead of 1 us.
     async fn look(&self, look: LookCommand) -> Option<LookReply> {
-        let mut command = cmd("EVAL");
-        command
-            .arg(LOOK)
-            .arg(2)
-            .arg(self.link.key(PAGE, &look.name))
+        let page = self.link.key(PAGE, &look.name);
+        let mut commands = redis::pipe();
+        let read = commands.cmd("GETRANGE");
+        // A byte more than is used, so that a longer value is not taken for a whole one.
+        read.arg(&page).arg(0).arg(look.most_bytes);
+        commands.cmd("PTTL").arg(&page);
+        let take = commands.cmd("EVAL").arg(TAKE_TOKEN).arg(2);
+        take.arg(&page)
             .arg(self.link.key(FETCH, &look.name))
             .arg(&look.word)
             .arg(milliseconds(TOKEN_LIFETIME))
             .arg(&look.refused)
             .arg(look.most_bytes);
-        let (bytes, left_ms, has_token): (Option<Vec<u8>>, i64, i64) =
-            self.link.ask(&command).await?;
-        let Some(bytes) = bytes else {
-            return Some(if has_token == 1 {
-                LookReply::Token(FetchToken {
-                    name: look.name,
-                    word: look.word,
-                    commands: self.sender.clone(),
-                })
-            } else {
-                LookReply::Busy
-            });
-        };
+        let (bytes, left_ms, has_token): (Vec<u8>, i64, i64) =
+            self.link.ask_together(&commands).await?;
+        // Given back if the page was there and has expired meanwhile.
+        let token = (has_token == 1).then(|| FetchToken {
+            name: look.name.clone(),
+            word: look.word.clone(),
+            commands: self.sender.clone(),
+        });
+        let most = usize::try_from(look.most_bytes).unwrap_or(usize::MAX);
+        let is_page = (MAC + 1..=most).contains(&bytes.len()) && mac_of(&bytes) != look.refused;
+        if !is_page {
+            return Some(token.map_or(LookReply::Busy, LookReply::Token));
+        }
         let page = PageName {
             site: &look.site,
             key: &look.key,
@@ -175,18 +179,13 @@ impl PageWorker {
     }
 }
 
-/// The page, unless it is the one that was refused, or has no more than a MAC; else the token, if nobody has it.
+/// Takes the token if nobody has it and there is no page: none that is neither the one that was refused, nor too large, nor a mere MAC.
 /// `KEYS`: page, token. `ARGV`: the word of the token, its milliseconds, the end of the refused page, bytes at most.
-const LOOK: &str = "\
+const TAKE_TOKEN: &str = "\
+if ARGV[1] == '' then return 0 end
 local length = redis.call('STRLEN', KEYS[1])
-if length > 32 and length <= tonumber(ARGV[4]) then
-  local page = redis.call('GET', KEYS[1])
-  if page and (ARGV[3] == '' or string.sub(page, -32) ~= ARGV[3]) then
-    return {page, redis.call('PTTL', KEYS[1]), 0}
-  end
-end
-local taken = ARGV[1] ~= '' and redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2])
-return {false, 0, taken and 1 or 0}";
+if length > 32 and length <= tonumber(ARGV[4]) and redis.call('GETRANGE', KEYS[1], -32, -1) ~= ARGV[3] then return 0 end
+return redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0";
 
 /// `KEYS`: token. `ARGV`: its word.
 const RELEASE: &str = "\
