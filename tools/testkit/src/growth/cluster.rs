@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use super::asker::Asker;
 use super::entries::wrong;
@@ -29,19 +30,13 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
     let mut of_node = Asker::many(node.addr(), CLIENTS)?;
     warm(&mut of_plain)?;
     warm(&mut of_node)?;
-    let (mut processor, mut time) = (SlicePairs::new(setting), SlicePairs::new(setting));
-    let mut all = Slice::default();
-    let mut slice = |side, length| {
-        let slice = match side {
-            Side::Plain => Slice::of_hits(&plain, &mut of_plain, length)?,
-            Side::Changed => Slice::of_hits(&node, &mut of_node, length)?,
-        };
-        all.add(&slice);
-        Ok::<_, Trouble>(slice)
-    };
-    processor.run(|side, length| Ok(slice(side, length)?.processor_of_a_hit()))?;
-    time.run(|side, length| Ok(slice(side, length)?.time_of_a_hit()))?;
-    let case = format!("with `[cluster]`, {} pairs of slices", processor.count());
+    let count = setting.form.pick(1, PAIRS);
+    let pairs = SlicePairs::measure(count, setting.progress, |side| match side {
+        Side::Plain => Slice::of_hits(&plain, &mut of_plain, SLICE),
+        Side::Changed => Slice::of_hits(&node, &mut of_node, SLICE),
+    })?;
+    let all = pairs.all();
+    let case = format!("with `[cluster]`, {} pairs of slices", pairs.count());
     let more = |what, percent: f64| {
         Figure::new(what, &case, percent, "%").promised(Promise::TimeAtMost(MOST_PERCENT))
     };
@@ -50,10 +45,20 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
         Figure::new("answers that were no hit", &case, amount(all.missed), "")
             .promised(Promise::Exactly(0.0)),
         Figure::new("hits", &case, amount(all.requests), ""),
-        more("more processor time for a hit", processor.more_percent()),
-        more("more time from one hit to the next", time.more_percent()),
+        more(
+            "more processor time for a hit",
+            pairs.more_percent(Slice::processor_of_a_hit),
+        ),
+        more(
+            "more time from one hit to the next",
+            pairs.more_percent(Slice::time_of_a_hit),
+        ),
     ])
 }
 
 /// What the cluster may cost.
 const MOST_PERCENT: f64 = 2.0;
+
+/// A lease is renewed twice a second. Many short pairs, because other work on the machine comes and goes.
+const SLICE: Duration = Duration::from_millis(500);
+const PAIRS: usize = 121;

@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -30,18 +31,18 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
     let dashboard = Dashboard::start(setting, &stage)?;
     let mut askers = Asker::many(stage.addr(), CLIENTS)?;
     warm(&mut askers)?;
-    let mut pairs = SlicePairs::new(setting);
-    let mut all = Slice::default();
-    pairs.run(|side, length| {
+    let length = setting.form.pick(SHORT_SLICE, LONG_SLICE);
+    let count = setting.form.pick(1, PAIRS);
+    let pairs = SlicePairs::measure(count, setting.progress, |side| {
         let pages = (side == Side::Changed).then(|| dashboard.pages());
         let pages = pages.transpose()?;
         let slice = Slice::of_hits(&stage, &mut askers, length)?;
         drop(pages);
-        all.add(&slice);
-        Ok(slice.processor_of_a_hit())
+        Ok(slice)
     })?;
+    let all = pairs.all();
     let case = format!("{PAGES} dashboards, {} pairs of slices", pairs.count());
-    let more = pairs.more_percent();
+    let more = pairs.more_percent(Slice::processor_of_a_hit);
     Ok(vec![
         wrong(&case, all.wrong),
         Figure::new("answers that were no hit", &case, amount(all.missed), "")
@@ -144,5 +145,10 @@ const PAGES: usize = 10;
 
 /// What ten of them may cost.
 const MOST_PERCENT: f64 = 2.0;
+
+/// A sample comes every two seconds: a long slice has three.
+const SHORT_SLICE: Duration = Duration::from_millis(500);
+const LONG_SLICE: Duration = Duration::from_secs(6);
+const PAIRS: usize = 11;
 
 const DATA: &[u8] = b"data: ";

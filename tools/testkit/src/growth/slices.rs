@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::amount;
 use super::asker::{Asker, ask_all};
 use super::stage::Stage;
-use super::{Setting, amount};
 use crate::Trouble;
 
 /// Hits without a pause.
@@ -38,8 +38,7 @@ impl Slice {
         Ok(slice)
     }
 
-    /// Adds what was counted.
-    pub(super) fn add(&mut self, other: &Self) {
+    fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.missed += other.missed;
         self.wrong += other.wrong;
@@ -63,52 +62,58 @@ pub(super) enum Side {
     Changed,
 }
 
-/// What pairs of slices came to.
-pub(super) struct SlicePairs {
-    progress: fn(&str),
-    length: Duration,
-    wanted: usize,
-    more: Vec<f64>,
+/// One slice of each side.
+struct SlicePair {
+    plain: Slice,
+    changed: Slice,
 }
 
-impl SlicePairs {
-    pub(super) fn new(setting: &Setting) -> Self {
-        Self {
-            progress: setting.progress,
-            length: setting.form.pick(SHORT_SLICE, LONG_SLICE),
-            wanted: setting.form.pick(1, PAIRS),
-            more: Vec::new(),
-        }
-    }
+/// What pairs of slices came to.
+pub(super) struct SlicePairs(Vec<SlicePair>);
 
-    /// `measure`: a figure of one slice, of which less is better.
-    pub(super) fn run(
-        &mut self,
-        mut measure: impl FnMut(Side, Duration) -> Result<f64, Trouble>,
-    ) -> Result<(), Trouble> {
-        for pair in 0..self.wanted {
-            (self.progress)(&format!("pair {} of slices", pair + 1));
-            let (plain, changed) = if pair % 2 == 0 {
-                let changed = measure(Side::Changed, self.length)?;
-                (measure(Side::Plain, self.length)?, changed)
+impl SlicePairs {
+    /// So many pairs.
+    pub(super) fn measure(
+        count: usize,
+        progress: fn(&str),
+        mut slice: impl FnMut(Side) -> Result<Slice, Trouble>,
+    ) -> Result<Self, Trouble> {
+        let mut pairs = Vec::with_capacity(count);
+        for pair in 0..count {
+            progress(&format!("pair {} of slices", pair + 1));
+            pairs.push(if pair % 2 == 0 {
+                let changed = slice(Side::Changed)?;
+                let plain = slice(Side::Plain)?;
+                SlicePair { plain, changed }
             } else {
-                let plain = measure(Side::Plain, self.length)?;
-                (plain, measure(Side::Changed, self.length)?)
-            };
-            self.more.push((changed / plain - 1.0) * 100.0);
+                let plain = slice(Side::Plain)?;
+                let changed = slice(Side::Changed)?;
+                SlicePair { plain, changed }
+            });
         }
-        Ok(())
+        Ok(Self(pairs))
     }
 
     pub(super) fn count(&self) -> usize {
-        self.more.len()
+        self.0.len()
     }
 
-    /// The median of the pairs.
-    pub(super) fn more_percent(&mut self) -> f64 {
-        self.more.sort_unstable_by(f64::total_cmp);
-        let middle = self.more.get(self.more.len() / 2);
-        middle.copied().unwrap_or_default()
+    /// What was counted in all of them.
+    pub(super) fn all(&self) -> Slice {
+        let mut all = Slice::default();
+        for pair in &self.0 {
+            all.add(&pair.plain);
+            all.add(&pair.changed);
+        }
+        all
+    }
+
+    /// How much more of something the changed side has, in the median of the pairs.
+    pub(super) fn more_percent(&self, figure: impl Fn(&Slice) -> f64) -> f64 {
+        let more = |pair: &SlicePair| (figure(&pair.changed) / figure(&pair.plain) - 1.0) * 100.0;
+        let mut all: Vec<f64> = self.0.iter().map(more).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or_default()
     }
 }
 
@@ -120,11 +125,6 @@ pub(super) fn warm(askers: &mut [Asker]) -> Result<(), Trouble> {
 fn path(number: u64) -> String {
     format!("/e/{}", number % 100)
 }
-
-/// A long slice has three samples of dashboards, which come every two seconds.
-const SHORT_SLICE: Duration = Duration::from_millis(500);
-const LONG_SLICE: Duration = Duration::from_secs(6);
-const PAIRS: usize = 11;
 
 /// Enough that the server never waits for a client.
 pub(super) const CLIENTS: usize = 8;
