@@ -21,6 +21,7 @@ mod recheck;
 mod resolve;
 mod response;
 mod root;
+mod root_names;
 mod tree;
 mod types;
 

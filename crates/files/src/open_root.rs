@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::htaccess::HtaccessCache;
 use crate::pictures::PictureNames;
 use crate::recheck::LastSeen;
+use crate::root_names::RootNames;
 use crate::tree::Tree;
 
 /// Replaced whole when the root is.
@@ -17,6 +18,8 @@ pub(crate) struct OpenRoot {
     pub(crate) front: LastSeen,
     /// Other forms of pictures, seen beside them.
     pub(crate) pictures: PictureNames,
+    /// The names in the directory itself.
+    pub(crate) names: RootNames,
 }
 
 impl OpenRoot {
@@ -27,6 +30,7 @@ impl OpenRoot {
             htaccess: HtaccessCache::default(),
             front: LastSeen::default(),
             pictures: PictureNames::default(),
+            names: RootNames::default(),
         })
     }
 }

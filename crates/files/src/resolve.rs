@@ -24,7 +24,8 @@ use crate::open_root::OpenRoot;
 use crate::options::Options;
 use crate::path::RelPath;
 use crate::pictures::PictureSearch;
-use crate::tree::{Located, Node};
+use crate::root_names::NameList;
+use crate::tree::{Located, Node, Tree};
 
 /// What a path means.
 #[derive(Debug)]
@@ -72,17 +73,35 @@ enum PathTarget {
     Nothing,
 }
 
+/// What a look that must not wait rests on.
+struct MemoryLook {
+    /// Whether everything so far was in memory. Once it was not, what is found counts for nothing.
+    holds: Cell<bool>,
+    /// The names in the root's own directory, if they hold.
+    names: Option<Arc<NameList>>,
+}
+
 /// One look at what a path means.
 pub(crate) struct PathLookup<'t> {
     root: &'t OpenRoot,
     options: &'t Options,
     programs: Programs,
     now: Instant,
-    /// For a look that must not wait: whether everything so far was in memory. Once it was not, what is found counts for
-    /// nothing.
-    in_memory: Option<Cell<bool>>,
+    /// For a look that must not wait.
+    in_memory: Option<MemoryLook>,
     /// What went wrong.
     failed: Cell<Option<Errno>>,
+}
+
+impl MemoryLook {
+    /// What a path names; `None`: the disk would have to say it.
+    fn node(&self, tree: &Tree, relative: &[u8]) -> Option<Node> {
+        let names = self.names.as_ref();
+        if names.is_some_and(|names| names.lacks(relative)) {
+            return Some(Node::Absent);
+        }
+        tree.look_cached(relative)
+    }
 }
 
 impl<'t> PathLookup<'t> {
@@ -113,7 +132,10 @@ impl<'t> PathLookup<'t> {
 
     /// See [`crate::Root::resolve_script`].
     pub(crate) fn find_script(mut self, decoded_path: &[u8]) -> Option<Script> {
-        self.in_memory = Some(Cell::new(true));
+        self.in_memory = Some(MemoryLook {
+            holds: Cell::new(true),
+            names: self.root.names.current(&self.root.tree),
+        });
         match self.resolve(decoded_path) {
             Resolved::Script(script) if self.was_in_memory() => Some(script),
             _ => None,
@@ -135,7 +157,8 @@ impl<'t> PathLookup<'t> {
     }
 
     fn was_in_memory(&self) -> bool {
-        self.in_memory.as_ref().is_some_and(Cell::get)
+        let look = self.in_memory.as_ref();
+        look.is_some_and(|look| look.holds.get())
     }
 
     fn node(&self, relative: &[u8]) -> Node {
@@ -146,11 +169,10 @@ impl<'t> PathLookup<'t> {
             }
             return node;
         };
-        let found = in_memory
-            .get()
-            .then(|| self.root.tree.look_cached(relative));
+        let holds = in_memory.holds.get();
+        let found = holds.then(|| in_memory.node(&self.root.tree, relative));
         found.flatten().unwrap_or_else(|| {
-            in_memory.set(false);
+            in_memory.holds.set(false);
             Node::Refused
         })
     }
@@ -163,10 +185,11 @@ impl<'t> PathLookup<'t> {
                 .rules_of(&self.root.tree, relative, self.now);
         };
         let held = self.root.htaccess.held(relative, self.now);
-        if held.is_none() && in_memory.get() {
+        if held.is_none() && in_memory.holds.get() {
             // What is no directory has no rules, and is not held; see [`HtaccessCache`](htaccess::HtaccessCache).
-            let node = self.root.tree.look_cached(relative);
-            in_memory.set(matches!(node, Some(Node::Absent | Node::Regular(_))));
+            let node = in_memory.node(&self.root.tree, relative);
+            let has_no_rules = matches!(node, Some(Node::Absent | Node::Regular(_)));
+            in_memory.holds.set(has_no_rules);
         }
         held
     }

@@ -78,6 +78,7 @@ impl Root {
 
     pub(crate) fn resolve_at(&self, decoded_path: &[u8], now: Instant) -> Resolved {
         let current = self.current(now);
+        current.names.refresh(&current.tree, now);
         PathLookup::new(&current, &self.options, now).find(decoded_path)
     }
 

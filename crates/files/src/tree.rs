@@ -7,6 +7,7 @@
 //! refused and not followed. What is not a regular file or a directory is looked at through
 //! `O_PATH` only: opening a FIFO or a device may block or have effects.
 
+use std::collections::HashSet;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +15,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FsWord, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 /// One opened root; replaced whole when the root is.
@@ -49,6 +51,25 @@ pub(crate) enum Node {
     Failed(Errno),
     /// Nothing is there.
     Absent,
+}
+
+/// What changes whenever a name in a directory comes, goes or becomes another: seconds and nanoseconds of its last change, and of that
+/// of its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirectoryStamp {
+    modified: (i64, u32),
+    changed: (i64, u32),
+}
+
+impl DirectoryStamp {
+    /// Whether nothing has changed since a time.
+    pub(crate) fn is_older_than(self, time: SystemTime) -> bool {
+        let Ok(since) = time.duration_since(SystemTime::UNIX_EPOCH) else {
+            return false;
+        };
+        let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        self.modified.max(self.changed) < (seconds, since.subsec_nanos())
+    }
 }
 
 /// Where something really is.
@@ -140,6 +161,37 @@ impl Tree {
             FileType::Directory => Node::Directory,
             _ => Node::Special,
         })
+    }
+
+    /// When the root's own directory last changed, as the kernel has it in memory.
+    pub(crate) fn root_stamp(&self) -> Option<DirectoryStamp> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let wanted = StatxFlags::MTIME | StatxFlags::CTIME;
+        let stat = rustix::fs::statx(&self.dir, c"", flags, wanted).ok()?;
+        Some(DirectoryStamp {
+            modified: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+            changed: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
+        })
+    }
+
+    /// Whether the root is on a file system of this machine, by which every change of a directory goes.
+    pub(crate) fn is_local(&self) -> bool {
+        let found = rustix::fs::fstatfs(&self.dir);
+        found.is_ok_and(|found| LOCAL_FILE_SYSTEMS.contains(&found.f_type))
+    }
+
+    /// The names in the root's own directory; `None`: there are more than `most`, or they cannot be read.
+    pub(crate) fn root_names(&self, most: usize) -> Option<HashSet<Vec<u8>>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&self.dir, ".", flags, Mode::empty()).ok()?;
+        let mut names = HashSet::new();
+        for entry in Dir::new(opened).ok()? {
+            names.insert(entry.ok()?.file_name().to_bytes().to_vec());
+            if names.len() > most {
+                return None;
+            }
+        }
+        Some(names)
     }
 
     /// Opens a regular file by its link-free path for reading.
@@ -323,6 +375,16 @@ fn reversed(path: &[u8]) -> Vec<Vec<u8>> {
     segments.reverse();
     segments
 }
+
+/// ext2 to ext4, XFS, Btrfs, F2FS, tmpfs and overlayfs (statfs(2)).
+const LOCAL_FILE_SYSTEMS: [FsWord; 6] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0x0102_1994,
+    0x794c_7630,
+];
 
 /// Nothing outside, and no link.
 const STRICT: ResolveFlags = ResolveFlags::BENEATH

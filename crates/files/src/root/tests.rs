@@ -174,3 +174,24 @@ fn without_openat2_the_same_is_found() {
         assert!(ask(&without, path, now).starts_with("Script"), "{path}");
     }
 }
+
+/// The kernel does not remember a name that nobody has looked up; the names of the root do, until one is added.
+#[test]
+fn the_first_request_for_a_page_needs_no_disk_and_a_new_file_is_found_at_once() {
+    let dir = site(&[("index.php", "<?php"), ("wp-content/a.txt", "a")]);
+    // Names are held of a directory that has been left alone.
+    std::thread::sleep(RECHECK + RECHECK / 10);
+    let root = open(dir.path());
+    let start = Instant::now();
+    let page = ask(&root, "/", start);
+    if !root.current(start).tree.is_local() {
+        return;
+    }
+    for path in ["/hello/", "/2026/11/hello", "/a/b/c/"] {
+        let script = root.resolve_script(path.as_bytes()).expect(path);
+        assert_eq!(format!("{:?}", Resolved::Script(script)), page, "{path}");
+    }
+    fs::write(dir.path().join("hello"), "text").unwrap();
+    assert_eq!(root.resolve_script(b"/hello"), None);
+    assert_eq!(ask(&root, "/hello", start), "text");
+}

@@ -1,0 +1,156 @@
+//! The names in the root's own directory, which say without asking the disk that a permalink is no file.
+//!
+//! The kernel remembers names that it has looked up in vain, but the first request for a page brings a name that it has not looked up,
+//! and then only the disk can say that nothing is there. WordPress makes few files and directories at the top, so these names are
+//! held: what begins with another name is absent. They hold as long as the directory's time of change is the same, which is one
+//! look at what the kernel has in memory.
+//!
+//! Held are only directories whose time of change tells all: on file systems of this machine that tell upper from lower case, with names in
+//! ASCII (others may have several forms), and that had been left alone for a while when they were read, because the kernel's
+//! clock is coarse.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::recheck::LastSeen;
+use crate::tree::{DirectoryStamp, Node, Tree};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct RootNames {
+    held: Mutex<Option<Arc<NameList>>>,
+    checked: LastSeen,
+}
+
+/// The names of a directory at one time.
+pub(crate) struct NameList {
+    stamp: DirectoryStamp,
+    names: HashSet<Vec<u8>>,
+}
+
+impl RootNames {
+    /// The names, if they hold now. Never waits for the disk.
+    pub(crate) fn current(&self, tree: &Tree) -> Option<Arc<NameList>> {
+        let held = Arc::clone(self.held.try_lock().ok()?.as_ref()?);
+        (tree.root_stamp() == Some(held.stamp)).then_some(held)
+    }
+
+    /// Reads them where they do not hold any more; looks once a second. Blocks on the disk.
+    pub(crate) fn refresh(&self, tree: &Tree, now: Instant) {
+        if self.checked.is_recent(now) {
+            return;
+        }
+        self.checked.note(now);
+        if self.current(tree).is_none() {
+            let read = NameList::read(tree).map(Arc::new);
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = read;
+        }
+    }
+}
+
+impl NameList {
+    fn read(tree: &Tree) -> Option<Self> {
+        let before = SystemTime::now();
+        let stamp = tree.root_stamp()?;
+        if !tree.is_local() || !stamp.is_older_than(before.checked_sub(SETTLING)?) {
+            return None;
+        }
+        let names = tree.root_names(MOST_NAMES)?;
+        let list = Self { stamp, names };
+        let is_usable = list.names.iter().all(|name| name.is_ascii())
+            && list.tells_cases_apart(tree)
+            && tree.root_stamp() == Some(stamp);
+        is_usable.then_some(list)
+    }
+
+    /// Whether a name in other letters is another name; `false` without a name with letters.
+    fn tells_cases_apart(&self, tree: &Tree) -> bool {
+        let swapped = self.names.iter().find_map(|name| {
+            let other = swap_case(name);
+            (!self.names.contains(&other)).then_some(other)
+        });
+        swapped.is_some_and(|other| matches!(tree.look(&other), Node::Absent))
+    }
+
+    /// Whether nothing is there under a relative path, because its first name is not in the directory.
+    pub(crate) fn lacks(&self, relative: &[u8]) -> bool {
+        let first = relative.split(|byte| *byte == b'/').next();
+        first.is_some_and(|first| !first.is_empty() && !self.names.contains(first))
+    }
+}
+
+fn swap_case(name: &[u8]) -> Vec<u8> {
+    let swap = |byte: &u8| match byte {
+        b'a'..=b'z' => byte.to_ascii_uppercase(),
+        _ => byte.to_ascii_lowercase(),
+    };
+    name.iter().map(swap).collect()
+}
+
+/// A WordPress has some twenty; a root with more than these is looked at on the disk.
+const MOST_NAMES: usize = 4096;
+
+/// How long a directory must have been left alone before its names are read: many times the step of the kernel's clock.
+const SETTLING: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Reads the names of a directory as if it had been left alone.
+    fn settled(names: &RootNames, tree: &Tree) -> bool {
+        std::thread::sleep(SETTLING + Duration::from_millis(50));
+        names.refresh(tree, Instant::now());
+        names.current(tree).is_some()
+    }
+
+    #[test]
+    fn names_hold_until_the_directory_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("index.php"), "").unwrap();
+        fs::create_dir(dir.path().join("wp-content")).unwrap();
+        let tree = Tree::open(dir.path()).unwrap();
+        let names = RootNames::default();
+        names.refresh(&tree, Instant::now());
+        assert!(names.current(&tree).is_none(), "it has just changed");
+        if !tree.is_local() {
+            return;
+        }
+        assert!(settled(&names, &tree));
+        let list = names.current(&tree).unwrap();
+        for (path, lacks) in [
+            ("", false),
+            ("index.php", false),
+            ("wp-content/x", false),
+            ("hello", true),
+            ("hello/world", true),
+            ("INDEX.PHP", true),
+            ("wp-conten", true),
+        ] {
+            assert_eq!(list.lacks(path.as_bytes()), lacks, "{path}");
+        }
+        fs::write(dir.path().join("wp-content/x"), "").unwrap();
+        assert!(names.current(&tree).is_some(), "changes below do not count");
+        fs::write(dir.path().join("hello"), "").unwrap();
+        assert!(names.current(&tree).is_none(), "a new name");
+        assert!(settled(&names, &tree));
+        assert!(!names.current(&tree).unwrap().lacks(b"hello"));
+        fs::rename(dir.path().join("hello"), dir.path().join("bye")).unwrap();
+        assert!(names.current(&tree).is_none(), "another name");
+    }
+
+    #[test]
+    fn what_the_time_of_change_does_not_tell_is_not_held() {
+        for unusable in [&["größe.html", "a"][..], &["1", "2"], &[]] {
+            let dir = tempfile::tempdir().unwrap();
+            for name in unusable {
+                fs::write(dir.path().join(name), "").unwrap();
+            }
+            let tree = Tree::open(dir.path()).unwrap();
+            assert!(!settled(&RootNames::default(), &tree), "{unusable:?}");
+        }
+    }
+}
