@@ -315,6 +315,8 @@ pub struct SiteConfig {
     pub purge_get: bool,
     /// The folder that is watched for removals.
     pub purge_directory: Option<PathBuf>,
+    /// The folder with a file for each stored page, named as nginx names its own.
+    pub nginx_cache_path: Option<PathBuf>,
     /// Caches of other machines that get its purges.
     pub purge_forward: Vec<PurgeForward>,
     /// Whether WordPress runs as a network in sub-directories.

@@ -54,18 +54,7 @@ pub(crate) fn site(
     complaints: &mut Complaints,
 ) -> SiteConfig {
     let own = &given.own;
-    check::required(
-        own,
-        "hosts",
-        "add `hosts = [\"example.com\"]`, or `hosts = [\"*\"]` for every host",
-        complaints,
-    );
-    check::not_empty(
-        own,
-        "hosts",
-        "a host, or `\"*\"` for every host",
-        complaints,
-    );
+    check_hosts(own, complaints);
     check::listeners(own, complaints);
     check::root(own, complaints);
     check::error_page(own, "error_page", own.given("error_page"), complaints);
@@ -101,6 +90,7 @@ pub(crate) fn site(
         upstream,
         further,
         compress: compress(own, rules.preset),
+        nginx_cache_path: nginx_cache_path(own, rules.preset, complaints),
         rules,
         error_page: own.given("error_page"),
         error_pages: error_pages(given, complaints),
@@ -127,6 +117,22 @@ pub(crate) fn site(
         errors: given.log.given("error"),
         hosts,
     }
+}
+
+/// A site has hosts.
+fn check_hosts(own: &SectionTable, complaints: &mut Complaints) {
+    check::required(
+        own,
+        "hosts",
+        "add `hosts = [\"example.com\"]`, or `hosts = [\"*\"]` for every host",
+        complaints,
+    );
+    check::not_empty(
+        own,
+        "hosts",
+        "a host, or `\"*\"` for every host",
+        complaints,
+    );
 }
 
 /// The listeners that the site names, else the server's.
@@ -302,6 +308,25 @@ fn limits(own: &SectionTable, upstream: &UpstreamConfig) -> UpstreamLimits {
         idle_share: own.value("idle_share"),
         idle_age: own.value("idle_age"),
     }
+}
+
+/// Without a preset some responses are stored that no fetch was for.
+fn nginx_cache_path(
+    own: &SectionTable,
+    preset: Preset,
+    complaints: &mut Complaints,
+) -> Option<PathBuf> {
+    let path: Option<PathBuf> = own.given("nginx_cache_path");
+    if path.is_some() && preset == Preset::None {
+        let why = "has no effect with `preset = \"none\"`";
+        own.complain("nginx_cache_path", why, "remove one of the two", complaints);
+    }
+    if path.is_some() && path == own.given("purge_directory") {
+        let why = "names the folder of `purge_directory`";
+        let help = "remove `purge_directory`: removing all files of `nginx_cache_path` purges the site, too";
+        own.complain("nginx_cache_path", why, help, complaints);
+    }
+    path
 }
 
 /// Without a preset the upstream's representations stay as they are, unless the file says otherwise.

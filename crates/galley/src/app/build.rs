@@ -20,6 +20,7 @@ use super::pools::{self, BackendKind, Planned};
 use super::site_states::{self, SiteIdentity};
 use crate::access::{Countries, Passwords};
 use crate::acme::Acme;
+use crate::durable::{FolderOwner, PageMarkers};
 use crate::fetch::{self, Handle};
 use crate::php::PoolNumbers;
 use crate::request::{
@@ -68,7 +69,8 @@ pub(super) fn build(
         let log = if site.access.is_some() { next_log } else { 0 };
         next_log += usize::from(site.access.is_some());
         let pages = lasting.compressing(&lasting.memory, site);
-        let (core, identity) = lasting.states.fetch_site(name, site, pages);
+        let (mut core, identity) = lasting.states.fetch_site(name, site, pages);
+        core.markers = markers(site, &core)?;
         let own = SiteParts {
             folder: folder(site, &planned, identity.file_mark, lasting)?,
             php: own_php
@@ -94,6 +96,24 @@ pub(super) fn build(
         sandbox,
         threads,
     })
+}
+
+/// The files of a site that plugins remove to purge pages.
+fn markers(
+    site: &SiteConfig,
+    core: &fetch::FetchSite,
+) -> Result<Option<PageMarkers>, ServerStartError> {
+    let Some(path) = &site.nginx_cache_path else {
+        return Ok(None);
+    };
+    FolderOwner::of_root(site.root.as_deref())
+        .and_then(|owner| PageMarkers::start(path, owner, &core.rules, &core.purges))
+        .map(Some)
+        .map_err(|cause| ServerStartError::MarkerFolder {
+            site: site.name.clone(),
+            path: path.clone(),
+            cause,
+        })
 }
 
 /// The countries of clients, where the configuration names a database.

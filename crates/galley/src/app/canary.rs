@@ -5,11 +5,11 @@
 //! back *before* that, so that a removal that found nothing to remove, and is not told, is followed by a purge as well.
 //! Where the file is missing at the start, it was removed while nobody watched.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::JoinSet;
 
 use super::ServerStartError;
-use crate::durable::PurgeSource;
+use crate::durable::{FolderOwner, PurgeSource};
 use crate::request::Site;
 
 /// The watchers of all folders that the configuration names; they end when this is dropped.
@@ -87,7 +87,7 @@ async fn purge(site: &Site, path: &Path) {
 struct CanaryFolder {
     path: PathBuf,
     /// Who is to be able to remove files there, where Galley may give the folder away.
-    owner: Option<(u32, u32)>,
+    owner: Option<FolderOwner>,
     events: AsyncFd<OwnedFd>,
 }
 
@@ -102,11 +102,7 @@ enum CanaryEvent {
 
 impl CanaryFolder {
     fn open(path: &Path, root: Option<&Path>) -> io::Result<Self> {
-        let is_root = rustix::process::geteuid().is_root();
-        let owner = root
-            .filter(|_| is_root)
-            .map(|root| fs::metadata(root).map(|found| (found.uid(), found.gid())))
-            .transpose()?;
+        let owner = FolderOwner::of_root(root)?;
         let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         #[expect(
             deprecated,
@@ -126,8 +122,8 @@ impl CanaryFolder {
     fn watch(&self) -> io::Result<()> {
         match DirBuilder::new().mode(FOLDER_MODE).create(&self.path) {
             Ok(()) => {
-                if let Some((user, group)) = self.owner {
-                    std::os::unix::fs::lchown(&self.path, Some(user), Some(group))?;
+                if let Some(owner) = self.owner {
+                    lchown(&self.path, Some(owner.user), Some(owner.group))?;
                 }
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -209,6 +205,8 @@ const BUFFER: usize = 4096;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn folder(dir: &tempfile::TempDir) -> CanaryFolder {

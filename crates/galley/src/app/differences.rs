@@ -2,7 +2,7 @@
 
 use galley_config::{Config, Listen, ServerConfig, SiteConfig};
 
-use super::durable::fingerprint;
+use super::durable::site_fingerprint;
 use super::site_states::names;
 
 /// Names of fields whose values differ. Both are shown as text: most have no other comparison, and all have this one.
@@ -160,6 +160,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
         purge_secret_file => "purging",
         purge_get => "purging",
         purge_directory => "purging",
+        nginx_cache_path => "purging",
         purge_forward => "purging",
         cron => "cron",
         limits => "limits",
@@ -171,7 +172,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
         return None;
     }
     let changed = changed.join(", ");
-    let is_new_cache = fingerprint(&before.rules) != fingerprint(&after.rules);
+    let is_new_cache = site_fingerprint(before) != site_fingerprint(after);
     let cache = if is_new_cache {
         "; its stored pages are not used any longer, because the rules for cache keys have changed"
     } else {

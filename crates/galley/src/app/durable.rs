@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use galley_cache::disk::DiskLimits;
 use galley_cache::memory::Memory;
-use galley_config::Config;
+use galley_config::{Config, SiteConfig};
 use galley_policy::headers::Changes;
 use galley_policy::key::KEY_FORMAT;
 use galley_policy::redirect::Home;
@@ -60,6 +60,15 @@ pub(super) fn fingerprint(rules: &Policy) -> u64 {
         ..rules
     };
     hash(&format!("{KEY_FORMAT} {shaping:?}"))
+}
+
+/// The same for a site. Pages that were stored without a file in `nginx_cache_path` could not be purged by one, so they are not used.
+pub(super) fn site_fingerprint(site: &SiteConfig) -> u64 {
+    let of_rules = fingerprint(&site.rules);
+    match &site.nginx_cache_path {
+        None => of_rules,
+        Some(path) => hash(&format!("{of_rules:016x} {}", path.display())),
+    }
 }
 
 /// A rule without what is done to answers when they leave.

@@ -219,6 +219,10 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
             let at = OptionPath::Site(index, "purge_directory");
             refuse(at, folder, may_make_folder(who, folder), own);
         }
+        if let Some(folder) = &site.nginx_cache_path {
+            let at = OptionPath::Site(index, "nginx_cache_path");
+            refuse(at, folder, may_make_folder(who, folder), own);
+        }
     }
     if let Some(acme) = &config.acme
         && let Err(cause) = may_keep_keys(who, &acme.storage)

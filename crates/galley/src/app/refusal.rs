@@ -119,6 +119,16 @@ pub enum ServerStartError {
         /// What the system said.
         cause: io::Error,
     },
+    /// A site's folder of files that stand for pages cannot be made or watched.
+    #[error("cannot use the folder `{path}` of site `{site}`: {cause}")]
+    MarkerFolder {
+        /// The site.
+        site: String,
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
     /// Managed PHP did not come up.
     #[error("cannot start PHP for site `{site}`: {cause}")]
     Php {
@@ -182,7 +192,8 @@ impl ServerStartError {
             | Self::ErrorPage { .. }
             | Self::Root { .. }
             | Self::Disk { .. }
-            | Self::PurgeFolder { .. } => return self.of_path(config),
+            | Self::PurgeFolder { .. }
+            | Self::MarkerFolder { .. } => return self.of_path(config),
             Self::Cluster { cause } => (
                 OptionPath::Cluster("engine"),
                 "the URL of the engine".to_owned(),
@@ -264,6 +275,12 @@ impl ServerStartError {
                 path,
                 format!("which cannot be used: {cause}"),
                 "stop the other process, or name another folder",
+            ),
+            Self::MarkerFolder { site, path, cause } => (
+                OptionPath::Site(number(config, site), "nginx_cache_path"),
+                path,
+                format!("which cannot be created or watched: {cause}"),
+                WRITE,
             ),
             Self::PurgeFolder { site, path, cause } => (
                 OptionPath::Site(number(config, site), "purge_directory"),

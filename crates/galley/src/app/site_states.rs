@@ -15,7 +15,7 @@ use galley_config::{Pace, SiteConfig};
 use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::site::MemberPages;
 
-use super::durable::{fingerprint, hash};
+use super::durable::{hash, site_fingerprint};
 use crate::compress::Compressing;
 use crate::durable::{Durable, PurgeSource, SitePurges};
 use crate::fetch::acknowledged::AcknowledgedPurges;
@@ -131,7 +131,7 @@ impl SiteStates {
         site: &SiteConfig,
         compressing: Compressing,
     ) -> (FetchSite, SiteIdentity) {
-        let fingerprint = fingerprint(&site.rules);
+        let fingerprint = site_fingerprint(site);
         let identity = SiteIdentity {
             mark: self.mark(name, fingerprint),
             file_mark: file_mark(name, site),
@@ -159,6 +159,7 @@ impl SiteStates {
             fragments: Arc::clone(&state.fragments.1),
             private: (site.rules.members == MemberPages::Fragments)
                 .then(|| Arc::clone(&state.private)),
+            markers: None,
         };
         (core, identity)
     }

@@ -8,6 +8,7 @@
 mod disk_cache;
 mod forward;
 mod open;
+mod page_markers;
 mod purges;
 mod queue;
 mod receipt;
@@ -18,6 +19,7 @@ mod relay;
 pub use disk_cache::{DiskCache, DiskCacheTotals, SiteDiskCache};
 pub use forward::{ForwardInbox, ForwardInboxes, ForwardNeeds, ForwardedPurge, OutboxFolder};
 pub use open::{Durable, Settings, StorageOpenError};
+pub use page_markers::{FolderOwner, PageMarkers};
 pub use purges::SitePurges;
 pub use receipt::{PurgeReceipt, Receipt};
 pub use recent_purges::{PurgeSource, RecentPurge};

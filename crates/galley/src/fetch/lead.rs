@@ -44,6 +44,9 @@ impl FetchWorker {
         writer: FillWriter,
         whom: For,
     ) {
+        if let Some(markers) = &job.site.markers {
+            markers.put(&job.info).await;
+        }
         if let Some(entry) = self.find_shared(job, in_progress, whom).await {
             // In one step: who waits now came before this page was compared with purges.
             in_progress.shared.found(entry);

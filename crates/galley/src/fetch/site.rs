@@ -11,7 +11,7 @@ use super::acknowledged::AcknowledgedPurges;
 use super::counters::FetchCounters;
 use super::cron_runs::CronRuns;
 use crate::compress::Compressing;
-use crate::durable::{SiteDiskCache, SitePurges};
+use crate::durable::{PageMarkers, SiteDiskCache, SitePurges};
 
 /// What fetching needs to know of a site.
 pub struct FetchSite {
@@ -37,6 +37,8 @@ pub struct FetchSite {
     pub fragments: Arc<FragmentTable>,
     /// What members have of their own, where they get stored pages.
     pub private: Option<Arc<PrivateStore>>,
+    /// Its files that plugins remove to purge pages.
+    pub markers: Option<PageMarkers>,
 }
 
 impl FetchSite {

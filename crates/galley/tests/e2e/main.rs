@@ -54,6 +54,7 @@ mod neighbors;
 mod outages;
 mod overload;
 mod overload_outage;
+mod page_markers;
 mod pictures;
 mod poison;
 mod pool;

@@ -9,6 +9,7 @@ mod api;
 mod dialect;
 mod dialect_request;
 mod error;
+mod nginx_key;
 mod path;
 mod pattern;
 mod purge_fields;
@@ -19,6 +20,7 @@ mod unsafe_method;
 
 pub use self::dialect::{DIALECTS, Dialect, DialectReply, purges_from_request};
 pub use self::error::{MAX_PATTERN_BYTES, MAX_PURGES, PurgeError};
+pub use self::nginx_key::{nginx_key_url, nginx_keys};
 pub use self::path::is_below_purge;
 pub use self::pattern::PurgePattern;
 pub use self::response::{PURGE_FIELDS, from_response, receipts};

@@ -142,6 +142,7 @@ const SITE_WITHOUT: &[&str] = &[
     "listen",
     "listen_tls",
     "log",
+    "nginx_cache_path",
     "purge_directory",
     "purge_forward",
     "token_file",

@@ -1,0 +1,222 @@
+//! The thread that owns the markers of a site: it puts them, and purges what is removed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_policy::purge::{Purge, Scope, Strength, nginx_key_url, url_scope};
+use galley_policy::site::Policy;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, oneshot};
+
+use super::folder::{MarkerFolder, RemovedFiles, events, marker_name};
+use super::owner::FolderOwner;
+use crate::durable::{PurgeSource, Receipt, SitePurges};
+
+/// Markers that a fetch wants.
+pub(super) struct PutRequest {
+    /// Their keys.
+    pub(super) keys: Vec<String>,
+    /// Whether all of them are there.
+    pub(super) done: oneshot::Sender<bool>,
+}
+
+struct MarkerThread {
+    path: PathBuf,
+    owner: Option<FolderOwner>,
+    folder: MarkerFolder,
+    policy: Policy,
+    purges: Arc<SitePurges>,
+    /// Names of markers, the oldest first; also of some that were removed.
+    order: VecDeque<String>,
+}
+
+/// Opens the folder and purges what was removed while nobody watched; then starts the thread.
+pub(super) fn start(
+    path: &Path,
+    owner: Option<FolderOwner>,
+    policy: &Policy,
+    purges: &Arc<SitePurges>,
+    requests: mpsc::Receiver<PutRequest>,
+) -> io::Result<()> {
+    let events = events()?;
+    let (folder, is_new) = MarkerFolder::open(path, owner, events.as_fd())?;
+    let mut thread = MarkerThread {
+        path: path.to_owned(),
+        owner,
+        folder,
+        policy: policy.clone(),
+        purges: Arc::clone(purges),
+        order: VecDeque::new(),
+    };
+    // Before anybody is answered.
+    let receipts = thread.catch_up(is_new)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()?;
+    std::thread::Builder::new()
+        .name("page-markers".to_owned())
+        .spawn(move || {
+            runtime.block_on(async move {
+                for receipt in receipts {
+                    thread.acknowledge(receipt);
+                }
+                if let Err(error) = thread.run(events, requests).await {
+                    let path = thread.path.display();
+                    tracing::error!(%path, %error, "cannot watch the folder of page markers any longer");
+                }
+            });
+        })?;
+    Ok(())
+}
+
+impl MarkerThread {
+    async fn run(
+        &mut self,
+        events: OwnedFd,
+        mut requests: mpsc::Receiver<PutRequest>,
+    ) -> io::Result<()> {
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; the descriptor is owned, and closed by nobody else"
+        )]
+        let events = AsyncFd::new(events)?;
+        loop {
+            tokio::select! {
+                biased;
+                ready = events.readable() => {
+                    let mut ready = ready?;
+                    if let Ok(removals) = ready.try_io(|events| self.folder.read(events.as_fd())) {
+                        self.purge(removals?, &events).await;
+                    }
+                }
+                request = requests.recv() => match request {
+                    Some(request) => self.put(request, &events),
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    fn put(&mut self, request: PutRequest, events: &AsyncFd<OwnedFd>) {
+        let mut are_there = true;
+        for key in &request.keys {
+            match self.folder.put(key, events.get_ref().as_fd()) {
+                Ok(true) => self.order.push_back(marker_name(key)),
+                Ok(false) => {}
+                Err(error) => {
+                    are_there = false;
+                    tracing::debug!(path = %self.path.display(), %error, "cannot put a page marker");
+                }
+            }
+        }
+        self.keep_limit();
+        // The fetch may have been given up.
+        let _ = request.done.send(are_there);
+    }
+
+    /// Removes the oldest markers above the limit, and purges their pages: nobody could purge these any more.
+    fn keep_limit(&mut self) {
+        while self.order.len() > MOST_MARKERS {
+            let oldest = self.order.pop_front();
+            if let Some(key) = oldest.and_then(|name| self.folder.forget(&name)) {
+                self.purge_key(&key);
+            }
+        }
+    }
+
+    async fn purge(&mut self, removals: RemovedFiles, events: &AsyncFd<OwnedFd>) {
+        if removals.is_everything || removals.is_root_gone {
+            self.purge_all();
+            // A plugin may be at it still: it reports a failure if what it empties is not empty at the end.
+            tokio::time::sleep(REST).await;
+            self.open_again(events).await;
+            let mut removed = Vec::new();
+            if let Ok(order) = self.folder.scan(&mut removed) {
+                self.order = order.into();
+            }
+            return;
+        }
+        for name in removals.names {
+            if let Some(key) = self.folder.removed(&name) {
+                self.purge_key(&key);
+            }
+        }
+    }
+
+    /// Until the folder can be made and watched again.
+    async fn open_again(&mut self, events: &AsyncFd<OwnedFd>) {
+        loop {
+            let events = events.get_ref().as_fd();
+            match MarkerFolder::open(&self.path, self.owner, events) {
+                Ok((folder, _)) => {
+                    self.folder = folder;
+                    return;
+                }
+                Err(error) => {
+                    let path = self.path.display();
+                    tracing::warn!(%path, %error, "the folder of page markers does not exist any longer");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn catch_up(&mut self, is_new: bool) -> io::Result<Vec<Receipt>> {
+        let mut lost = Vec::new();
+        self.order = self.folder.scan(&mut lost)?.into();
+        if is_new {
+            return Ok(vec![self.publish(Scope::Site)]);
+        }
+        let scopes = lost.iter().filter_map(|key| self.scope(key));
+        let scopes: Vec<Scope> = scopes.collect();
+        Ok(scopes
+            .into_iter()
+            .map(|scope| self.publish(scope))
+            .collect())
+    }
+
+    fn purge_all(&self) {
+        let site = self.purges.site();
+        tracing::info!(site, path = %self.path.display(), "purged, because page markers were removed");
+        self.acknowledge(self.publish(Scope::Site));
+    }
+
+    fn purge_key(&self, key: &str) {
+        if let Some(scope) = self.scope(key) {
+            self.acknowledge(self.publish(scope));
+        }
+    }
+
+    /// The page of a key.
+    fn scope(&self, key: &str) -> Option<Scope> {
+        url_scope(&nginx_key_url(key)?, &self.policy).ok()
+    }
+
+    fn publish(&self, scope: Scope) -> Receipt {
+        let purge = Purge {
+            scope,
+            strength: Strength::Hard,
+        };
+        self.purges.publish(&purge, PurgeSource::Folder)
+    }
+
+    /// Logs what became of a purge, once that is known.
+    fn acknowledge(&self, receipt: Receipt) {
+        let site = self.purges.site().to_owned();
+        tokio::spawn(async move { receipt.acknowledged().await.log(&site) });
+    }
+}
+
+/// Markers of a site: 400 MB of small files in the worst of file systems.
+const MOST_MARKERS: usize = 100_000;
+
+/// Longer than the removal of some thousands of files, and short enough for fetches that wait for their markers.
+const REST: Duration = Duration::from_millis(100);
+
+/// Between two attempts to find the folder again.
+const PAUSE: Duration = Duration::from_secs(1);
