@@ -188,6 +188,10 @@ pub(crate) fn is_private_name(text: &str) -> bool {
     has_dot_name || PRIVATE_NAMES.iter().any(|part| lower.contains(part))
 }
 
+/// Why rules that send AVIF and WebP files in place of pictures are not needed.
+pub(crate) const PICTURES: &str =
+    "Galley sends AVIF and WebP files that stand beside a picture, with Vary (`image_siblings`)";
+
 /// Why a lifetime in browsers is not needed.
 pub(crate) const ASKS_AGAIN: &str =
     "Galley lets browsers ask again, and answers 304 from the cache";

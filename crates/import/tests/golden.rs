@@ -124,16 +124,106 @@ const ABOUT_FILES: &[&str] = &[
     "is not a folder",
 ];
 
+/// The folders of all cases.
+fn cases() -> Vec<PathBuf> {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let entries = fs::read_dir(cases).unwrap();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    folders
+}
+
+/// How many statements a file has, counted without the import's own parser.
+fn counted(name: &str, text: &str) -> usize {
+    match name {
+        "apache2.conf" | ".htaccess" => {
+            let joined = text.replace("\\\n", " ");
+            lines_but(&joined, |line| line.starts_with("</"))
+        }
+        "Caddyfile" => lines_but(text, |line| line == "}"),
+        "default.vcl" => ends_of_statements(&text.replace("//", "#")),
+        _ => ends_of_statements(text),
+    }
+}
+
+/// Lines that are not empty, no comments, and not `left_out`.
+fn lines_but(text: &str, left_out: fn(&str) -> bool) -> usize {
+    let lines = text.lines().map(str::trim);
+    let is_statement = |line: &&str| !line.is_empty() && !line.starts_with('#') && !left_out(line);
+    lines.filter(is_statement).count()
+}
+
+/// Each `;` and `{` outside of quotes, comments and `${names}` ends the words of a statement.
+fn ends_of_statements(text: &str) -> usize {
+    let (mut count, mut quote, mut before) = (0, None, ' ');
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(end), _) if c == end => quote = None,
+            (Some(_), '\\') => drop(chars.next()),
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '#') if before.is_whitespace() || ";{}".contains(before) => {
+                drop(chars.by_ref().find(|c| *c == '\n'))
+            }
+            (None, '{') if before == '$' => {}
+            (None, '\\') => drop(chars.next()),
+            (None, ';' | '{') => count += 1,
+            (None, _) => {}
+        }
+        before = c;
+    }
+    count
+}
+
+/// Every file of a case, with how many statements the report has of it.
+fn reported(folder: &Path, imported: &Imported) -> Vec<(PathBuf, usize)> {
+    let mut waiting = vec![folder.to_owned()];
+    let mut found = Vec::new();
+    while let Some(place) = waiting.pop() {
+        for path in fs::read_dir(place)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if !name.starts_with("expected.") {
+                let seen_as = Path::new("/etc/server").join(path.strip_prefix(folder).unwrap());
+                let is_of = |one: &&galley_import::ImportedStatement| {
+                    *one.origin.file == *seen_as.to_str().unwrap()
+                };
+                found.push((path, imported.statements.iter().filter(is_of).count()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn no_statement_is_missing_in_a_report() {
+    let mut files = 0;
+    for folder in cases() {
+        for (path, reported) in reported(&folder, &converted(&folder)) {
+            let name = path.file_name().unwrap().to_string_lossy();
+            let text = fs::read_to_string(&path).unwrap();
+            // A file that two servers include has its statements twice.
+            let counted = counted(&name, &text);
+            assert!(
+                reported > 0 && reported % counted == 0,
+                "{}: {reported} of {counted}",
+                path.display()
+            );
+            files += 1;
+        }
+    }
+    assert!(files >= 17, "only {files} files");
+}
+
 #[test]
 fn configurations_become_those_that_are_expected() {
     let mut wrong = Vec::new();
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let mut folders: Vec<PathBuf> = fs::read_dir(cases)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    folders.sort();
-    for folder in folders {
+    for folder in cases() {
         let imported = converted(&folder);
         wrong.extend(compare(
             &folder.join("expected.toml"),

@@ -46,6 +46,9 @@ fn fate(
     {
         return StatementFate::NotNeeded("Galley sends a file that exists, forwards everything else to index.php, and passes Authorization on".to_owned());
     }
+    if let Some(fate) = pictures(directive, conditions, site) {
+        return fate;
+    }
     let redirects = flags.has("r") || target.contains("://");
     if redirects && WHOLE_SITE.contains(&pattern) {
         let whole = whole_site(directive, conditions, site, context);
@@ -70,6 +73,26 @@ fn fate(
             "write a rule with `path` or `pattern`; Galley rewrites no paths for itself".to_owned(),
         ),
     }
+}
+
+/// A picture's WebP or AVIF file for browsers that take it. `None`: the rule is about something else.
+fn pictures(
+    directive: &ParsedDirective,
+    conditions: &[RewriteCondition],
+    site: &mut ImportedSite,
+) -> Option<StatementFate> {
+    let (pattern, target) = (directive.argument(0), directive.argument(1));
+    let is_picture = [".webp", ".avif"].iter().any(|end| target.ends_with(end));
+    if !is_picture || !conditions.iter().any(|one| one.variable == "HTTP_ACCEPT") {
+        return None;
+    }
+    // `(.+)\.(jpe?g|png)$` becomes `$1.webp`: the name without the picture's own ending.
+    let is_short = pattern.contains(r")\.") && !target.contains("$2") && !target.contains("%{");
+    if is_short {
+        site.section.set("image_siblings", "all", &directive.origin);
+        return Some(StatementFate::Carried("image_siblings".to_owned()));
+    }
+    Some(StatementFate::NotNeeded(known::PICTURES.to_owned()))
 }
 
 /// A redirect of every path: to TLS, to one host, or to both. `None`: it depends on something else.

@@ -126,6 +126,7 @@ fn header_fate(lower: &str, value: &str) -> Option<StatementFate> {
         "vary" if value.to_ascii_lowercase().starts_with("accept-encoding") => {
             not_needed("Galley sends Vary: Accept-Encoding where it applies")
         }
+        "vary" if value.eq_ignore_ascii_case("accept") => not_needed(known::PICTURES),
         "vary" => not_carried(VARY),
         "x-powered-by" | "server" => not_needed("Galley removes this field by default"),
         "strict-transport-security" if !value.is_empty() && !has_variable => None,

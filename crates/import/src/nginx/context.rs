@@ -241,7 +241,7 @@ fn map_fate(variable: &str, skips: bool) -> StatementFate {
         "$http_x_requested_with" => {
             "Galley knows requests by scripts (admin-ajax.php and the REST API)"
         }
-        "$http_accept" => "Galley stores one page for all browsers",
+        "$http_accept" => known::PICTURES,
         "$http_host" | "$host" | "$scheme" | "$https" => "Galley sends host and scheme itself",
         _ => return StatementFate::NotCarried(MAP.to_owned()),
     };

@@ -238,6 +238,7 @@ fn php(
             "if" => condition::convert(inner, site, context),
             "location" => convert(inner, site, context),
             "return" => context.not_needed(inner, "Galley runs only scripts that exist"),
+            "root" => root_of_scripts(inner, site, context),
             _ if pass(inner, &mut site.section, context) => {}
             _ if cache_time(inner, &mut site.ttl, context) => {}
             _ => common::convert(inner, DirectiveScope::Site, &mut site.section, context),
@@ -249,6 +250,24 @@ fn php(
         &mut site.section,
         context.ledger,
     );
+}
+
+fn root_of_scripts(
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    context: &mut Context<'_>,
+) {
+    let argument = directive.argument(0);
+    match site.section.text("root") {
+        Some(root) if root == argument => {
+            context.not_needed(directive, "it is the root of the site")
+        }
+        Some(_) => context.not_carried(
+            directive,
+            "Galley has one `root` for files and scripts of a site",
+        ),
+        None => directive.sets("root", argument, &mut site.section, context.ledger),
+    }
 }
 
 /// `/wp-admin` and `/wp-login.php`: who may enter, and how often.

@@ -53,6 +53,10 @@ server {
     location ~ /\.(?!well-known\/) { deny all; }
     location ^~ /.well-known/acme-challenge/ { root /var/www/html; }
     location = /xmlrpc.php { deny all; }
+    location ~* ^/wp-content/.+\.(png|jpe?g)$ {
+        add_header Vary Accept;
+        try_files $uri$picture_ending $uri =404;
+    }
     location ~* \.(webp|avif)$ { add_header Vary Accept; }
 }
 server {
