@@ -1,5 +1,6 @@
 //! Caddyfile: sites with `php_fastcgi` or `reverse_proxy`.
 
+mod address;
 mod site;
 
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use crate::draft::{Draft, ImportedSite, Section};
 use crate::ledger::Ledger;
 use crate::source::Source;
 use crate::tree::{self, Grammar, ParsedDirective};
+pub(crate) use address::SiteAddress;
 use site::Converter;
 
 /// Converts a Caddyfile. A file without braces is one site, named by its first line.
@@ -30,17 +32,7 @@ pub(crate) fn convert(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> 
             break;
         }
     }
-    if draft.sites.iter().any(|site| site.section.has("tls")) {
-        listen_for_tls(&mut draft.server);
-    }
     draft
-}
-
-/// Caddy redirects every site to TLS and obtains its certificate.
-fn listen_for_tls(server: &mut Section) {
-    for (name, address) in [("listen", "0.0.0.0:80"), ("listen_tls", "0.0.0.0:443")] {
-        server.add(name, [address.to_owned()], None);
-    }
 }
 
 /// By their names.
@@ -83,29 +75,21 @@ fn add(
     ledger: &mut Ledger,
 ) {
     let mut site = ImportedSite::default();
-    let mut plain = false;
+    let mut is_plain = false;
     for word in &head.words {
-        let name = word.trim_end_matches(',');
-        let without_scheme = name.split_once("://").map_or(name, |(_, rest)| rest);
-        let host = without_scheme.split(['/', ':']).next().unwrap_or_default();
-        plain |= name.starts_with("http://")
-            || name.ends_with(":80")
-            || host.is_empty()
-            || host == "localhost";
-        let host = if host.is_empty() { "*" } else { host };
-        site.section
-            .add("hosts", [host.to_ascii_lowercase()], &head.origin);
-        if let Some(port) = without_scheme
-            .rsplit_once(':')
-            .and_then(|(_, port)| port.parse::<u16>().ok())
-        {
-            draft
-                .server
-                .add("listen", [format!("0.0.0.0:{port}")], &head.origin);
-        }
+        let address = SiteAddress::of(word.trim_end_matches(','));
+        let host = if address.host.is_empty() {
+            "*"
+        } else {
+            address.host
+        };
+        let hosts = [host.to_ascii_lowercase()];
+        site.section.add("hosts", hosts, &head.origin);
+        is_plain |= address.is_plain();
+        listen(&address, head, &mut draft.server);
     }
     ledger.carried(head.id, "hosts");
-    if !plain {
+    if !is_plain {
         site.section.set("tls", "auto", &head.origin);
     }
     let mut converter = Converter {
@@ -118,4 +102,21 @@ fn add(
     converter.block(block, &mut site);
     site.sort_rules();
     draft.sites.push(site);
+}
+
+/// Caddy obtains the certificate of a site with TLS, and redirects its visitors from port 80.
+fn listen(address: &SiteAddress<'_>, head: &ParsedDirective, server: &mut Section) {
+    let port = address.port.map(|port| format!("0.0.0.0:{port}"));
+    let origin = port.is_some().then_some(&head.origin);
+    let standard = |port: u16| format!("0.0.0.0:{port}");
+    if address.is_plain() {
+        let place = port.unwrap_or_else(|| standard(80));
+        return server.add("listen", [place], origin);
+    }
+    server.add("listen", [standard(80)], None);
+    server.add(
+        "listen_tls",
+        [port.unwrap_or_else(|| standard(443))],
+        origin,
+    );
 }

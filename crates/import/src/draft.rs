@@ -181,6 +181,15 @@ pub(crate) struct RuleDraft {
 }
 
 impl RuleDraft {
+    /// Whether both are compared with the same paths at the same time. The first option of a rule is that of its paths.
+    fn has_paths_of(&self, other: &Self) -> bool {
+        let paths = |rule: &Self| {
+            let first = rule.section.settings.first();
+            first.map(|setting| (setting.name.clone(), setting.value.clone()))
+        };
+        self.priority == other.priority && paths(self) == paths(other)
+    }
+
     /// A rule for a prefix of so many bytes.
     pub fn of_prefix(section: Section, length: usize) -> Self {
         Self {
@@ -215,10 +224,17 @@ impl ImportedSite {
         self.section.list("hosts")
     }
 
-    /// Adds a rule, unless it has nothing but its paths.
+    /// Adds a rule, unless it has nothing but its paths. Galley applies one rule to a request, so options for the same paths are in one.
     pub fn add_rule(&mut self, rule: RuleDraft) {
-        if rule.section.settings.len() > 1 {
-            self.rules.push(rule);
+        if rule.section.settings.len() <= 1 {
+            return;
+        }
+        let mut all = self.rules.iter_mut();
+        match all.find(|known| known.has_paths_of(&rule)) {
+            Some(known) if !rule.section.has("redirect") => {
+                join_section(&mut known.section, rule.section);
+            }
+            _ => self.rules.push(rule),
         }
     }
 

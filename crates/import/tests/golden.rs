@@ -1,5 +1,7 @@
 //! Configurations as sites have them, with the file and the report that the import makes of each. `UPDATE_GOLDEN=1` writes them.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -156,24 +158,27 @@ fn lines_but(text: &str, left_out: fn(&str) -> bool) -> usize {
 /// Each `;` and `{` outside of quotes, comments and `${names}` ends the words of a statement.
 fn ends_of_statements(text: &str) -> usize {
     let (mut count, mut quote, mut before) = (0, None, ' ');
-    let mut chars = text.chars().peekable();
+    let mut chars = text.chars();
     while let Some(c) = chars.next() {
+        let begins_word = before.is_whitespace() || ";{}".contains(before);
         match (quote, c) {
             (Some(end), _) if c == end => quote = None,
-            (Some(_), '\\') => drop(chars.next()),
-            (Some(_), _) => {}
+            (_, '\\') => chars = skipped(chars, |_| true),
             (None, '"' | '\'') => quote = Some(c),
-            (None, '#') if before.is_whitespace() || ";{}".contains(before) => {
-                drop(chars.by_ref().find(|c| *c == '\n'))
-            }
-            (None, '{') if before == '$' => {}
-            (None, '\\') => drop(chars.next()),
-            (None, ';' | '{') => count += 1,
-            (None, _) => {}
+            (None, '#') if begins_word => chars = skipped(chars, |c| c == '\n'),
+            (None, ';') => count += 1,
+            (None, '{') if before != '$' => count += 1,
+            _ => {}
         }
         before = c;
     }
     count
+}
+
+/// What stands behind the first character that `ends` accepts.
+fn skipped(mut chars: std::str::Chars<'_>, ends: fn(char) -> bool) -> std::str::Chars<'_> {
+    chars.find(|c| ends(*c));
+    chars
 }
 
 /// Every file of a case, with how many statements the report has of it.

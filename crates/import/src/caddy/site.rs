@@ -32,6 +32,10 @@ impl Converter<'_> {
     }
 
     fn directive(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
+        let matcher = directive.argument(0);
+        if matcher.starts_with('@') && !self.matchers.contains_key(matcher) {
+            return directive.not_carried(NO_MATCHER, self.ledger);
+        }
         let last = directive.arguments().last().map_or("", String::as_str);
         match directive.name() {
             "root" => {
@@ -57,14 +61,35 @@ impl Converter<'_> {
             "basicauth" | "basic_auth" => directive.not_carried("write the users into a file with `htpasswd` and set `basic_auth`", self.ledger),
             "request_body" => self.request_body(directive, site),
             "import" => self.import(directive, site),
-            "handle" | "handle_path" | "route" => {
-                self.ledger.not_needed(directive.id, "the directives in the block are converted one by one");
-                self.block(directive.inner(), site);
-            }
+            "handle" | "handle_path" | "route" => self.handle(directive, site),
             "rewrite" | "uri" if last.contains("index.php") => {
                 self.ledger.not_needed(directive.id, "Galley forwards what is no file to index.php");
             }
             _ => directive.not_carried("Galley has no counterpart that the import knows: look for an option in docs/reference/options.md", self.ledger),
+        }
+    }
+
+    /// A block of directives for all paths, or for those of a matcher, which each of them then has.
+    fn handle(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
+        let matcher = directive.argument(0);
+        if matcher.is_empty() || matches!(matcher, "*" | "/*") {
+            self.ledger.not_needed(directive.id, BLOCK);
+            return self.block(directive.inner(), site);
+        }
+        if directive.name() == "handle_path" {
+            return directive.not_carried(NO_STRIPPING, self.ledger);
+        }
+        self.ledger.carried(directive.id, "rules for its paths");
+        for inner in directive.inner() {
+            if OF_MATCHERS.contains(&inner.name()) {
+                let mut of_paths = inner.clone();
+                of_paths.words.insert(1, matcher.to_owned());
+                self.directive(&of_paths, site);
+            } else if ANYWHERE.contains(&inner.name()) {
+                self.directive(inner, site);
+            } else {
+                inner.not_carried("write a rule for the paths of the block", self.ledger);
+            }
         }
     }
 
@@ -205,8 +230,8 @@ impl Converter<'_> {
                 let mut section = Section::default();
                 section.set("path", *from, origin);
                 section.set("redirect", *to, origin);
-                let is_permanent = matches!(status, Some("301" | "permanent"));
-                section.set_status(if is_permanent { "301" } else { "302" }, origin);
+                section.set("redirect_query", false, origin);
+                section.set_status(code(status), origin);
                 site.add_rule(RuleDraft::new(section, RulePriority::Exact));
                 self.ledger.carried(directive.id, "redirect");
             }
@@ -244,6 +269,10 @@ impl Converter<'_> {
             );
             return;
         };
+        let pattern = rule.section.text("pattern").unwrap_or_default();
+        if known::is_script_of_folder(pattern) {
+            return directive.not_needed(known::NO_SCRIPTS, self.ledger);
+        }
         rule.section.deny_all(&directive.origin);
         site.add_rule(rule);
         self.ledger.carried(directive.id, "a rule with deny");
@@ -287,6 +316,34 @@ impl Converter<'_> {
 
 const LOGS_OF_ALL: &str = "`format` and `level` in `[log]` apply to all sites";
 
+const BLOCK: &str = "the directives in the block are converted one by one";
+
+const NO_MATCHER: &str = "its matcher is not carried: write a rule for the paths";
+
+const NO_STRIPPING: &str = "Galley forwards paths as they are: have the server behind it take the whole path, and write a rule with `upstream`";
+
+/// Directives in a block for a matcher that are converted as if they named it.
+const OF_MATCHERS: &[&str] = &[
+    "reverse_proxy",
+    "header",
+    "respond",
+    "error",
+    "abort",
+    "redir",
+];
+
+/// Directives that are the same for every path.
+const ANYWHERE: &[&str] = &["encode", "file_server", "log", "templates", "try_files"];
+
+/// Caddy's default is a temporary redirect.
+fn code(status: Option<&str>) -> &str {
+    match status {
+        Some("permanent") => "301",
+        None | Some("temporary") => "302",
+        Some(code) => code,
+    }
+}
+
 const STATUSES: &[&str] = &["301", "302", "303", "307", "308", "permanent", "temporary"];
 
 /// Snippets in snippets.
@@ -316,8 +373,15 @@ fn field(
             directive.id,
             "a value that depends on the request: have PHP send the field",
         );
+    } else if let Some(added) = name.strip_prefix('+') {
+        directive.adds(
+            "add_headers",
+            [format!("{added}: {value}")],
+            section,
+            ledger,
+        );
     } else {
-        let name = name.trim_start_matches(['+', '?', '>']);
+        let name = name.trim_start_matches(['?', '>']);
         directive.adds("set_headers", [format!("{name}: {value}")], section, ledger);
     }
 }

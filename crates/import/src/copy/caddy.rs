@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::caddy::SiteAddress;
 use crate::copy::builder::{CopyBuilder, CopyError};
 use crate::source::Source;
 
@@ -13,22 +14,71 @@ pub(super) fn text(
 ) -> Result<String, CopyError> {
     let missing = || CopyError::NoServer(main.display().to_string());
     let text = source.text(main).ok_or_else(missing)?;
-    let (plain, tls) = (builder.port("80", false)?, builder.port("443", true)?);
-    let storage = builder.file("caddy");
-    let options = format!(
-        "\tadmin off\n\thttp_port {plain}\n\thttps_port {tls}\n\tdefault_bind 127.0.0.1\n\tlocal_certs\n\tskip_install_trust\n\
-         \tstorage file_system {storage:?}\n"
-    );
+    let options = options(builder)?;
     builder.change("the certificates are some of the test");
     let (comments, rest) = split_comments(&text);
-    let Some(block) = rest.strip_prefix('{') else {
-        return Ok(format!("{comments}{{\n{options}}}\n{rest}"));
+    let (own, sites) = match rest.strip_prefix('{') {
+        Some(block) => block.split_once("\n}").unwrap_or((block, "")),
+        None => ("", rest),
     };
-    let (own, sites) = block.split_once("\n}").unwrap_or((block, ""));
     let kept: Vec<&str> = own.lines().filter(|line| !is_replaced(line)).collect();
+    let (kept, sites) = (kept.join("\n"), readdressed(sites, builder)?);
+    Ok(format!("{comments}{{\n{options}{kept}\n}}\n{sites}"))
+}
+
+/// The options of the copy.
+fn options(builder: &mut CopyBuilder<'_>) -> Result<String, CopyError> {
+    let (plain, tls) = (builder.port("80", false)?, builder.port("443", true)?);
+    let storage = builder.file("caddy");
     Ok(format!(
-        "{comments}{{\n{options}{}\n}}{sites}",
-        kept.join("\n")
+        "\tadmin off\n\thttp_port {plain}\n\thttps_port {tls}\n\tdefault_bind 127.0.0.1\n\tlocal_certs\n\tskip_install_trust\n\
+         \tstorage file_system {storage:?}\n"
+    ))
+}
+
+/// The sites with other ports in their addresses. Those without a port have the options' ports.
+fn readdressed(sites: &str, builder: &mut CopyBuilder<'_>) -> Result<String, CopyError> {
+    let mut copied = String::new();
+    let mut depth = 0_usize;
+    for line in sites.lines() {
+        let bare = line.trim();
+        let is_of_sites = depth == 0 && !bare.is_empty() && !bare.starts_with(['#', '(', '{', '}']);
+        if is_of_sites && !bare.starts_with("import ") {
+            for word in bare.split_whitespace() {
+                copied.push_str(&address(word, builder)?);
+                copied.push(' ');
+            }
+        } else {
+            copied.push_str(line);
+        }
+        copied.push('\n');
+        // A file without braces has one site, whose addresses are its first line.
+        let is_head_alone = is_of_sites && !bare.ends_with(['{', ',']);
+        depth += usize::from(bare == "{" || bare.ends_with(" {") || is_head_alone);
+        depth -= usize::from(bare == "}" && depth > 0);
+    }
+    Ok(copied)
+}
+
+/// A word of a site's addresses.
+fn address(word: &str, builder: &mut CopyBuilder<'_>) -> Result<String, CopyError> {
+    let (bare, comma) = match word.strip_suffix(',') {
+        Some(bare) => (bare, ","),
+        None => (word, ""),
+    };
+    let address = SiteAddress::of(bare);
+    let Some(port) = address.port else {
+        return Ok(word.to_owned());
+    };
+    let is_tls =
+        port == 443 || address.scheme != Some("http") && port != 80 && !address.host.is_empty();
+    let port = builder.port(&port.to_string(), is_tls)?;
+    let scheme = address
+        .scheme
+        .map_or(String::new(), |scheme| format!("{scheme}://"));
+    Ok(format!(
+        "{scheme}{}:{port}{}{comma}",
+        address.host, address.path
     ))
 }
 
@@ -66,7 +116,33 @@ fn is_replaced(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
+    use crate::copy::CopyWorkspace;
+
+    #[test]
+    fn ports_in_addresses_are_those_of_the_test() {
+        let workspace = CopyWorkspace {
+            folder: PathBuf::from("/t"),
+            ports: vec![1001, 1002, 1003],
+            cert: PathBuf::from("/t/c"),
+            key: PathBuf::from("/t/k"),
+        };
+        let mut builder = CopyBuilder::new(&workspace);
+        let sites = "a.test, http://b.test:81 {\n\tredir https://c.test:443{uri}\n}\n(common) {\n}\nd.test:8443/x {\n}\n:81 {\n}\n";
+        assert_eq!(
+            readdressed(sites, &mut builder).unwrap(),
+            "a.test, http://b.test:1001 { \n\tredir https://c.test:443{uri}\n}\n(common) {\n}\nd.test:1002/x { \n}\n:1001 { \n}\n"
+        );
+        assert_eq!(
+            readdressed(":82\nroot * /a:1", &mut builder).unwrap(),
+            ":1003 \nroot * /a:1\n"
+        );
+        let tls: Vec<bool> = builder.listeners.iter().map(|one| one.is_tls).collect();
+        assert_eq!(tls, [false, true, false]);
+        assert!(readdressed(":83 {\n}", &mut builder).is_err());
+    }
 
     #[test]
     fn comments_come_before_options() {

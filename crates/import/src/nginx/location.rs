@@ -260,7 +260,7 @@ fn root_of_scripts(
     let argument = directive.argument(0);
     match site.section.text("root") {
         Some(root) if root == argument => {
-            context.not_needed(directive, "it is the root of the site")
+            context.not_needed(directive, "it is the root of the site");
         }
         Some(_) => context.not_carried(
             directive,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::caddy::SiteAddress;
 use crate::served::paths::StatementPaths;
 use crate::served::statement::{
     ServedConfiguration, ServedHost, ServedListener, StatementScope, StatementSubject,
@@ -54,26 +55,25 @@ pub(super) fn read_caddy(all: &[ParsedDirective], found: &mut ServedConfiguratio
     }
 }
 
-fn caddy_address(address: &str, host: &mut ServedHost) {
-    let is_plain = address.starts_with("http://") || address.starts_with(":80");
-    let bare = address.split_once("://").map_or(address, |(_, rest)| rest);
-    let bare = bare.split('/').next().unwrap_or_default();
-    let (name, port) = bare.rsplit_once(':').unwrap_or((bare, ""));
+fn caddy_address(word: &str, host: &mut ServedHost) {
+    let address = SiteAddress::of(word);
+    let name = address.host;
     if !name.is_empty() && !name.contains('*') && !host.names.iter().any(|known| known == name) {
         host.names.push(name.to_owned());
     }
-    let (key, is_tls) = match port {
-        "" if is_plain => ("80", false),
-        "" => ("443", true),
-        port => (port, !is_plain && port != "80"),
+    let is_tls =
+        address.scheme != Some("http") && address.port != Some(80) && !address.is_without_name();
+    let mut add = |port: u16, is_tls: bool| {
+        let key = port.to_string();
+        if !host.listeners.iter().any(|known| known.key == key) {
+            host.listeners.push(ServedListener { key, is_tls });
+        }
     };
-    let listener = ServedListener {
-        key: key.to_owned(),
-        is_tls,
-    };
-    if !host.listeners.contains(&listener) {
-        host.listeners.push(listener);
+    if is_tls {
+        add(address.port.unwrap_or(443), true);
     }
+    // There Caddy redirects to TLS.
+    add(address.port.filter(|_| !is_tls).unwrap_or(80), false);
 }
 
 fn caddy_statements(

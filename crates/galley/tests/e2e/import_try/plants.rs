@@ -416,7 +416,12 @@ pub const OF_APACHE: &[Plant] = &[of(
     "/wp-login.php",
 )];
 
-const fn of(name: &'static str, edit: DraftEdit, kind: &'static str, path: &'static str) -> Plant {
+pub const fn of(
+    name: &'static str,
+    edit: DraftEdit,
+    kind: &'static str,
+    path: &'static str,
+) -> Plant {
     Plant {
         name,
         edit,
@@ -441,7 +446,7 @@ const fn none(
     plant
 }
 
-const fn field(
+pub const fn field(
     name: &'static str,
     edit: DraftEdit,
     field: &'static str,
@@ -453,7 +458,7 @@ const fn field(
 }
 
 /// One option has three of the differences.
-const SITE_FIELDS: DraftEdit = Site(
+pub const SITE_FIELDS: DraftEdit = Site(
     "set_headers",
     Some("['X-Frame-Options: DENY', 'Referrer-Policy: no-referrer', 'X-Planted: yes']"),
 );

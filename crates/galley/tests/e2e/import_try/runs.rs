@@ -9,12 +9,17 @@ use galley_testkit::Signal;
 
 use super::plants;
 use super::site::OldSite;
-use super::{apache, nginx};
+use super::{apache, caddy, nginx, varnish};
 use crate::support::words;
 
 /// Nothing is planted, and nothing is found; then all is planted at once, and all is found.
 fn compare(site: &OldSite, more: &[Plant]) {
     let plants: Vec<&Plant> = plants::COMMON.iter().chain(more).collect();
+    assert!(plants.len() >= 50, "only {} plants", plants.len());
+    find(site, &plants, 500);
+}
+
+fn find(site: &OldSite, plants: &[&Plant], least_requests: u64) {
     let dir = site.scratch.path().to_str().unwrap();
     let plain = site.try_draft(&PlantedDraft::new(site.draft()));
     let lines = plain.lines();
@@ -24,11 +29,10 @@ fn compare(site: &OldSite, more: &[Plant]) {
         plain.code
     );
     let requests = plain.report["requests"].as_u64().unwrap();
-    assert!(requests > 500, "only {requests} requests");
+    assert!(requests > least_requests, "only {requests} requests");
 
-    assert!(plants.len() >= 50, "only {} plants", plants.len());
     let mut draft = PlantedDraft::new(site.draft());
-    for plant in &plants {
+    for plant in plants {
         draft.plant(plant, dir);
     }
     let found = site.try_draft(&draft);
@@ -51,6 +55,35 @@ fn every_difference_from_nginx_is_found_and_no_other() {
 fn every_difference_from_apache_is_found_and_no_other() {
     let site = OldSite::new("apache2.conf", &apache::configuration(), "alike");
     compare(&site, plants::OF_APACHE);
+}
+
+/// False, said aloud, where a program is not installed: few sites have these, and the tests of the others need them not.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
+    let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !is_there {
+        eprintln!("SKIPPED: {program} is not installed");
+    }
+    is_there
+}
+
+#[test]
+fn every_difference_from_caddy_is_found_and_no_other() {
+    if is_installed("caddy") {
+        let site = OldSite::new("Caddyfile", caddy::CONFIGURATION, "alike");
+        find(&site, &caddy::PLANTS.iter().collect::<Vec<_>>(), 300);
+    }
+}
+
+#[test]
+fn every_difference_from_varnish_is_found_and_no_other() {
+    if is_installed("varnishd") {
+        let backend = varnish::backend();
+        let port = backend.addr().port().to_string();
+        let text = varnish::CONFIGURATION.replace("{backend}", &port);
+        let site = OldSite::new("default.vcl", &text, "alike");
+        find(&site, &varnish::PLANTS.iter().collect::<Vec<_>>(), 100);
+    }
 }
 
 #[test]

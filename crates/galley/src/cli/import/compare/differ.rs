@@ -72,7 +72,10 @@ fn status(
         (None, Some(why)) => why.starts_with("TLS"),
         _ => false,
     };
-    if old.is_refusal() && is_foreign {
+    let is_to_tls = !visit.is_tls
+        && old.is_redirect()
+        && location(visit, old, ports).starts_with(&format!("https://{}/", visit.host));
+    if (old.is_refusal() || is_to_tls) && is_foreign {
         found.is_harmless("hosts that no site has");
         return;
     }
@@ -82,6 +85,10 @@ fn status(
     }
     if let (Some(200), Some(206)) = (old.status, galley.status) {
         found.is_harmless("parts of pages, which Galley can send");
+        return;
+    }
+    if is_same_redirect(visit, old, galley, ports) {
+        found.is_harmless("redirects that differ only for requests with a body");
         return;
     }
     let kind = if old.is_redirect() && galley.is_redirect() {
@@ -100,6 +107,19 @@ fn status(
     };
     let [was, is] = statuses;
     found.differs(kind, text(old, was), text(galley, is));
+}
+
+/// Whether both redirect to the same URL, and both for good or both for now.
+fn is_same_redirect(
+    visit: &TryVisit,
+    old: &SeenResponse,
+    galley: &SeenResponse,
+    ports: &[u16],
+) -> bool {
+    old.is_redirect()
+        && galley.is_redirect()
+        && old.is_permanent_redirect() == galley.is_permanent_redirect()
+        && location(visit, old, ports) == location(visit, galley, ports)
 }
 
 /// The URL that a browser goes to.
@@ -189,6 +209,8 @@ mod tests {
             (to(301, "https://a.test:1234/x"), to(301, "/x")),
             (to(301, "z"), to(301, "https://a.test/x/z")),
             (to(301, "//b"), to(301, "https://b:443/")),
+            (to(308, "/b"), to(301, "/b")),
+            (to(302, "/b"), to(307, "/b")),
         ];
         for (old, galley) in same {
             let found = found(&old, &galley);

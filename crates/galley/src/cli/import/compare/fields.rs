@@ -39,6 +39,11 @@ pub(super) fn compare(
             found.is_harmless("X-Content-Type-Options, which Galley sends with files");
             continue;
         }
+        let is_of_error_page = was.is_none() && name != "set-cookie" || name == "retry-after";
+        if own == OwnErrorPages::Both && is_of_error_page {
+            found.is_harmless("header fields of each server's own error page");
+            continue;
+        }
         let [was, is] = [was, is].map(|value| value.map(|value| visible(name, &value, old)));
         if was.as_deref().unwrap_or_default() == is.as_deref().unwrap_or_default() {
             found.is_harmless("the form of a header field");
@@ -216,7 +221,8 @@ fn harmless(name: &str) -> Option<&'static str> {
         "etag" | "last-modified" | "accept-ranges" | "pragma" => {
             Some("validators (ETag, Last-Modified)")
         }
-        "alt-svc" | "x-request-id" | "keep-alive" | "upgrade" => {
+        // Caddy sends PHP's `Status` along; no browser reads it.
+        "alt-svc" | "x-request-id" | "keep-alive" | "upgrade" | "status" => {
             Some("header fields of the connection")
         }
         _ => None,

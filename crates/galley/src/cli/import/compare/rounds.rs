@@ -204,7 +204,7 @@ impl TryRun<'_> {
             }
             return;
         }
-        if !galley.is_redirect() || old.status != galley.status {
+        if !galley.is_redirect() || old.is_permanent_redirect() != galley.is_permanent_redirect() {
             return;
         }
         let [was, is] = [

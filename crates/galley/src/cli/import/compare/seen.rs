@@ -49,6 +49,11 @@ impl SeenResponse {
         matches!(self.status, Some(301 | 302 | 303 | 307 | 308))
     }
 
+    /// A redirect that browsers keep. 301 and 308 differ only for other methods than `GET`.
+    pub(super) fn is_permanent_redirect(&self) -> bool {
+        matches!(self.status, Some(301 | 308))
+    }
+
     /// Refused by the server, by whatever status; nginx's 444 ends the connection.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(

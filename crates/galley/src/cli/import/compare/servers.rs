@@ -99,19 +99,20 @@ impl OldServer {
             listeners: Vec::new(),
         };
         let deadline = Instant::now() + START_PATIENCE;
+        // A listener of a module that is not loaded never comes.
+        let mut settled = deadline;
         loop {
             if server.process.has_ended() || Instant::now() > deadline {
                 let log = fs::read_to_string(folder.join("error.log")).unwrap_or_default();
                 return Err(TryError::OldServer(server.process.said() + &log));
             }
-            for listener in &prepared.copy.listeners {
-                if TcpStream::connect(address(listener)).await.is_ok() {
-                    server.listeners.push(listener.clone());
-                }
-            }
-            // A listener of a module that is not loaded never comes.
-            if !server.listeners.is_empty() && !server.process.has_ended() {
+            server.listeners = listening(&prepared.copy.listeners).await;
+            let is_whole = server.listeners.len() == prepared.copy.listeners.len();
+            if is_whole || Instant::now() > settled {
                 return Ok(server);
+            }
+            if !server.listeners.is_empty() {
+                settled = settled.min(Instant::now() + SETTLING);
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -121,6 +122,17 @@ impl OldServer {
     pub(super) async fn stop(self) {
         self.process.stop().await;
     }
+}
+
+/// Those that take a connection.
+async fn listening(all: &[CopiedListener]) -> Vec<CopiedListener> {
+    let mut found = Vec::new();
+    for listener in all {
+        if TcpStream::connect(address(listener)).await.is_ok() {
+            found.push(listener.clone());
+        }
+    }
+    found
 }
 
 /// Where a listener is.
@@ -159,4 +171,6 @@ fn apache_variables(machine: &Machine, main: &Path, folder: &Path, command: &mut
 }
 
 const START_PATIENCE: Duration = Duration::from_secs(30);
+/// Servers open their listeners one after the other.
+const SETTLING: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(50);

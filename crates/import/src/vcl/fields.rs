@@ -1,0 +1,163 @@
+//! `vcl_backend_response` and `vcl_deliver`: lifetimes, and fields of responses that VCL sets and removes.
+
+use super::idioms::{COMPUTES, contains};
+use crate::draft::ImportedSite;
+use crate::ledger::Ledger;
+use crate::tree::ParsedDirective;
+use crate::units;
+
+/// A statement of `vcl_backend_response`.
+pub(super) fn response(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
+    let text = directive.words.join(" ");
+    let origin = &directive.origin;
+    let mut times = OF_TIMES.iter().filter_map(|(name, options)| {
+        let time = text.strip_prefix(&format!("set beresp.{name} = "))?;
+        Some((units::duration(time)?, options))
+    });
+    if let Some((time, options)) = times.next() {
+        for option in *options {
+            site.ttl.set(option, time.clone(), origin);
+        }
+        let first = options.first().unwrap_or(&"");
+        ledger.carried(directive.id, format!("site.ttl.{first}"));
+    } else if text == "set beresp.do_esi = true" {
+        site.section.set("esi", true, origin);
+        ledger.carried(directive.id, "esi, for pages with `Surrogate-Control`");
+    } else if !field(directive, "beresp.http.", site, ledger) {
+        conditional(directive, STORES, ledger);
+    }
+}
+
+/// Times of Varnish, and the options of Galley that they are.
+const OF_TIMES: &[(&str, &[&str])] = &[
+    ("ttl", &["default"]),
+    ("grace", &["stale_while_revalidate", "stale_if_error"]),
+    ("keep", &["stale_if_error"]),
+];
+
+/// A statement of `vcl_deliver`.
+pub(super) fn deliver(directive: &ParsedDirective, site: &mut ImportedSite, ledger: &mut Ledger) {
+    if !field(directive, "resp.http.", site, ledger) {
+        conditional(directive, CACHE_STATUS, ledger);
+    }
+}
+
+/// A field that VCL sets or removes. False: the statement is about something else.
+fn field(
+    directive: &ParsedDirective,
+    prefix: &str,
+    site: &mut ImportedSite,
+    ledger: &mut Ledger,
+) -> bool {
+    let Some(name) = directive.argument(0).strip_prefix(prefix) else {
+        return false;
+    };
+    match directive.name() {
+        "unset" | "remove" => removed(directive, name, prefix, site, ledger),
+        "set" if is_about_cache(&name.to_ascii_lowercase()) => {
+            ledger.not_needed(directive.id, CACHE_STATUS);
+        }
+        "set" => match fixed(directive) {
+            Some(value) => {
+                let fields = [format!("{name}: {value}")];
+                directive.adds("set_headers", fields, &mut site.section, ledger);
+            }
+            None => ledger.not_carried(directive.id, COMPUTED),
+        },
+        _ => return false,
+    }
+    true
+}
+
+fn removed(
+    directive: &ParsedDirective,
+    name: &str,
+    prefix: &str,
+    site: &mut ImportedSite,
+    ledger: &mut Ledger,
+) {
+    let lower = name.to_ascii_lowercase();
+    if prefix == "beresp.http." && OF_STORING.contains(&lower.as_str()) {
+        ledger.not_needed(directive.id, STORES);
+    } else if OWN_FIELDS.contains(&lower.as_str()) {
+        let why = "Galley does not send this field, or needs it (Age)";
+        ledger.not_needed(directive.id, why);
+    } else {
+        let names = [name.to_owned()];
+        directive.adds("remove_headers", names, &mut site.section, ledger);
+    }
+}
+
+/// A condition, of which nothing is needed but the fields that visitors see.
+fn conditional(directive: &ParsedDirective, why: &str, ledger: &mut Ledger) {
+    directive.not_needed(why, ledger);
+    lost_fields(directive.inner(), ledger);
+}
+
+fn lost_fields(block: &[ParsedDirective], ledger: &mut Ledger) {
+    for directive in block {
+        let name = directive.argument(0).to_ascii_lowercase();
+        let (prefix, name) = name.split_once("resp.http.").unwrap_or_default();
+        let is_of_storing = prefix == "be" && OF_STORING.contains(&name);
+        if directive.name() == "set" && !name.is_empty() && !is_of_storing && !is_about_cache(name)
+        {
+            ledger.not_carried(
+                directive.id,
+                "write a rule for the paths, with `set_headers`",
+            );
+        }
+        lost_fields(directive.inner(), ledger);
+    }
+    if contains(block, &|one| one.words.join("").contains("return(synth(")) {
+        for directive in block {
+            directive.not_carried(COMPUTES, ledger);
+        }
+    }
+}
+
+/// The value of `set NAME = "VALUE"`. `None`: VCL computes it.
+fn fixed(directive: &ParsedDirective) -> Option<&str> {
+    match directive.arguments() {
+        [_, equals, value] if equals == "=" => {
+            let computes = COMPUTED_FROM.iter().any(|start| value.starts_with(start));
+            (!computes && !value.is_empty()).then_some(value)
+        }
+        _ => None,
+    }
+}
+
+fn is_about_cache(name: &str) -> bool {
+    name.contains("cache") && name != "cache-control" || name.starts_with("x-varnish")
+}
+
+const CACHE_STATUS: &str = "Galley sends Cache-Status (RFC 9211) with every response";
+
+const STORES: &str =
+    "Galley decides from the response what it may store: status, Set-Cookie, Cache-Control, Vary";
+
+const COMPUTED: &str = "a value that VCL computes: have PHP send the field";
+
+/// How the names of variables begin.
+const COMPUTED_FROM: &[&str] = &[
+    "bereq.", "beresp.", "client.", "now", "obj.", "regsub", "req.", "resp.", "server.", "std.",
+];
+
+/// Fields that VCL removes so that Varnish stores a response.
+const OF_STORING: &[&str] = &[
+    "cache-control",
+    "etag",
+    "expires",
+    "last-modified",
+    "pragma",
+    "set-cookie",
+    "vary",
+];
+
+const OWN_FIELDS: &[&str] = &[
+    "x-powered-by",
+    "server",
+    "via",
+    "x-varnish",
+    "age",
+    "x-pingback",
+];

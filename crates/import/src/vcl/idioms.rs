@@ -1,0 +1,74 @@
+//! What several subroutines have in common: patterns of conditions, entries of access lists, options for whole conditions.
+
+use crate::draft::ImportedSite;
+use crate::ledger::Ledger;
+use crate::tree::ParsedDirective;
+
+/// An entry of an access list. `None`: it is a name, or leaves one out.
+pub(super) fn network(entry: &ParsedDirective) -> Option<String> {
+    let words = entry.words.join("");
+    let network = match words.as_str() {
+        "localhost" => "127.0.0.0/8",
+        words => words,
+    };
+    let address = network.split('/').next()?;
+    let is_address = address.parse::<std::net::IpAddr>().is_ok();
+    is_address.then(|| network.to_owned())
+}
+
+/// An option for what a condition, with its block, does.
+pub(super) fn switch_on(
+    option: &str,
+    directive: &ParsedDirective,
+    site: &mut ImportedSite,
+    ledger: &mut Ledger,
+) {
+    site.section.set(option, true, &directive.origin);
+    directive.carried(option, ledger);
+}
+
+/// The patterns after each `~` of a condition.
+pub(super) fn patterns(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let after = |index: usize| {
+        words
+            .get(index + 1)
+            .map(|word| word.trim_end_matches([')', '{']))
+    };
+    words
+        .iter()
+        .enumerate()
+        .filter(|(_, word)| word.ends_with('~'))
+        .filter_map(|(index, _)| after(index))
+        .map(|word| {
+            if word.matches('(').count() > word.matches(')').count() {
+                format!("{word})")
+            } else {
+                word.to_owned()
+            }
+        })
+        .collect()
+}
+
+/// Whether a condition is about phones.
+pub(super) fn is_about_phones(directive: &ParsedDirective) -> bool {
+    let text = directive.words.join(" ").to_ascii_lowercase();
+    ["iphone", "android", "x-device", "x-ua", "mobile"]
+        .iter()
+        .any(|word| text.contains(word))
+        || directive.inner().iter().any(is_about_phones)
+}
+
+/// Whether a statement of a block or of those in it is one.
+pub(super) fn contains(
+    block: &[ParsedDirective],
+    holds: &dyn Fn(&ParsedDirective) -> bool,
+) -> bool {
+    block
+        .iter()
+        .any(|one| holds(one) || contains(one.inner(), holds))
+}
+
+/// Why a condition is not carried.
+pub(super) const COMPUTES: &str =
+    "VCL computes something here: write rules for the paths, or decide in PHP";

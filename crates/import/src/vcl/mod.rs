@@ -1,0 +1,11 @@
+//! Varnish's VCL, by the idioms of WordPress sites: backends, purges, what passes the cache, lifetimes.
+//!
+//! VCL is a program. Its conditions about cookies and paths become options; what a condition computes otherwise is reported as not carried.
+
+mod fields;
+mod file;
+mod idioms;
+mod receive;
+mod synthetic;
+
+pub(crate) use file::convert;
