@@ -3,7 +3,7 @@
 # Where the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth seeds soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth load-compare seeds soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -27,6 +27,7 @@ help:
 	@echo 'make plugin-live WORDPRESS=6.5  the end-to-end tests of the plugin with one of these WordPresses'
 	@echo 'make plugin-style     PHP_CodeSniffer on the plugin (PHPCS=PROGRAM: one that has the WordPress standard)'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
+	@echo 'make load-compare     galley load and other load generators in turns on the same targets: five minutes (OHA=PROGRAM RATE=1000 ROUNDS=5)'
 	@echo 'make soak             5,000,000 requests, a tenth uncached through FastCGI (REQUESTS=200000: fewer)'
 	@echo 'make stress           a WordPress in 256 MB: many misses, slow clients, killed PHP, crawls (ONLY=crawl: one part)'
 	@echo 'make hostile          hostile input for long: generated streams next to nginx and hyper, the whole matrix of deception'
@@ -158,6 +159,10 @@ plugin-style: setup-test
 growth: setup-faults build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask growth --galley target/release/galley $(if $(ONLY),--only $(ONLY))
+
+load-compare: setup-build build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask load-compare --galley target/release/galley $(if $(OHA),--oha $(OHA)) $(if $(RATE),--rate $(RATE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 soak: setup-demo build
 	@cargo build --quiet --release --package xtask

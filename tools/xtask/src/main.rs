@@ -1,5 +1,5 @@
 //! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `cluster`, `conformance`, `faults`, `exactness`, `fragments`,
-//! `growth`, `seeds`, `soak` and `stress`. Builds nothing itself.
+//! `growth`, `load-compare`, `seeds`, `soak` and `stress`. Builds nothing itself.
 //!
 //! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
 
@@ -11,6 +11,7 @@ mod exactness;
 mod faults;
 mod fragments;
 mod growth;
+mod load_compare;
 mod seeds;
 mod stress;
 
@@ -51,6 +52,8 @@ enum Task {
     Fragments(fragments::Arguments),
     /// Measures what a hit costs while entries and connections grow
     Growth(growth::Arguments),
+    /// Runs `galley load` and other load generators in turns on the same targets, and prints the ratios of their percentiles
+    LoadCompare(load_compare::Arguments),
     /// Rebuilds the stacks of five published articles, and measures them beside Galley
     Seeds(seeds::Arguments),
     /// Asks millions of times, a tenth of it uncached, and looks at failures, memory and descriptors
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Task::Exactness(arguments) => exactness::run(&arguments),
         Task::Fragments(arguments) => fragments::run(&arguments),
         Task::Growth(arguments) => growth::run(&arguments),
+        Task::LoadCompare(arguments) => load_compare::run(&arguments),
         Task::Seeds(arguments) => seeds::run(&arguments),
         Task::Soak(arguments) => stress::soak(&arguments),
         Task::Stress(arguments) => stress::stress(&arguments),

@@ -72,7 +72,7 @@ pub(super) enum Delay {
 
 /// Whole answers by the target of the request.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     bytes: Vec<u8>,
     by_target: HashMap<Vec<u8>, Range<usize>>,
     /// Where there is one only, it answers everything.
@@ -87,7 +87,7 @@ impl Answers {
     /// ```text
     /// | length of target | length of answer | target | answer | ...
     /// ```
-    pub(super) fn write<'a>(
+    pub(crate) fn write<'a>(
         path: &Path,
         answers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
     ) -> Result<(), Complaint> {
