@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{HOST, Plan, binary, words};
+use crate::tls_support::{Authority, over_tls, tls_addr};
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(binary());
@@ -23,7 +24,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-fn load(arguments: &[&str]) -> Output {
+pub fn load(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
@@ -33,7 +34,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn report(output: &Output) -> Value {
+pub fn report(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", words(output)))
 }
@@ -325,6 +326,48 @@ fn an_interrupt_ends_with_the_report_so_far() {
     let run = report(&output);
     assert_eq!(run["stopped"], true);
     assert!(run["responses"].as_u64().unwrap() >= 20, "{run}");
+}
+
+#[test]
+fn http1_and_http2_are_spoken_over_tls() {
+    let authority = Authority::new();
+    let plan = Plan::files().file("index.html", "hello");
+    let stage = over_tls(plan, &authority).start();
+    let address = tls_addr(&stage).to_string();
+    let arguments = [
+        "https://example.test/",
+        "--connect-to",
+        &address,
+        "--rate",
+        "100",
+        "--duration",
+        "1s",
+        "--json",
+    ];
+    for (more, client) in [
+        (&["--insecure"][..], "HTTP/1.1 over TLS, 200 connections"),
+        // With one protocol offered, a server that speaks only the other one ends the handshake.
+        (
+            &["--insecure", "--http2"],
+            "HTTP/2 over TLS, 200 connections",
+        ),
+    ] {
+        let output = load(&[&arguments[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+        let run = report(&output);
+        assert_eq!(run["setup"]["client"], client);
+        assert_eq!(
+            (&run["responses"], &run["failures"]),
+            (&100.into(), &0.into()),
+            "{run}"
+        );
+        assert_eq!(run["cache"]["file"], 100, "{run}");
+    }
+    // Nobody whom this machine trusts has signed the certificate.
+    let output = load(&arguments);
+    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    let said = words(&output);
+    assert!(said.contains("certificate"), "{said}");
 }
 
 #[test]

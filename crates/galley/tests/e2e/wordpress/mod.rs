@@ -36,6 +36,7 @@ mod devices;
 mod doctor;
 mod failures;
 mod files;
+mod load;
 mod machines;
 mod network;
 mod pages;

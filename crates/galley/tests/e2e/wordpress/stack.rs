@@ -169,7 +169,7 @@ pub struct Stack {
     pub wordpress: WordPress,
     pub scratch: Scratch,
     /// The host that is asked where nothing else is said.
-    host: &'static str,
+    pub host: &'static str,
     jars: [OnceLock<Jar>; 2],
 }
 
