@@ -61,9 +61,51 @@ function on_option( $name, $old = null, $new = null ): void {
 		queue_purge( "op.$name" );
 	} elseif ( in_array( $name, WHOLE_OPTIONS, true ) || 'theme_mods_' . get_option( 'stylesheet' ) === $name ) {
 		on_whole_option( $name, $old, $new );
+	} elseif ( 'polylang' === $name ) {
+		queue_purge( polylang_tags( (array) $old, (array) $new ) );
 	} elseif ( is_saved_by_person() && ! in_array( $name, QUIET_OPTIONS, true ) ) {
 		queue_purge( 'b' );
 	}
+}
+
+/**
+ * Polylang's settings: everything, but for the menus of each language, which are on the pages of one. Pure.
+ *
+ * @return string[]
+ */
+function polylang_tags( array $old, array $new ): array {
+	$menus = array( (array) ( $old['nav_menus'] ?? array() ), (array) ( $new['nav_menus'] ?? array() ) );
+	unset( $old['nav_menus'], $new['nav_menus'] );
+	if ( $old !== $new ) {
+		return array( 'b' );
+	}
+	list( $before, $after ) = array_map( __NAMESPACE__ . '\\menus_by_place', $menus );
+	$tags                   = array();
+	foreach ( array_keys( $before + $after ) as $place ) {
+		$menu = $before[ $place ] ?? 0;
+		if ( ( $after[ $place ] ?? 0 ) !== $menu ) {
+			// Where there was none, pages only looked for one.
+			$tags = array_merge( $tags, $menu ? array( "m$menu", "ml$menu" ) : array( 'tm.nav_menu_locations' ) );
+		}
+	}
+	return array_values( array_unique( $tags ) );
+}
+
+/**
+ * Ids of menus by theme, location and language in one word. Pure.
+ *
+ * @return array<string, int>
+ */
+function menus_by_place( array $themes ): array {
+	$found = array();
+	foreach ( $themes as $theme => $locations ) {
+		foreach ( (array) $locations as $location => $languages ) {
+			foreach ( (array) $languages as $language => $menu ) {
+				$found[ "$theme $location $language" ] = is_scalar( $menu ) ? (int) $menu : 0;
+			}
+		}
+	}
+	return $found;
 }
 
 /**

@@ -13,6 +13,14 @@ defined( 'ABSPATH' ) || exit;
 /** What Advanced Custom Fields saves fields for, beside posts and options pages: `user_1`, and `category_3` for each taxonomy. */
 const ACF_OWNERS = array( 'blog', 'comment', 'menu', 'menu_item', 'nav_menu', 'nav_menu_item', 'site', 'term', 'user' );
 
+/** What WooCommerce announces after it has written fields of a product past the functions of WordPress: a number or a product. */
+const PRODUCT_ACTIONS = array( 'woocommerce_updated_product_stock', 'woocommerce_updated_product_sales', 'woocommerce_updated_product_price', 'woocommerce_product_set_stock', 'woocommerce_variation_set_stock', 'woocommerce_product_set_stock_status', 'woocommerce_variation_set_stock_status', 'woocommerce_update_product', 'woocommerce_update_product_variation' );
+
+foreach ( PRODUCT_ACTIONS as $galley_action ) {
+	add_action( $galley_action, __NAMESPACE__ . '\\on_product' );
+}
+unset( $galley_action );
+
 add_action( 'acf/save_post', __NAMESPACE__ . '\\on_acf_fields', PHP_INT_MAX );
 add_action( 'pll_save_post', __NAMESPACE__ . '\\on_polylang_post', 10, 3 );
 add_action( 'wpml_after_save_post', __NAMESPACE__ . '\\on_wpml_post', 10, 2 );
@@ -40,6 +48,26 @@ function is_acf_options_page( $id, array $taxonomies ): bool {
 	}
 	$owner = preg_match( '/^(.+)_\d+$/D', $id, $found ) ? $found[1] : '';
 	return ! in_array( $owner, ACF_OWNERS, true ) && ! in_array( $owner, $taxonomies, true );
+}
+
+/**
+ * An order changes the stock by a statement of its own: pages that show the product, and lists that read or sort by these fields.
+ *
+ * @param int|object $product Its number, or what has one.
+ */
+function on_product( $product ): void {
+	$id = is_object( $product ) && is_callable( array( $product, 'get_id' ) ) ? (int) $product->get_id() : (int) ( is_scalar( $product ) ? $product : 0 );
+	if ( $id <= 0 || is_shared() ) {
+		return;
+	}
+	$keys = array(
+		'woocommerce_updated_product_sales' => array( 'total_sales' ),
+		'woocommerce_updated_product_price' => array( '_price' ),
+	);
+	foreach ( $keys[ (string) current_action() ] ?? array( '_stock', '_stock_status' ) as $key ) {
+		on_field( 0, $id, $key );
+	}
+	queue_purge( "p$id" );
 }
 
 /**

@@ -65,6 +65,8 @@ function begin_menu( $html, $args = null ) {
 	$menu  = menu_of( $args );
 	$plain = plain_arguments( (array) $args );
 	if ( $menu && null !== $plain ) {
+		// The fragment is of this menu for good; that it is this one is the page's.
+		tag( "ml$menu->term_id" );
 		begin_fragment(
 			"menu/$menu->slug",
 			array(

@@ -49,6 +49,21 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft() )['tags'] );
 	}
 
+	public function test_menus_of_a_language_change_pages_with_the_old_menu(): void {
+		$menus = static function ( array $languages ): array {
+			return array( 'nav_menus' => array( 'theme' => array( 'primary' => $languages ) ) );
+		};
+		$tags  = static function ( array $old, array $new ) use ( $menus ): array {
+			return Galley\polylang_tags( $menus( $old ), $menus( $new ) );
+		};
+		$this->assertSame( array(), $tags( array( 'de' => 3 ), array( 'de' => 3 ) ) );
+		$this->assertSame( array( 'm3', 'ml3' ), $tags( array( 'de' => 3, 'en' => 4 ), array( 'de' => 5, 'en' => 4 ) ) );
+		$this->assertSame( array( 'tm.nav_menu_locations' ), $tags( array(), array( 'de' => 5 ) ) );
+		$this->assertSame( array( 'm3', 'ml3' ), $tags( array( 'de' => 3 ), array() ) );
+		$this->assertSame( array( 'b' ), Galley\polylang_tags( array( 'force_lang' => 1 ) + $menus( array() ), $menus( array() ) ) );
+		$this->assertSame( array( 'theme primary 0' => 7 ), Galley\menus_by_place( array( 'theme' => array( 'primary' => '7' ) ) ) );
+	}
+
 	public function test_a_scheduled_post_changes_what_names_it(): void {
 		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) )['tags'] );
 		$later = array( 'status' => 'future' );
