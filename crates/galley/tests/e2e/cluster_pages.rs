@@ -49,15 +49,33 @@ impl Sharing {
     /// Fetches a page, and waits until it is in the engine.
     fn fetch(&self, node: usize, path: &str) {
         let before = self.pages(node, "stored");
-        let page = self.0.get(node, path);
-        assert!(
-            page.cache_status().contains("stored"),
-            "{}",
-            page.cache_status()
-        );
+        // A node whose threads had no processor for two seconds has no lease, and passes requests.
+        wait_for("a page that is stored", PATIENCE, || {
+            self.0.get(node, path).cache_status().contains("stored")
+        });
         // A node that does not read the stream at the moment shares nothing.
         let until = Instant::now() + Duration::from_secs(1);
         while self.pages(node, "stored") == before && Instant::now() < until {}
+    }
+
+    /// A page that is stored asks the engine nothing, and a pause after failures ends with a question.
+    fn wait_until_asked(&self, node: usize, round: usize) {
+        let mut number = 0;
+        wait_for("the engine to be asked", PATIENCE, || {
+            number += 1;
+            self.0.get(node, &format!("/pause-{round}-{node}-{number}"));
+            self.0.status(node)["pages"]["paused"] == false
+        });
+    }
+
+    /// Whether something succeeds twice. Where this machine is too busy for the deadline of a reply, it may need many rounds.
+    fn succeeds_twice(&self, mut is_done: impl FnMut(usize) -> bool) -> bool {
+        let mut count = 0;
+        (0..60).any(|round| {
+            (0..2).for_each(|node| self.wait_until_asked(node, round));
+            count += usize::from(is_done(round));
+            count == 2
+        })
     }
 
     fn keys(&self) -> Vec<String> {
@@ -207,7 +225,6 @@ fn a_fragment_is_rendered_once_for_all_nodes() {
     wait_for("the page at the other node", PATIENCE, || {
         nodes.0.get(1, "/sidebar").is_hit()
     });
-    // Where this machine is too busy, the reply of the engine may be late: then each node has it rendered.
     let is_once = |round: usize| {
         let before = nodes.served();
         wait_for("a final purge", PATIENCE, || {
@@ -222,8 +239,8 @@ fn a_fragment_is_rendered_once_for_all_nodes() {
         }
         nodes.served() == before + 1
     };
-    let once = (0..20).filter(|round| is_once(*round)).count();
-    assert!(once >= 2, "{once} of 20 fragments were rendered once");
+    let is_rendered_once = nodes.succeeds_twice(is_once);
+    assert!(is_rendered_once, "each node has fragments rendered");
 }
 
 #[test]
@@ -247,8 +264,8 @@ fn a_page_with_includes_is_shared_and_not_used_after_a_purge_of_a_part() {
         }
         is_used
     };
-    let used = (0..20).filter(|round| is_used(*round)).count();
-    assert!(used >= 2, "{used} of 20 pages were shared");
+    let are_shared = nodes.succeeds_twice(is_used);
+    assert!(are_shared, "no page with includes is shared");
 }
 
 #[test]
@@ -310,17 +327,7 @@ fn three_hundred_visitors_of_three_nodes_make_one_request() {
 
 /// The requests to the upstream that 300 visitors of one page make, who all have come before one has the page.
 fn crowd_of(nodes: &Sharing, crowd: usize) -> u64 {
-    for node in 0..3 {
-        // A page that is stored asks the engine nothing, and the pause ends with a question.
-        let mut number = 0;
-        wait_for("the engine to be asked", PATIENCE, || {
-            number += 1;
-            nodes
-                .0
-                .get(node, &format!("/pause-{crowd}-{node}-{number}"));
-            nodes.0.status(node)["pages"]["paused"] == false
-        });
-    }
+    (0..3).for_each(|node| nodes.wait_until_asked(node, crowd));
     let path = format!("/crowd{crowd}");
     let request = Request::get(&path).host("a.test");
     let before = nodes.served();
@@ -353,6 +360,60 @@ fn a_node_that_dies_while_it_fetches_holds_nobody_up() {
     // Half a second of waiting for the other node's page; the rest is what else this machine does.
     assert!(began.elapsed() < Duration::from_secs(3));
     visitor.join().unwrap();
+}
+
+/// What is killed: the node that publishes a purge, before the purge is in the stream, before it is final, and when it is.
+#[test]
+fn a_node_that_is_killed_in_any_phase_of_a_purge_leaves_no_old_page() {
+    for phase in ["unsent", "sent", "final"] {
+        let mut nodes = Sharing::start(3);
+        let path = nodes.share(0, 1, phase);
+        nodes.0.get(2, &path);
+        nodes.0.version.fetch_add(1, Ordering::SeqCst);
+        let request = Request::new("PURGE", &path).host("a.test");
+        let addr = nodes.0.addr(0);
+        let publish = move || std::thread::spawn(move || drop(request.send(addr)));
+        match phase {
+            "unsent" => {
+                nodes.0.redis.signal(Signal::STOP);
+                let publisher = publish();
+                std::thread::sleep(Duration::from_millis(300));
+                nodes.0.nodes[0].kill();
+                nodes.0.redis.signal(Signal::CONT);
+                publisher.join().unwrap();
+                // Nobody has acknowledged it, so whoever has published it does so again.
+                wait_for("a final purge", PATIENCE, || {
+                    nodes.0.purge(1, "p1") == "cluster"
+                });
+            }
+            "sent" => {
+                nodes.0.nodes[2].signal(Signal::STOP);
+                let publisher = publish();
+                wait_for("the purge in the stream", PATIENCE, || {
+                    let newest = ["XREVRANGE", "galley:galley:purges", "+", "-", "COUNT", "1"];
+                    nodes.0.redis.run(&newest).unwrap().contains(phase)
+                });
+                nodes.0.nodes[0].kill();
+                nodes.0.nodes[2].signal(Signal::CONT);
+                publisher.join().unwrap();
+                for node in 1..3 {
+                    wait_for("the purge on each node", PATIENCE, || {
+                        nodes.0.get(node, &path).text() == nodes.0.newest(&path)
+                    });
+                }
+            }
+            _ => {
+                wait_for("a final purge", PATIENCE, || {
+                    nodes.0.purge(0, "p1") == "cluster"
+                });
+                nodes.0.nodes[0].kill();
+            }
+        }
+        let new = nodes.0.add("key_file = KEY_FILE");
+        for node in [1, 2, new] {
+            nodes.0.assert_newest(node, &path);
+        }
+    }
 }
 
 #[test]
