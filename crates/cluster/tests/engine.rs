@@ -267,6 +267,7 @@ fn a_purge_of_a_stream_that_was_begun_and_deleted_again_is_not_acknowledged_with
     let one = Node::start(&redis, "n1", None);
     let other = Node::start(&redis, "n2", None);
     one.publish_until_final("first");
+    let began = Instant::now();
     let held = other.sink.gate.lock().unwrap();
     let second = one
         .publisher
@@ -288,8 +289,12 @@ fn a_purge_of_a_stream_that_was_begun_and_deleted_again_is_not_acknowledged_with
     drop(held);
     for (tag, pending) in [("second", second), ("third", third)] {
         let is_final = block_on(pending.reach()) == PurgeReach::Cluster;
-        let is_gone = other.sink.to_all.lock().unwrap().contains(&Strength::Hard);
-        assert!(!is_final || is_gone || other.has_applied(tag), "{tag}");
+        // On a slow machine its lease is over, which also makes a purge final.
+        let may_have_lease = began.elapsed() < Duration::from_secs(2);
+        assert!(
+            !is_final || !may_have_lease || other.has_applied(tag),
+            "{tag}"
+        );
     }
     wait_for("all purges on all nodes", PATIENCE, || {
         let nodes = [&other, &beginner, &last];
