@@ -66,13 +66,12 @@ impl FetchWorker {
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&job.site.name);
         }
-        // The fetch outlives the wait: what was requested is kept also when its client has gone.
-        let fetching = async {
-            tokio::join!(
-                Box::pin(self.lead(&job, &in_progress, writer, For::Visitors)),
-                self.attend(&job, wait)
-            )
-        };
+        // The fetch outlives the wait: what was requested is kept also when its client has gone. Its room is written in place:
+        // `Box::pin` copies all of it.
+        let room = Box::new_uninit();
+        let lead = self.lead(&job, &in_progress, writer, For::Visitors);
+        let lead = Box::into_pin(Box::write(room, lead));
+        let fetching = async { tokio::join!(lead, self.attend(&job, wait)) };
         in_progress.record_waiters(fetching).await;
     }
 

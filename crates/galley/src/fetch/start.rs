@@ -121,11 +121,14 @@ async fn pulse() {
 
 impl FetchWorker {
     /// What asks the upstream is boxed: of those who only wait there may be thousands, each with a future as large as the
-    /// largest below.
+    /// largest below. `Box::pin` would copy all of that room once.
     async fn take(self: Rc<Self>, job: FetchCommand) {
         match job {
             FetchCommand::Page(job, since, reply) => self.page(job, since, reply).await,
-            FetchCommand::Pass(job, writer) => Box::pin(self.pass(*job, writer)).await,
+            FetchCommand::Pass(job, writer) => {
+                let room = Box::new_uninit();
+                Box::into_pin(Box::write(room, self.pass(*job, writer))).await;
+            }
             FetchCommand::Refresh(job, when) => {
                 Box::pin(self.refresh(*job, when)).await;
             }
