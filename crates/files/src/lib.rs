@@ -13,6 +13,7 @@ mod deny;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod htaccess;
+mod memory_look;
 mod open_root;
 mod options;
 mod path;

@@ -20,12 +20,12 @@ use rustix::io::Errno;
 use crate::asset::{Asset, FileForm};
 use crate::deny::{self, ScriptName};
 use crate::htaccess::{self, PublicAccess, Rules, Subject};
+use crate::memory_look::MemoryLook;
 use crate::open_root::OpenRoot;
 use crate::options::Options;
 use crate::path::RelPath;
 use crate::pictures::PictureSearch;
-use crate::root_names::NameList;
-use crate::tree::{Located, Node, Tree};
+use crate::tree::{Located, Node};
 
 /// What a path means.
 #[derive(Debug)]
@@ -73,14 +73,6 @@ enum PathTarget {
     Nothing,
 }
 
-/// What a look that must not wait rests on.
-struct MemoryLook {
-    /// Whether everything so far was in memory. Once it was not, what is found counts for nothing.
-    holds: Cell<bool>,
-    /// The names in the root's own directory, if they hold.
-    names: Option<Arc<NameList>>,
-}
-
 /// One look at what a path means.
 pub(crate) struct PathLookup<'t> {
     root: &'t OpenRoot,
@@ -88,20 +80,9 @@ pub(crate) struct PathLookup<'t> {
     programs: Programs,
     now: Instant,
     /// For a look that must not wait.
-    in_memory: Option<MemoryLook>,
+    in_memory: Option<MemoryLook<'t>>,
     /// What went wrong.
     failed: Cell<Option<Errno>>,
-}
-
-impl MemoryLook {
-    /// What a path names; `None`: the disk would have to say it.
-    fn node(&self, tree: &Tree, relative: &[u8]) -> Option<Node> {
-        let names = self.names.as_ref();
-        if names.is_some_and(|names| names.lacks(relative)) {
-            return Some(Node::Absent);
-        }
-        tree.look_cached(relative)
-    }
 }
 
 impl<'t> PathLookup<'t> {
@@ -132,10 +113,7 @@ impl<'t> PathLookup<'t> {
 
     /// See [`crate::Root::resolve_script`].
     pub(crate) fn find_script(mut self, decoded_path: &[u8]) -> Option<Script> {
-        self.in_memory = Some(MemoryLook {
-            holds: Cell::new(true),
-            names: self.root.names.current(&self.root.tree),
-        });
+        self.in_memory = Some(MemoryLook::begin(self.root));
         match self.resolve(decoded_path) {
             Resolved::Script(script) if self.was_in_memory() => Some(script),
             _ => None,
@@ -157,8 +135,7 @@ impl<'t> PathLookup<'t> {
     }
 
     fn was_in_memory(&self) -> bool {
-        let look = self.in_memory.as_ref();
-        look.is_some_and(|look| look.holds.get())
+        self.in_memory.as_ref().is_some_and(MemoryLook::holds)
     }
 
     fn node(&self, relative: &[u8]) -> Node {
@@ -169,12 +146,7 @@ impl<'t> PathLookup<'t> {
             }
             return node;
         };
-        let holds = in_memory.holds.get();
-        let found = holds.then(|| in_memory.node(&self.root.tree, relative));
-        found.flatten().unwrap_or_else(|| {
-            in_memory.holds.set(false);
-            Node::Refused
-        })
+        in_memory.node(relative).unwrap_or(Node::Refused)
     }
 
     fn rules(&self, relative: &[u8]) -> Option<Arc<Rules>> {
@@ -185,11 +157,12 @@ impl<'t> PathLookup<'t> {
                 .rules_of(&self.root.tree, relative, self.now);
         };
         let held = self.root.htaccess.held(relative, self.now);
-        if held.is_none() && in_memory.holds.get() {
+        if held.is_none() {
             // What is no directory has no rules, and is not held; see [`HtaccessCache`](htaccess::HtaccessCache).
-            let node = in_memory.node(&self.root.tree, relative);
-            let has_no_rules = matches!(node, Some(Node::Absent | Node::Regular(_)));
-            in_memory.holds.set(has_no_rules);
+            let node = in_memory.node(relative);
+            if !matches!(node, Some(Node::Absent | Node::Regular(_))) {
+                in_memory.fail();
+            }
         }
         held
     }

@@ -19,19 +19,19 @@ use crate::tree::{DirectoryStamp, Node, Tree};
 /// See the module.
 #[derive(Default)]
 pub(crate) struct RootNames {
-    held: Mutex<Option<Arc<NameList>>>,
+    held: Mutex<Option<Arc<RootListing>>>,
     checked: LastSeen,
 }
 
 /// The names of a directory at one time.
-pub(crate) struct NameList {
+pub(crate) struct RootListing {
     stamp: DirectoryStamp,
     names: HashSet<Vec<u8>>,
 }
 
 impl RootNames {
     /// The names, if they hold now. Never waits for the disk.
-    pub(crate) fn current(&self, tree: &Tree) -> Option<Arc<NameList>> {
+    pub(crate) fn current(&self, tree: &Tree) -> Option<Arc<RootListing>> {
         let held = Arc::clone(self.held.try_lock().ok()?.as_ref()?);
         (tree.root_stamp() == Some(held.stamp)).then_some(held)
     }
@@ -43,13 +43,13 @@ impl RootNames {
         }
         self.checked.note(now);
         if self.current(tree).is_none() {
-            let read = NameList::read(tree).map(Arc::new);
+            let read = RootListing::read(tree).map(Arc::new);
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = read;
         }
     }
 }
 
-impl NameList {
+impl RootListing {
     fn read(tree: &Tree) -> Option<Self> {
         let before = SystemTime::now();
         let stamp = tree.root_stamp()?;

@@ -220,7 +220,7 @@ impl SiteDashboards {
 /// What the page sends to sign in.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Credentials {
+struct DashboardLogin {
     name: String,
     password: String,
 }
@@ -231,7 +231,7 @@ async fn compare(
     dashboard: &SiteDashboard,
     request: &DashboardRequest,
 ) -> PasswordCheck {
-    let given = serde_json::from_slice::<Credentials>(&request.body);
+    let given = serde_json::from_slice::<DashboardLogin>(&request.body);
     let Some(given) = given.ok().filter(|given| !given.name.contains(':')) else {
         return PasswordCheck::Wrong;
     };
