@@ -27,7 +27,7 @@ pub struct Target {
     pub tls: Option<TargetTls>,
     /// How long connections last.
     pub connections: Connections,
-    /// A field of responses, such as `cache-status`, whose values are counted (HTTP/1.1 only).
+    /// A field of responses, such as `cache-status`, whose values are counted.
     pub watch: Option<String>,
 }
 
