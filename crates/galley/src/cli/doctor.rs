@@ -34,6 +34,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     let plan = plan(&config, path, &options.machine);
     let mut findings = doctor::machine(&machine, &plan, &status);
     findings.push(doctor::spool_findings(&status));
+    let engine = doctor::object_engine(&machine);
     let now = SystemTime::now();
     for (site, file) in app::kept_certificates(&config) {
         findings.push(doctor::stored_certificate(&site, &file, now));
@@ -45,7 +46,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
             talk(&format!("asking PHP of {}", site.name));
             let answer = runtime().and_then(|runtime| runtime.block_on(doctor::ask(&ask)));
             findings.extend(
-                doctor::site(&answer)
+                doctor::site(&answer, engine.as_ref())
                     .into_iter()
                     .map(|finding| DoctorFinding {
                         seen: format!("{}: {}", site.name, finding.seen),

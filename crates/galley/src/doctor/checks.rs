@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::finding::DoctorFinding;
 use super::machine::ProcFs;
 use super::memory::MemoryPlan;
+use super::object_cache::ObjectEngine;
 use super::recent::Recent;
 use super::{clock, disk, limits, memory, network, php, server, wordpress};
 
@@ -26,12 +27,12 @@ pub fn machine(
     findings
 }
 
-/// What PHP says of itself and of its WordPress, as [`super::ask`] gave it.
-pub fn site(answer: &Result<Value, String>) -> Vec<DoctorFinding> {
+/// What PHP says of itself and of its WordPress, as [`super::ask`] gave it. `engine`: what could hold an object cache.
+pub fn site(answer: &Result<Value, String>, engine: Option<&ObjectEngine>) -> Vec<DoctorFinding> {
     match answer {
         Ok(value) => {
             let mut findings = php::findings(value);
-            findings.extend(wordpress::findings(value));
+            findings.extend(wordpress::findings(value, engine));
             findings
         }
         Err(error) => vec![DoctorFinding::unknown("php", error)],

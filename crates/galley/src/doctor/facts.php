@@ -46,6 +46,7 @@ if ( is_readable( $galley_load ) ) {
 		'cron_overdue'     => count( $galley_overdue ),
 		'cron_overdue_s'   => $galley_overdue ? time() - min( $galley_overdue ) : 0,
 		'second_cache'     => defined( 'WP_CACHE' ) && WP_CACHE && file_exists( WP_CONTENT_DIR . '/advanced-cache.php' ),
+		'object_cache'     => file_exists( WP_CONTENT_DIR . '/object-cache.php' ),
 		'shows_errors'     => defined( 'WP_DEBUG' ) && WP_DEBUG && ( ! defined( 'WP_DEBUG_DISPLAY' ) || WP_DEBUG_DISPLAY ),
 	);
 }

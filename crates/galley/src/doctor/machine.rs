@@ -42,7 +42,8 @@ impl ProcFs {
         self.path(path).exists()
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    /// Where a file is.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use super::object_cache::{self, ObjectEngine};
 use super::{DoctorFinding, Severity, size};
 
 /// Nothing where the root holds no WordPress.
-pub(super) fn findings(value: &Value) -> Vec<DoctorFinding> {
+pub(super) fn findings(value: &Value, engine: Option<&ObjectEngine>) -> Vec<DoctorFinding> {
     let wordpress = &value["wordpress"];
     if wordpress.is_null() {
         return Vec::new();
@@ -23,6 +24,7 @@ pub(super) fn findings(value: &Value) -> Vec<DoctorFinding> {
         autoload(wordpress),
         cron(wordpress),
         second_cache(wordpress),
+        object_cache::finding(wordpress, engine),
         errors(wordpress),
     ]
 }
@@ -111,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     fn levels(wordpress: &Value) -> Vec<(&'static str, Severity)> {
-        let all = findings(&json!({ "wordpress": wordpress }));
+        let all = findings(&json!({ "wordpress": wordpress }), None);
         all.into_iter()
             .map(|finding| (finding.check, finding.level))
             .collect()
@@ -121,7 +123,7 @@ mod tests {
     fn facts_of_wordpress() {
         let fine = json!({
             "answers": true, "autoload_bytes": 300_000, "cron_overdue": 1, "cron_overdue_s": 70,
-            "second_cache": false, "shows_errors": false,
+            "second_cache": false, "object_cache": false, "shows_errors": false,
         });
         assert!(
             levels(&fine)
@@ -130,7 +132,7 @@ mod tests {
         );
         let bad = json!({
             "answers": true, "autoload_bytes": 5_000_000, "autoload_largest": ["a", 3], "cron_overdue": 9,
-            "cron_overdue_s": 90_000, "second_cache": true, "shows_errors": true,
+            "cron_overdue_s": 90_000, "second_cache": true, "object_cache": true, "shows_errors": true,
         });
         assert_eq!(
             levels(&bad),
@@ -138,6 +140,7 @@ mod tests {
                 ("autoload", Severity::Wrong),
                 ("cron", Severity::Wrong),
                 ("page cache", Severity::Notice),
+                ("object cache", Severity::Fine),
                 ("errors", Severity::Notice)
             ]
         );

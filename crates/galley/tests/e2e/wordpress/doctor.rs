@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use galley_testkit::{Scratch, wait_for};
 use serde_json::Value;
@@ -137,6 +138,32 @@ fn each_fault_of_the_machine_is_found_and_nothing_else() {
     }
 }
 
+/// A Redis at the usual socket is recommended until WordPress uses an object cache.
+fn assert_object_cache(stack: &Stack, machine: &Scratch) {
+    let socket = machine.join("run/redis/redis-server.sock");
+    fs::create_dir_all(socket.parent().unwrap()).unwrap();
+    let mut redis = Command::new("redis-server");
+    redis.args(["--port", "0", "--save", "", "--unixsocket"]);
+    let mut redis = redis.arg(&socket).stdout(Stdio::null()).spawn().unwrap();
+    wait_for("the doctor to find Redis", PATIENCE, || {
+        let (_, found) = examine(stack, machine.path());
+        let found = of(&found, "object cache");
+        let names_it = |text: &Value| {
+            text.as_str()
+                .unwrap()
+                .contains("/run/redis/redis-server.sock")
+        };
+        found["level"] == "notice" && names_it(&found["seen"]) && names_it(&found["mend"])
+    });
+    let drop_in = stack.wordpress.root.join("wp-content/object-cache.php");
+    fs::write(&drop_in, "<?php require ABSPATH . WPINC . '/cache.php';").unwrap();
+    let (_, found) = examine(stack, machine.path());
+    assert_eq!(of(&found, "object cache")["level"], "fine");
+    fs::remove_file(drop_in).unwrap();
+    redis.kill().unwrap();
+    redis.wait().unwrap();
+}
+
 #[test]
 fn faults_of_wordpress_and_its_database_are_found() {
     let mut stack = Stack::start(Kind::Fpm, &Plan::new([(HOST, HOUR.to_owned())]));
@@ -149,7 +176,7 @@ fn faults_of_wordpress_and_its_database_are_found() {
     };
     // The site may have been made hours ago.
     stack.php("update_option('cron', ['version' => 2]);");
-    let all = ["autoload", "cron", "page cache", "errors"];
+    let all = ["autoload", "cron", "page cache", "object cache", "errors"];
     assert_levels(&stack, &all, "fine");
     stack.php("update_option('galley_test_large', str_repeat('x', 4000000), true);");
     stack.php("wp_schedule_single_event(time() - 90000, 'galley_test_task');");
@@ -168,6 +195,7 @@ fn faults_of_wordpress_and_its_database_are_found() {
         of(&examine(&stack, machine.path()).1, "page cache")["level"] == "notice"
     });
     assert_levels(&stack, &["errors"], "notice");
+    assert_object_cache(&stack, &machine);
     stack.database.kill();
     assert_levels(&stack, &["wordpress"], "wrong");
     stack.upstream.kill();
