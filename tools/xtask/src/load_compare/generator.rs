@@ -8,6 +8,7 @@ use std::{
 
 use serde_json::Value;
 
+use super::browser::BROWSER_FIELDS;
 use super::reference;
 use crate::{
     bench::{Cores, on_core},
@@ -77,6 +78,10 @@ impl LoadGenerator {
             ),
         };
         let mut command = Command::new(program);
+        if matches!(self, Self::Oha(_)) {
+            let fields = BROWSER_FIELDS.iter();
+            command.args(fields.flat_map(|field| ["-H", field]));
+        }
         command
             .args(words.split(' '))
             .arg(format!("http://{addr}/"))

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::browser::BROWSER_FIELDS;
 use super::generator::{LoadLine, SeenLatency};
 use crate::demo::Complaint;
 
@@ -48,12 +49,13 @@ fn connection(
 ) -> std::io::Result<Vec<Duration>> {
     let mut stream = TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
+    let head = request_head();
     let mut latencies = Vec::new();
     let mut buffer = [0; 4096];
     for request in (number..line.rate * line.seconds).step_by(line.connections as usize) {
         let due = began + Duration::from_secs(1) * request / line.rate;
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        stream.write_all(REQUEST)?;
+        stream.write_all(head.as_bytes())?;
         // The floor's answer comes in one piece.
         if stream.read(&mut buffer)? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
@@ -63,6 +65,10 @@ fn connection(
     Ok(latencies)
 }
 
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+fn request_head() -> String {
+    let fields = BROWSER_FIELDS.join("\r\n");
+    format!("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n{fields}\r\n\r\n")
+}
+
 /// Time for the threads to start.
 const BEFORE: Duration = Duration::from_millis(200);
