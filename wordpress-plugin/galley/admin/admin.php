@@ -14,6 +14,7 @@ defined( 'ABSPATH' ) || exit;
 require_once __DIR__ . '/page.php';
 require_once __DIR__ . '/bar.php';
 require_once __DIR__ . '/health.php';
+require_once __DIR__ . '/object-cache.php';
 require_once __DIR__ . '/culprits.php';
 require_once __DIR__ . '/cookies.php';
 require_once __DIR__ . '/state.php';

@@ -1,6 +1,6 @@
 <?php
 /**
- * Site Health: the page cache is recognised, the server answers, no purge is pending, nothing defeats the cache.
+ * Site Health: the page cache is recognised, the server answers, no purge is pending, nothing defeats the cache; an object cache is in object-cache.php.
  *
  * @package Galley
  */
@@ -40,20 +40,28 @@ function is_kept( string $status ): bool {
  */
 function health_checks(): array {
 	return array(
-		'connection' => __( 'Galley is connected', 'galley' ),
-		'purges'     => __( 'Purges reach Galley', 'galley' ),
-		'defeats'    => __( 'Nothing prevents page caching', 'galley' ),
+		'connection'   => __( 'Galley is connected', 'galley' ),
+		'purges'       => __( 'Purges reach Galley', 'galley' ),
+		'defeats'      => __( 'Nothing prevents page caching', 'galley' ),
+		'object_cache' => __( 'WordPress uses an object cache', 'galley' ),
 	);
 }
 
 function health_routes(): void {
 	register_rest_route(
 		'galley/v1',
-		'/health/(?P<name>connection|defeats)',
+		'/health/(?P<name>connection|defeats|object_cache)',
 		array(
 			'methods'             => 'GET',
 			'callback'            => static function ( $request ) {
-				return 'connection' === $request['name'] ? health_connection() : health_defeats();
+				switch ( $request['name'] ) {
+					case 'connection':
+						return health_connection();
+					case 'defeats':
+						return health_defeats();
+					default:
+						return health_object_cache();
+				}
 			},
 			'permission_callback' => static function (): bool {
 				return current_user_can( 'view_site_health_checks' );
