@@ -216,7 +216,11 @@ fn spawn(
         shared.clone(),
     ));
     let thread = std::thread::Builder::new().name("admin".to_owned());
-    thread.spawn(move || runtime.block_on(serve(door, router, shared, stopped)))
+    thread.spawn(move || {
+        runtime.block_on(serve(door, router, shared, stopped));
+        // It holds the services, which hold it: fetch threads end when nobody has the services any more.
+        dashboards.close();
+    })
 }
 
 fn router(shared: &AdminShared) -> Router {

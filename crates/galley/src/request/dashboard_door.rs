@@ -61,7 +61,7 @@ pub trait DashboardHost: Send + Sync {
     fn answer(&self, request: DashboardRequest) -> DashboardFuture;
 }
 
-/// Where dashboards are answered: nowhere until [`DashboardDoor::open`]. One for the process.
+/// Where dashboards are answered: nowhere before [`DashboardDoor::open`] and after [`DashboardDoor::close`]. One for the process.
 #[derive(Default)]
 pub struct DashboardDoor(ArcSwapOption<OpenDoor>);
 
@@ -77,5 +77,10 @@ impl DashboardDoor {
     /// From now on `host` answers.
     pub fn open(&self, host: impl DashboardHost + 'static) {
         self.0.store(Some(Arc::new(OpenDoor(Box::new(host)))));
+    }
+
+    /// Nobody answers any more.
+    pub fn close(&self) {
+        self.0.store(None);
     }
 }

@@ -143,7 +143,10 @@ fn a_stopped_server_leaves_its_port_and_its_socket() {
     stage.get("/a.txt").is(200);
     let kept = stage.connect();
     let address = stage.addr().to_string();
+    let began = Instant::now();
     assert_eq!(stage.galley.stop().code(), Some(0));
+    // Nothing is under way that `drain_timeout` would wait for.
+    assert!(began.elapsed() < SHORT_PATIENCE, "{:?}", began.elapsed());
     assert!(!stage.scratch.join("galley/admin.sock").exists());
     drop(kept);
     let again = Plan::files()
