@@ -47,11 +47,9 @@ function engine_answers( string $address ): bool {
 		return false;
 	}
 	stream_set_timeout( $stream, 0, (int) ( ENGINE_PATIENCE * 1000000 ) );
-	// phpcs:disable WordPress.WP.AlternativeFunctions -- a socket, not a file.
-	fwrite( $stream, "PING\r\n" );
-	$reply = (string) fread( $stream, 16 );
-	fclose( $stream );
-	// phpcs:enable WordPress.WP.AlternativeFunctions
+	fwrite( $stream, "PING\r\n" ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket, not a file.
+	$reply = (string) fread( $stream, 16 ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket, not a file.
+	fclose( $stream ); // phpcs:ignore WordPress.WP.AlternativeFunctions -- a socket, not a file.
 	// With a password it answers that one is needed.
 	return 0 === strpos( $reply, '+PONG' ) || 0 === strpos( $reply, '-NOAUTH' );
 }
