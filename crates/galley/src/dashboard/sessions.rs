@@ -42,7 +42,7 @@ pub struct SessionSecrets {
 }
 
 impl Sessions {
-    /// A token that opens one session within [`LOGIN_LIFETIME`].
+    /// A token that opens one session within `LOGIN_LIFETIME`.
     pub fn issue(&mut self, now: Instant) -> io::Result<String> {
         let token = secret()?;
         if self.logins.len() >= MOST_LOGINS {

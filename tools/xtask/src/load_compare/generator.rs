@@ -37,7 +37,7 @@ pub(super) struct SeenLatency {
 pub(super) enum LoadGenerator {
     Galley(PathBuf),
     Oha(PathBuf),
-    /// One that is built in: see [`reference`].
+    /// One that is built in, in the file `reference.rs`.
     Reference,
 }
 
