@@ -18,6 +18,15 @@ impl Sharing {
         Self(Cluster::start(count, "key_file = KEY_FILE"))
     }
 
+    /// Waits until the first node has rendered the part of the page alone.
+    fn await_shared_part(&self) {
+        wait_for("the part to be rendered alone", PATIENCE, || {
+            let why = self.0.nodes[0].cli(&["why", "http://a.test/sidebar", "--json"]);
+            let why: Value = serde_json::from_slice(&why.unwrap().stdout).unwrap();
+            why["entry"]["fragments"][0]["shared"] == true
+        });
+    }
+
     fn served(&self) -> u64 {
         self.0.served.load(Ordering::SeqCst)
     }
@@ -176,11 +185,7 @@ fn a_page_that_was_patched_is_shared_and_never_with_a_part_from_before_its_purge
     };
     nodes.share(0, 1, "warm");
     nodes.fetch(0, "/sidebar");
-    wait_for("the part to be rendered alone", PATIENCE, || {
-        let why = nodes.0.nodes[0].cli(&["why", "http://a.test/sidebar", "--json"]);
-        let why: Value = serde_json::from_slice(&why.unwrap().stdout).unwrap();
-        why["entry"]["fragments"][0]["shared"] == true
-    });
+    nodes.await_shared_part();
     let before = nodes.served();
     wait_for("the page at the other node", PATIENCE, || {
         is_shared(&page(&nodes, 1)) || page(&nodes, 1).is_hit()
@@ -217,11 +222,7 @@ fn a_fragment_is_rendered_once_for_all_nodes() {
     let nodes = Sharing::start(2);
     nodes.share(0, 1, "warm");
     nodes.fetch(0, "/sidebar");
-    wait_for("the part to be rendered alone", PATIENCE, || {
-        let why = nodes.0.nodes[0].cli(&["why", "http://a.test/sidebar", "--json"]);
-        let why: Value = serde_json::from_slice(&why.unwrap().stdout).unwrap();
-        why["entry"]["fragments"][0]["shared"] == true
-    });
+    nodes.await_shared_part();
     wait_for("the page at the other node", PATIENCE, || {
         nodes.0.get(1, "/sidebar").is_hit()
     });

@@ -60,30 +60,6 @@ http://other.test:8081 {
 
 pub const PLANTS: &[Plant] = &[
     of(
-        "a redirect is lost",
-        NoRule("/old-page"),
-        "redirect",
-        "/old-page",
-    ),
-    of(
-        "a redirect leads elsewhere",
-        Rule("/old-target", "redirect", Some("'/elsewhere/'")),
-        "redirect",
-        "/old-target",
-    ),
-    of(
-        "a permanent redirect is temporary",
-        Rule("/old-status", "redirect_status", Some("302")),
-        "redirect",
-        "/old-status",
-    ),
-    of(
-        "a temporary redirect is permanent",
-        Rule("/old-temporary", "redirect_status", Some("301")),
-        "redirect",
-        "/old-temporary",
-    ),
-    of(
         "the canonical host is lost",
         Site("canonical_host", None),
         "redirect",

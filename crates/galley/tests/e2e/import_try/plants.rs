@@ -3,8 +3,8 @@
 use super::planting::DraftEdit::{NewRule, NoRule, Rule, Site};
 use super::planting::{DraftEdit, Plant, PlantedSign};
 
-/// Those that both servers' drafts can have.
-pub const COMMON: &[Plant] = &[
+/// Those that the drafts of all servers with redirects can have.
+pub const OF_REDIRECTS: &[Plant] = &[
     of(
         "a redirect is lost",
         NoRule("/old-page"),
@@ -29,6 +29,10 @@ pub const COMMON: &[Plant] = &[
         "redirect",
         "/old-temporary",
     ),
+];
+
+/// Those that both nginx's and Apache's drafts can have.
+pub const COMMON: &[Plant] = &[
     of(
         "a redirect loses the query",
         Rule("/old-query", "redirect_query", Some("false")),

@@ -14,7 +14,11 @@ use crate::support::words;
 
 /// Nothing is planted, and nothing is found; then all is planted at once, and all is found.
 fn compare(site: &OldSite, more: &[Plant]) {
-    let plants: Vec<&Plant> = plants::COMMON.iter().chain(more).collect();
+    let plants: Vec<&Plant> = plants::OF_REDIRECTS
+        .iter()
+        .chain(plants::COMMON)
+        .chain(more)
+        .collect();
     assert!(plants.len() >= 50, "only {} plants", plants.len());
     find(site, &plants, 500);
 }
@@ -57,7 +61,7 @@ fn every_difference_from_apache_is_found_and_no_other() {
     compare(&site, plants::OF_APACHE);
 }
 
-/// False, said aloud, where a program is not installed: few sites have these, and the tests of the others need them not.
+/// False, said aloud, where a program is not installed. `scripts/setup test` installs it.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
     let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -71,7 +75,8 @@ fn is_installed(program: &str) -> bool {
 fn every_difference_from_caddy_is_found_and_no_other() {
     if is_installed("caddy") {
         let site = OldSite::new("Caddyfile", caddy::CONFIGURATION, "alike");
-        find(&site, &caddy::PLANTS.iter().collect::<Vec<_>>(), 300);
+        let plants = plants::OF_REDIRECTS.iter().chain(caddy::PLANTS);
+        find(&site, &plants.collect::<Vec<_>>(), 300);
     }
 }
 

@@ -27,15 +27,11 @@ fn a_share_of_the_requests_is_logged_in(stack: &Stack) {
         "3s",
         "--json",
     ];
-    let login = [
-        "--logged-in",
-        "30%",
-        "--user",
-        "editor",
-        "--password-file",
-        &password,
-    ];
-    let output = load(&[&run[..], &login].concat());
+    let logged_in = |password_file: &str| {
+        let login = ["--logged-in", "30%", "--user", "editor", "--password-file"];
+        load(&[&run[..], &login, &[password_file]].concat())
+    };
+    let output = logged_in(&password);
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
     let seen = report(&output);
     assert_eq!(
@@ -51,15 +47,7 @@ fn a_share_of_the_requests_is_logged_in(stack: &Stack) {
 
     let wrong = dir.write("wrong", "no password").unwrap();
     let wrong = wrong.display().to_string();
-    let login = [
-        "--logged-in",
-        "30%",
-        "--user",
-        "editor",
-        "--password-file",
-        &wrong,
-    ];
-    let output = load(&[&run[..], &login].concat());
+    let output = logged_in(&wrong);
     assert_eq!(output.status.code(), Some(1), "{}", words(&output));
     let said = words(&output);
     assert!(said.contains("did not log `editor` in"), "{said}");
