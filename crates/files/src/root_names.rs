@@ -153,4 +153,20 @@ mod tests {
             assert!(!settled(&RootNames::default(), &tree), "{unusable:?}");
         }
     }
+
+    #[test]
+    fn more_names_than_the_limit_are_not_held() {
+        let dir = tempfile::tempdir().unwrap();
+        // `.` and `..` are names, too.
+        for number in 0..MOST_NAMES - 2 {
+            fs::write(dir.path().join(format!("a{number}")), "").unwrap();
+        }
+        let tree = Tree::open(dir.path()).unwrap();
+        if !tree.is_local() {
+            return;
+        }
+        assert!(settled(&RootNames::default(), &tree));
+        fs::write(dir.path().join("one-more"), "").unwrap();
+        assert!(!settled(&RootNames::default(), &tree));
+    }
 }
