@@ -1,7 +1,7 @@
 //! Body bytes that know whether the memory budget already counts them.
 //!
-//! A body that came out of a fill carries its reservation inside the shared buffer, so it is given back when the last
-//! clone of the `Bytes` is dropped, wherever that is: in an entry, or in the hand of a slow reader.
+//! The body of a finished fill holds its reservation inside the shared buffer. The reservation is released when the last
+//! clone of the `Bytes` is dropped, whether an entry or a slow reader holds it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
@@ -52,8 +52,8 @@ impl StoredBody {
     }
 }
 
-/// The bytes without spare capacity. They are copied where there was some: an allocator that shrinks a block in place, as mimalloc
-/// does down to half of it, keeps the rest.
+/// The bytes without spare capacity. They are copied if there was some: an allocator that shrinks a block in place, as
+/// mimalloc does down to half of it, keeps the rest.
 fn exact(bytes: Vec<u8>) -> Box<[u8]> {
     if bytes.capacity() == bytes.len() {
         bytes.into_boxed_slice()
@@ -62,7 +62,7 @@ fn exact(bytes: Vec<u8>) -> Box<[u8]> {
     }
 }
 
-/// Stands for the bytes of a body within this process. Its key is random, so that nobody can make two bodies with one digest.
+/// Identifies the bytes of a body within this process. Its key is random, so nobody can make two bodies with one digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyDigest(u128);
 

@@ -1,10 +1,10 @@
-//! One limit on memory for everything that holds bodies.
+//! One memory limit for everything that holds bodies.
 //!
-//! Bytes are reserved before they are used and given back when the [`Reservation`] is dropped, so the limit holds when
-//! a thing is admitted, not when a janitor comes by. Residents, fills and bodies that slow readers still hold draw from
+//! Bytes are reserved before they are used, and released when the [`Reservation`] is dropped. So the limit holds on
+//! admission, and no background task has to enforce it. Stored entries, fills, and bodies that slow readers still hold use
 //! the same [`MemoryBudget`].
 //!
-//! It does not evict: who gets no reservation does without (streams, and does not store).
+//! The budget does not evict. A caller without a reservation streams the response and does not store it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub struct MemoryBudget {
 #[derive(Debug)]
 struct BudgetShared {
     limit: u64,
-    /// Changed by whoever reserves or gives back; never above `limit`.
+    /// Changed by each reservation and release; never above `limit`.
     used: AtomicU64,
 }
 
@@ -97,7 +97,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Gives back what is above `bytes`.
+    /// Releases everything above `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;

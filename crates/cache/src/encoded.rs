@@ -1,7 +1,7 @@
-//! A stored response in another coding: a representation of its own.
+//! A stored response in another content coding: a representation of its own.
 //!
-//! It has its own validator, and lines of its own to leave in. Its fields as a map are those lines read again, which only slow paths
-//! need; the map of the few fields that conditions ask for is held, because hits ask.
+//! It has its own validator and its own head lines. The map of all its fields is parsed from those lines when a slow path
+//! needs it. The few fields that conditional requests use are kept as a map, because hits need them.
 
 use galley_policy::encoding::Coding;
 use galley_policy::images::ImageFormat;
@@ -27,7 +27,7 @@ pub struct EncodedEntry {
 }
 
 impl EncodedEntry {
-    /// `body` in `coding`, with the fields of that; those of framing are left out.
+    /// `body` in `coding`, with the fields for it; framing fields are omitted.
     pub fn new(coding: Coding, fields: &HeaderMap, body: StoredBody) -> Self {
         let lines = fields::lines(fields);
         let validators = [header::ETAG, header::LAST_MODIFIED, header::DATE];
@@ -42,7 +42,7 @@ impl EncodedEntry {
         }
     }
 
-    /// The same of what was found beside a file.
+    /// The same for a sibling of a file.
     pub fn given(coding: Coding, fields: &HeaderMap, body: StoredBody) -> Self {
         Self {
             is_given: true,

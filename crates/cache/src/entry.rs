@@ -1,10 +1,11 @@
 //! One stored response.
 //!
-//! Immutable once made, but for atomics: up to which purge it was proved, how often it was hit, when it was last
-//! asked to be renewed, its compressed forms, and the reservation that pays for it. What changes about a page is a new entry
-//! in the same place. Its weight is fixed when it is made, because the table that holds it relies on that.
+//! It is immutable except for atomics: the purge up to which it was proved, its hits, the time of its last revalidation,
+//! its compressed forms, and the reservation that pays for it. A page that changes becomes a new entry in the same place.
+//! The weight is fixed when the entry is made, because the table relies on it.
 //!
-//! Whether it may be served is not decided here: purges in [`crate::purge_table`], freshness in `galley_policy::decide`.
+//! Whether an entry may be served is decided elsewhere: purges in [`crate::purge_table`], freshness in
+//! `galley_policy::decide`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -55,7 +56,7 @@ pub struct EntryParts {
     pub status: StatusCode,
     /// Header fields as they are stored.
     pub fields: HeaderMap,
-    /// The body, with its reservation where it came out of a fill.
+    /// The body, with its reservation if it is from a fill.
     pub body: StoredBody,
     /// When the response was received.
     pub stored_at: Tick,
@@ -89,7 +90,7 @@ pub struct Entry {
     pub tags: Vec<String>,
     /// The site's purge counter immediately before the first byte of the upstream request was sent.
     pub born: u64,
-    /// Written by whoever proves the entry; see [`ValidityCheck`].
+    /// Written by each proof of the entry; see [`ValidityCheck`].
     pub(crate) proof: ValidityCheck,
     /// Written by look-ups that found it; stops at [`HITS_COUNTED`].
     hits: AtomicU32,
@@ -107,15 +108,15 @@ pub struct Entry {
     lines: FieldLines,
     /// The same response in other codings.
     coded: Box<[EncodedEntry]>,
-    /// How far coding it has come: written by whoever offers it to be coded.
+    /// How far its compression has come: written when it is offered for compression.
     press: AtomicU8,
-    /// What it was made from, where that is a file.
+    /// Its source, if that is a file.
     source: Option<Arc<EntrySource>>,
     /// How its codings were made.
     pressed: Press,
     /// Parts that it shares with other pages, by their place.
     fragments: Box<[PageFragment]>,
-    /// What it was put together from, if it has includes.
+    /// Its parts, if it has includes.
     assembly: Option<Arc<Assembly>>,
 }
 
@@ -123,7 +124,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Press {
-    /// Nobody has looked yet.
+    /// Nobody has checked yet.
     Untried = 0,
     /// It was offered, or is not worth it.
     Tried = 1,
@@ -131,7 +132,7 @@ pub enum Press {
     Quick = 2,
     /// It has been coded densely, or was offered for that.
     Dense = 3,
-    /// It was offered to let go of its plain body.
+    /// It was offered to drop its plain body.
     Packed = 4,
 }
 
@@ -181,7 +182,7 @@ impl Entry {
         Self { assembly, ..self }.weighed()
     }
 
-    /// What it was put together from; `None`: it has no includes.
+    /// Its parts; `None`: it has no includes.
     pub fn assembly(&self) -> Option<&Arc<Assembly>> {
         self.assembly.as_ref()
     }
@@ -210,8 +211,8 @@ impl Entry {
         entry.weighed()
     }
 
-    /// The same entry with its body in other codings too, and `fields` that say so; to take its place by `Memory::put_if_same`.
-    /// It is proved anew.
+    /// The same entry with its body in other codings too, and `fields` that say so; to replace it by `Memory::put_if_same`. It
+    /// is proved again.
     #[must_use]
     pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<EncodedEntry>, press: Press) -> Self {
         let (fields, lines) = fields::compact(fields);
@@ -252,7 +253,7 @@ impl Entry {
         })
     }
 
-    /// The same content in an entry that is not paid for yet, and proved anew.
+    /// The same content in an entry without a reservation yet; it is proved again.
     fn copied(&self) -> Self {
         let load = |tick: &AtomicU64| AtomicU64::new(tick.load(Ordering::Relaxed));
         Self {
@@ -303,7 +304,7 @@ impl Entry {
         self.coded.iter().any(|coded| !coded.is_given)
     }
 
-    /// What it was made from, where that is a file.
+    /// Its source, if that is a file.
     pub fn source(&self) -> Option<&EntrySource> {
         self.source.as_deref()
     }
@@ -327,9 +328,9 @@ impl Entry {
         }
     }
 
-    /// The plain body; `None` where it is not in memory: see [`Entry::is_packed`] and [`Entry::pieces`]. Clones of it may outlive
-    /// the entry where it came out of a fill (its reservation is inside); else keep the `Arc<Entry>` while sending, because the
-    /// entry's reservation pays for it.
+    /// The plain body; `None` if it is not in memory: see [`Entry::is_packed`] and [`Entry::pieces`]. Clones of it may outlive
+    /// the entry if it is from a fill (its reservation is inside); otherwise keep the `Arc<Entry>` while sending, because the
+    /// entry's reservation covers it.
     pub fn body(&self) -> Option<&Bytes> {
         self.body.held().map(StoredBody::bytes)
     }
@@ -374,7 +375,7 @@ impl Entry {
         self.body.length()
     }
 
-    /// Age in the sense of RFC 9111 section 4.2.3: what it had when it came, and the time since.
+    /// Age in the sense of RFC 9111 section 4.2.3: its age on arrival, and the time since.
     pub fn age(&self, now: Tick) -> Duration {
         self.life
             .initial_age
@@ -425,7 +426,7 @@ impl Entry {
         self.hits() > hits || self.is_hit_again.swap(false, Ordering::Relaxed)
     }
 
-    /// Reserves what is not paid for yet; a second call has nothing left to do.
+    /// Reserves what is not reserved yet; a second call has nothing left to do.
     pub(crate) fn hold(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
         if self.held.get().is_some() {
             return Ok(());
@@ -443,7 +444,7 @@ impl Entry {
         Ok(())
     }
 
-    /// The same, with the weight of what it holds now. Fragments are counted with their versions, which pages share.
+    /// The same, with its present weight. Fragments are counted with their versions, which pages share.
     fn weighed(mut self) -> Self {
         let names = self
             .tags

@@ -1,11 +1,11 @@
-//! Header fields as an entry holds them: once, in one buffer of their own, as the lines in which they leave.
+//! Header fields of an entry: stored once, in a buffer of their own, as the lines that are sent.
 //!
-//! The map's values are slices of those lines. So a hit copies its head instead of composing it, and the head costs nothing
-//! beside its names. It also lets go of the buffer that a client library read the response into: one short value would
-//! keep all of that, head and body, as long as the entry lives, and nothing would count it.
+//! The values of the map are slices of those lines. So a hit copies its head in place of composing it, and the map costs
+//! only its names. The copy also releases the buffer into which a client library read the response: one short value would
+//! keep that whole buffer alive as long as the entry, outside of the memory budget.
 //!
-//! The fields that a 304 carries come first, so that its head is the beginning of the whole one. What says how long a
-//! message is or how its connection ends has no line, whatever the response said.
+//! The fields of a 304 come first, so that its head is the beginning of the whole head. Fields about the message's length
+//! or the connection are never stored.
 
 use std::ops::Range;
 
@@ -58,7 +58,7 @@ impl FieldLines {
         let wanted = || self.iter().filter(|(name, _)| is_wanted(name));
         let mut fields = HeaderMap::with_capacity(wanted().count());
         for (name, range) in wanted() {
-            // What was a value is one.
+            // A former value is a valid one.
             if let Ok(value) = HeaderValue::from_maybe_shared(self.buffer.slice(range)) {
                 fields.append(name, value);
             }
@@ -96,7 +96,7 @@ pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, FieldLines) {
         let is_line = place < ordered.travelling.len();
         let start = at + if is_line { name.as_str().len() + 2 } else { 0 };
         let end = start + value.len();
-        // What was a value is one.
+        // A former value is a valid one.
         if let Ok(mut own) = HeaderValue::from_maybe_shared(lines.buffer.slice(start..end)) {
             own.set_sensitive(value.is_sensitive());
             compacted.append((*name).clone(), own);
@@ -170,7 +170,7 @@ impl<'f> OrderedFields<'f> {
         for (_, value) in &self.unframed {
             buffer.put_slice(value.as_bytes());
         }
-        // Exactly its size: what is weighed is what is held.
+        // Exactly its size: the weight equals the memory that is held.
         lines.buffer = Bytes::from(Vec::from(buffer).into_boxed_slice());
         lines
     }

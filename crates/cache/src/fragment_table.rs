@@ -18,7 +18,7 @@ use crate::fragments::{FragmentVersion, PageFragment};
 pub struct RenderedFragment {
     /// Its bytes, tags and lifetime.
     pub entry: Arc<Entry>,
-    /// Stands for the kinds of blocks in it.
+    /// Identifies the kinds of blocks in it.
     pub blocks: Box<str>,
     /// See [`crate::fragments::digest`].
     pub digest: u128,
@@ -68,7 +68,7 @@ struct KnownFragment {
     rendered: Option<RenderedFragment>,
     /// With how many others it is rendered at most, because the last request with it took long.
     most_together: Option<usize>,
-    /// Somebody sees to its rendering.
+    /// It is being rendered.
     is_claimed: bool,
     failures: Option<Failures>,
     disagreement: Option<Disagreement>,
@@ -84,7 +84,7 @@ struct Failures {
     retry_at: Tick,
 }
 
-/// A page showed what was rendered alone, and was generated with other bytes without a purge of the fragment.
+/// A page showed bytes that were rendered alone, and was generated with other bytes without a purge of the fragment.
 #[derive(Clone, Copy, Debug)]
 struct Disagreement {
     /// The digest of the rendering.
@@ -235,9 +235,10 @@ impl FragmentTable {
         })
     }
 
-    /// Notes that a page which showed the fragment as it was rendered (`rendered` is that digest) was generated with other bytes,
-    /// although no purge touches the fragment. The purge may be under way, so that one disagreement proves nothing; another
-    /// `LATEST_PURGE` (5 s) later does. True if this switched the fragment off: its pages are generated again by every purge.
+    /// Records that a page which showed the fragment as it was rendered (`rendered` is that digest) was generated with other
+    /// bytes, although no purge touches the fragment. The purge may be in progress, so one disagreement proves nothing;
+    /// another one `LATEST_PURGE` (5 s) later does. True if this switched the fragment off: then every purge generates its
+    /// pages again.
     pub fn note_disagreement(&self, id: u64, rendered: u128, now: Tick) -> bool {
         let mut table = self.lock();
         let Some(known) = table.by_id.get_mut(&id) else {
@@ -394,7 +395,7 @@ const FIRST_SWEEP: usize = 64;
 /// Fragments of a site that are known at a time.
 const MAX_FRAGMENTS: usize = 4096;
 
-/// Versions of one fragment: what differs more often is no shared fragment.
+/// Versions of one fragment: a part with more versions is not a shared fragment.
 const MAX_VERSIONS: usize = 32;
 
 /// After the first failure; doubled after each of the next.

@@ -1,8 +1,9 @@
 //! Shared fragments of stored pages: parts that many pages show, with tags of their own.
 //!
-//! A purge that touches only fragments does not make the rest of a page wrong. If the plugin can render a purged fragment alone, its
-//! bytes are replaced in the stored page. That is known of a [`FragmentVersion`] if its bytes once were those of the fragment
-//! rendered alone ([`crate::fragment_table::FragmentTable::rendered`]); whatever of a fragment depends on its page never is.
+//! A purge that touches only fragments does not invalidate the rest of a page. If the plugin can render the purged fragment
+//! alone, its bytes are replaced in the stored page. A [`FragmentVersion`] is known to be renderable if its bytes were once
+//! equal to those of the fragment rendered alone ([`crate::fragment_table::FragmentTable::rendered`]); a fragment that
+//! depends on its page never is.
 
 use std::hash::Hasher;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use crate::budget::{MemoryBudget, OutOfBudget, Reservation};
 pub struct PageFragment {
     /// Where its bytes are in the page's body.
     pub range: Range<u32>,
-    /// What it is, shared with other pages.
+    /// Its identity, shared with other pages.
     pub version: Arc<FragmentVersion>,
     /// The site's purge counter immediately before the fragment was rendered.
     pub born: u64,
@@ -37,19 +38,19 @@ pub struct FragmentVersion {
     pub label: Box<str>,
     /// What the plugin needs to render it.
     pub definition: Box<str>,
-    /// Stands for the kinds of blocks in it.
+    /// Identifies the kinds of blocks in it.
     pub blocks: Box<str>,
-    /// `galley_policy::key::tag_id` of what it depends on, ascending.
+    /// `galley_policy::key::tag_id` of its dependencies, ascending.
     pub tags: Box<[u64]>,
     /// Of its bytes and kinds of blocks; see [`digest`].
     pub digest: u128,
-    /// What it depended on when it was rendered alone and had the same bytes. Set once.
+    /// Its dependencies when it was rendered alone and had the same bytes. Set once.
     pub(crate) rendered_tags: OnceLock<Box<[u64]>>,
     /// Its fragment changes without a purge; see [`crate::fragment_table::FragmentTable::note_disagreement`].
     pub(crate) is_switched_off: AtomicBool,
     /// Its fragment could not be rendered the last time.
     pub(crate) has_failed: AtomicBool,
-    /// Pays for it, once for all pages that have it. Written by the first of them that the memory takes in.
+    /// Its reservation, once for all pages that have it. Written with the first of them that is stored in memory.
     pub(crate) held: OnceLock<Reservation>,
 }
 
@@ -69,7 +70,8 @@ impl FragmentVersion {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// A private fragment as strangers see it. It has no tags of its own: what it shows in the public page belongs to the page.
+    /// A private fragment as anonymous visitors see it. It has no tags of its own: its bytes in the public page belong to the
+    /// page.
     pub fn private(part: &FragmentPart, digest: u128) -> Self {
         Self {
             id: 0,

@@ -1,4 +1,4 @@
-//! What fuzz targets may do with formats that nobody else sees from outside. Compiled for them alone (`--cfg fuzzing`).
+//! Access for fuzz targets to formats that are otherwise private. Compiled only for them (`--cfg fuzzing`).
 
 pub use crate::disk::fuzzing::disk_entry;
 pub use crate::log::fuzzing::purge_log;

@@ -1,8 +1,8 @@
-//! Pages that were put together: a page with the bytes of its ESI includes.
+//! Pages with the bytes of their ESI includes.
 //!
-//! An include is a stored response of its own, which this does not hold. The page remembers what purges reach each of its parts by
-//! ([`IncludedPart`]), so that a purge of a part is a purge of the page, and where the bytes of each include are, so that they can be
-//! replaced without the rest being fetched again.
+//! An include is a stored response of its own, which the page does not hold. The page knows which purges reach each of its
+//! parts ([`IncludedPart`]), so a purge of a part is also a purge of the page. It also knows where the bytes of each
+//! include are, so they can be replaced without fetching the rest again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,18 +37,18 @@ pub struct Inclusions {
 pub struct PageInclude {
     /// Where its bytes are in the page's body.
     pub range: Range<u32>,
-    /// What is included.
+    /// The included content.
     pub source: Arc<IncludeSource>,
 }
 
-/// What is known of a page that was put together.
+/// A page that was put together.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     /// How long the page is fresh without its includes; [`crate::entry::Entry::life`] ends with the first of its parts.
     pub own_fresh: Duration,
     /// The includes, by their place.
     pub includes: Box<[PageInclude]>,
-    /// What they consist of.
+    /// Their parts.
     pub inclusions: Inclusions,
 }
 

@@ -1,7 +1,7 @@
 //! Identity of an entry: canonical bytes and their hash.
 //!
-//! The bytes come from `galley_policy::key::write_key`. Equality is by bytes; the hash only finds the place. It is seeded
-//! anew in each process, so that nobody outside can aim many keys at one place of the table.
+//! The bytes come from `galley_policy::key::write_key`. Equality compares bytes; the hash only selects the place in the
+//! table. Its seed is new in each process, so that no client can aim many keys at one place of the table.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};

@@ -1,12 +1,13 @@
 //! Entries in memory, fills, and purging by sequence numbers.
 //!
-//! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`purge_table::PurgeTable`] says
-//! whether it may still be served: purging never searches, it raises numbers that entries are compared with.
-//! [`private::PrivateStore`] has what members see of their own in such responses.
-//! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::MemoryBudget`] is the one limit on
-//! memory for all of them. [`source::EntrySource`] is the file that an entry was made from. [`disk::Disk`] keeps entries over a restart, [`log::PurgeLog`] makes purges outlive a crash.
+//! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`purge_table::PurgeTable`]
+//! says whether it may still be served: a purge searches nothing, it raises numbers that entries are compared with.
+//! [`private::PrivateStore`] holds the private parts that members see in such responses. [`fill::Fill`] is a response being
+//! received, with one writer and many readers. [`budget::MemoryBudget`] is the one memory limit for all of them.
+//! [`source::EntrySource`] is the file that an entry was made from. [`disk::Disk`] keeps entries through a restart, and
+//! [`log::PurgeLog`] keeps purges through a crash.
 //!
-//! Nothing here reads the wall clock or knows a runtime, and only the log has a thread; freshness is decided in
+//! Nothing here reads the wall clock or depends on a runtime, and only the log has a thread. Freshness is decided in
 //! `galley_policy::decide`.
 
 pub mod body;

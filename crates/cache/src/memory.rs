@@ -1,11 +1,11 @@
 //! The shared store of entries in memory: sharded, weighted, resistant to scans (S3-FIFO family).
 //!
-//! Invariants: an entry never takes the place of one that was born later; the weight of residents stays below the
-//! limit when something is admitted, not afterwards; every entry has its bytes reserved from one [`MemoryBudget`] that fills
-//! draw from too. A part of the limit is kept from residents so that fills find room while the store is full. Where several sites
-//! share the store, what one of them stores never takes another's share (`crate::site_shares`).
+//! Invariants: an entry never replaces one that was born later; the weight of stored entries is below the limit when one is
+//! admitted, not afterwards; every entry has reserved its bytes from one [`MemoryBudget`], which fills use too. A part of
+//! the limit is not available to stored entries, so that fills find room while the store is full. If several sites share
+//! the store, one site never uses another's share (`crate::site_shares`).
 //!
-//! It knows nothing of purges and lifetimes: who finds an entry asks `PurgeTable::prove` and `galley_policy::decide`.
+//! It does not know purges or lifetimes: a caller that finds an entry asks `PurgeTable::prove` and `galley_policy::decide`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ pub enum PutRefused {
     Superseded,
 }
 
-/// What a look-up that does not wait came to.
+/// The result of a lookup that does not wait.
 #[derive(Clone, Debug)]
 pub enum MemoryLookup {
     /// The entry.
@@ -94,8 +94,8 @@ impl Memory {
         Self::drawing_on(MemoryBudget::new(limit_bytes), limit_bytes, max_object)
     }
 
-    /// Two stores under one limit, of which the second has at most the bytes of `share`, and the first the rest. What is in one
-    /// never leaves for what comes into the other. Sites share the first.
+    /// Two stores under one limit, of which the second has at most the bytes of `share`, and the first the rest. An entry of
+    /// one is never evicted for an entry of the other. Sites share the first.
     pub fn divided(all: MemoryLimits, share: MemoryLimits) -> (Self, Self) {
         let share_bytes = share.bytes.min(all.bytes / 2);
         let budget = MemoryBudget::new(all.bytes);
@@ -147,14 +147,14 @@ impl Memory {
         }
     }
 
-    /// The entry under a key; waits for a writer of the same shard, a matter of microseconds. Allocates nothing.
+    /// The entry of a key; waits for a writer of the same shard, for microseconds. Allocates nothing.
     pub fn get(&self, key_bytes: &[u8]) -> Option<Arc<Entry>> {
         let entry = self.cache.get(&KeyRef::new(key_bytes))?;
         entry.hit();
         Some(entry)
     }
 
-    /// The entry under a key, without ever waiting: what the fast path asks. Allocates nothing.
+    /// The entry of a key, without ever waiting: for the fast path. Allocates nothing.
     pub fn try_get(&self, key_bytes: &[u8]) -> MemoryLookup {
         match self.cache.try_get(&KeyRef::new(key_bytes)) {
             Ok(Some(entry)) => {
@@ -166,7 +166,7 @@ impl Memory {
         }
     }
 
-    /// The entry under a key, for who only looks: it counts as no hit and does not keep the entry from leaving.
+    /// The entry of a key, for inspection: it counts as no hit and does not protect the entry from eviction.
     pub fn peek(&self, key_bytes: &[u8]) -> Option<Arc<Entry>> {
         self.cache.peek(&KeyRef::new(key_bytes))
     }
@@ -193,7 +193,7 @@ impl Memory {
         })
     }
 
-    /// Removes whatever is under a key.
+    /// Removes the entry of a key.
     pub fn remove(&self, key_bytes: &[u8]) {
         let removed = self.cache.remove_if(&KeyRef::new(key_bytes), |_| true);
         self.subtract(removed.map(|(_, entry)| entry));

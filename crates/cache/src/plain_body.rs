@@ -1,4 +1,4 @@
-//! Where the body of an entry is in its plain form: in memory, on the disk, or only in its codings.
+//! Where an entry's uncompressed body is: in memory, on the disk, or only within its codings.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What purges can reach a stored response by.
+//! The scopes of purges that can reach a stored response.
 
 use crate::purge_table::Touch;
 
@@ -9,7 +9,7 @@ pub struct Scopes {
     pub host: u64,
     /// `galley_policy::key::url_id`: all variants and both schemes of one URL.
     pub url: u64,
-    /// Canonical path and normalised query, `/a/b?x`; no `?` where there is no query. For prefix and pattern purges.
+    /// Canonical path and normalised query, `/a/b?x`; no `?` if there is no query. For prefix and pattern purges.
     pub path_query: Box<[u8]>,
     /// `galley_policy::key::tag_id` of each tag; `tag_id("*")` alone when there were more than allowed.
     pub tags: Box<[u64]>,

@@ -1,14 +1,14 @@
-//! How much of the memory each site holds, and which entry leaves for another.
+//! How much of the memory each site holds, and which entry is evicted for another.
 //!
-//! Every site has an equal share of the memory for sure. It may use what the others leave free, and gives that back when they need
-//! it: an entry leaves at the site that is furthest above its share, so a flood of addresses at one site empties no other. A site
-//! may also have a limit of its own. Sites are told apart by the last four bytes of their keys; those that the configuration does
-//! not name (pages of earlier rules) have no share and go first.
+//! Every site is guaranteed an equal share of the memory. It may use what the others leave free, and loses that when they
+//! need it: entries are evicted from the site that is furthest above its share, so a flood of addresses at one site evicts
+//! nothing of another. A site may also have a limit of its own. Sites are told apart by the last four bytes of their keys.
+//! Entries of sites that the configuration does not name (pages of earlier rules) have no share and are evicted first.
 //!
-//! Within a site the order is that of S3-FIFO: a newcomer that nobody requests leaves soon, and what was requested since the last
-//! look stays. With one site, and no limit for it, the table's own order decides alone.
+//! Within a site the order is that of S3-FIFO: a new entry that nobody requests is evicted soon, and one that was requested
+//! since the last scan stays. With one site, and no limit for it, the table's own order decides alone.
 //!
-//! Only what stores and removes comes here, under one lock that is held for a few steps. Look-ups never do.
+//! Only stores and removals use this module, under one lock that is held for a few steps. Lookups never do.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,7 +25,7 @@ pub struct SiteQuota {
     pub most_bytes: Option<u64>,
 }
 
-/// What is to happen before an entry is stored.
+/// What has to happen before an entry is stored.
 pub(super) enum Room {
     /// Nothing.
     Enough,
@@ -35,8 +35,8 @@ pub(super) enum Room {
     None,
 }
 
-/// See the module. The lock is the standard library's also in tests of interleavings: what it guards has no part in purges, and storing
-/// stays one step there.
+/// See the module. The lock is the standard library's also in tests of interleavings: it protects nothing that concerns
+/// purges, and storing stays one step there.
 pub(super) struct SiteShares(Mutex<ShareTable>);
 
 struct ShareTable {
@@ -44,7 +44,7 @@ struct ShareTable {
     sites: HashMap<u32, SiteShare>,
     /// What all sites together may hold before one of them gives back.
     capacity: u64,
-    /// What they hold.
+    /// Their size.
     bytes: u64,
     /// Sites that the configuration names.
     named: u64,
@@ -57,7 +57,7 @@ struct SiteShare {
     bytes: u64,
     /// Resident entries.
     entries: usize,
-    /// Since they were stored nobody has looked whether they are requested.
+    /// Nobody has checked since they were stored whether they are requested.
     fresh: VecDeque<EvictionCandidate>,
     /// Were requested when they were looked at.
     requested: VecDeque<EvictionCandidate>,
@@ -327,7 +327,7 @@ mod tests {
     fn a_flood_of_one_site_takes_nothing_of_the_share_of_another() {
         let memory = Memory::new(16 * MIB, MIB);
         share(&memory, &[(A, None), (B, None)]);
-        // 5 of the 14 MiB: less than half of what two parts hold.
+        // 5 of the 14 MiB: less than the size of two parts.
         fill(&memory, A, 0..300);
         for name in 0..5_000 {
             memory.put(page(B, name, 16 * KIB)).unwrap();
@@ -435,7 +435,7 @@ mod tests {
         assert!(site_entries <= LEAST_DEAD + 4, "{site_entries}");
     }
 
-    /// What is counted for each site is what the table holds of it.
+    /// The count of each site equals the table's entries of it.
     fn assert_counted(memory: &Memory) {
         for mark in [A, B, C] {
             let own = memory

@@ -1,8 +1,8 @@
-//! What an entry was made from, where that can be looked at again: a file.
+//! The file that an entry was made from, which can be checked again.
 //!
-//! A file changes without telling anybody, so its entry is worth what the last look at the file was worth. The look is
-//! told with the moment at which it *began*; how old it may be is the caller's to say. What the file looked like is a
-//! stamp that only its reader understands.
+//! A file changes without notice, so its entry is only as current as the last check of the file. A check is recorded with
+//! the moment at which it *began*; the caller decides how old it may be. The state of the file is a stamp that only its
+//! reader understands.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use galley_policy::time::Tick;
 #[derive(Debug)]
 pub struct EntrySource {
     stamp: Box<[u8]>,
-    /// When the newest look that found the same stamp began. Written by whoever looked; never goes back.
+    /// When the newest check that found the same stamp began. Written after each check; never goes back.
     looked: AtomicU64,
     /// The tick from which the next look may be claimed.
     claimed: AtomicU64,
 }
 
 impl EntrySource {
-    /// Of what looked like `stamp` in a look that began at `looked`.
+    /// For a file with the state `stamp` in a check that began at `looked`.
     pub fn new(stamp: Box<[u8]>, looked: Tick) -> Self {
         Self {
             stamp,
@@ -29,7 +29,7 @@ impl EntrySource {
         }
     }
 
-    /// What it looked like.
+    /// Its state.
     pub fn stamp(&self) -> &[u8] {
         &self.stamp
     }

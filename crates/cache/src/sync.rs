@@ -1,8 +1,7 @@
-//! The primitives in which threads meet and in which the purge protocol shows: the standard library's.
+//! The synchronization primitives of the purge protocol: the standard library's.
 //!
-//! In this crate's own tests they are the same with a point before each use, at which the tests of interleavings let
-//! another thread go on (`crate::tests`). Outside of such a test a point does nothing. In tests of memory purges the
-//! numbers are loom's.
+//! In this crate's own tests, a scheduling point precedes each use, at which tests of interleavings let another thread run
+//! (`crate::tests`). Outside of such a test a point does nothing. In tests of memory purges the atomics are loom's.
 
 #[cfg(not(test))]
 pub(crate) use std::sync::atomic::AtomicU64;

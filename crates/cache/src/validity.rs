@@ -1,8 +1,8 @@
-//! Up to which purge an entry has been compared with the purges, and what came out.
+//! Up to which purge an entry has been compared, and the result.
 //!
-//! One number, so that a hit needs one load and one compare: the purge's number shifted left by one, the lowest bit set
-//! when a soft purge touched the entry; all bits set when a hard one did. It only ever rises: soft stays soft, purged
-//! stays purged, and of two threads that prove at once the one that saw more wins.
+//! It is one number, so that a hit needs one load and one comparison: the purge's number shifted left by one, with the
+//! lowest bit set if a soft purge touched the entry; all bits are set if a hard one did. It only ever rises: soft stays
+//! soft, purged stays purged, and of two threads that prove at the same time, the one that saw more wins.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ pub(crate) enum PurgeEffect {
 pub(crate) struct Proved {
     /// All purges up to this one have been looked at.
     pub(crate) number: u64,
-    /// What they did.
+    /// The effect of them.
     pub(crate) verdict: PurgeEffect,
 }
 

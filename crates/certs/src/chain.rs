@@ -1,4 +1,4 @@
-//! A chain of certificates with its key: checked, with its names and dates, or why it is none.
+//! A certificate chain with its key: verified, with its names and dates, or the reason why it is invalid.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use crate::names::CertificateNames;
 pub struct CertificateChain {
     /// For handshakes.
     pub certified: Arc<CertifiedKey>,
-    /// Whom it speaks for.
+    /// The names for which it is valid.
     pub names: CertificateNames,
     /// From when on it counts.
     pub not_before: SystemTime,
@@ -37,16 +37,16 @@ pub enum DateValidity {
     Early,
 }
 
-/// Why files make no certificate. Each text goes on after the name of a file.
+/// Why files contain no usable certificate. Each text continues after the name of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file cannot be opened or read, is no regular one, or is longer than any certificate.
+    /// A file cannot be opened or read, is not a regular one, or is longer than any certificate.
     #[error(transparent)]
     Unread(#[from] file::FileError),
     /// There is no PEM block of the kind, or a broken one.
     #[error("in which there is no {0} in PEM form")]
     Missing(&'static str),
-    /// What is there is not what it says.
+    /// The contents do not match the header.
     #[error("whose first certificate cannot be used: {0}")]
     NotUsable(String),
     /// The key is of a kind that TLS has no use for, or broken.

@@ -1,8 +1,8 @@
-//! Files that a configuration names, read whole: all such reads go through [`read`].
+//! Files that a configuration names, read whole; all such reads use [`read`].
 //!
-//! A path in a configuration may lead to anything: a FIFO that waits for a writer, a device without an end, an image of a disk. So a
-//! file is opened without waiting, it must be a regular one, and it has a limit. What was opened is what is looked at, so nothing
-//! can be put in its place in between.
+//! A path in a configuration can be anything: a FIFO without a writer, a device without an end, a disk image. So a file is
+//! opened without blocking, must be a regular file, and has a size limit. The opened file is what is checked, so nothing
+//! can be swapped in between.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,18 +11,18 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// What was in a file.
+/// The contents of a file.
 #[derive(Debug)]
 pub struct Contents {
     /// All of its bytes.
     pub bytes: Vec<u8>,
     /// Its permission bits, of the time of opening.
     pub mode: u32,
-    /// The user who owns it, of the same time.
+    /// The user who owns it, at the same time.
     pub owner: u32,
 }
 
-/// Why a file was not read. Each text goes on after the name of the file.
+/// Why a file was not read. Each text continues after the name of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The system refuses.
@@ -31,10 +31,10 @@ pub enum FileError {
     /// It is something else.
     #[error("which is {0}, not a regular file")]
     NotRegular(&'static str),
-    /// It is longer than what it is read for can be.
+    /// It is longer than its purpose permits.
     #[error("which is larger than {}", FileSize(*.0))]
     TooLarge(u64),
-    /// It is no text.
+    /// It is not text.
     #[error("whose line {0} is not UTF-8")]
     NotText(usize),
 }
@@ -45,7 +45,7 @@ impl FileError {
         matches!(self, Self::System(error) if error.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::System(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -60,9 +60,9 @@ impl From<FileError> for io::Error {
     }
 }
 
-/// Reads a regular file of at most `most` bytes. Never waits for anybody but the disk.
+/// Reads a regular file of at most `most` bytes. Waits only for the disk.
 ///
-/// Errors: it is not there, may not be read, is no regular file, or is longer.
+/// Errors: it does not exist, may not be read, is not a regular file, or is longer.
 pub fn read(path: &Path, most: u64) -> Result<Contents, FileError> {
     let (file, found) = open(path)?;
     if found.len() > most {

@@ -1,9 +1,10 @@
-//! Certificate files: read, checked, and what they are good for.
+//! Certificate files: read and verified.
 //!
-//! A [`CertificateChain`] is a chain with the key that belongs to it, ready for handshakes; what cannot be one is a [`CertificateError`] with
-//! its reason. The configuration asks before a start, the server at a start and whenever a file has changed, so both say the
-//! same. Every byte of a file counts as foreign: sizes are bounded, parsing is total. Nothing is logged, no key is shown.
-//! Whether a chain leads to an authority is not looked at: that is for clients to judge.
+//! A [`CertificateChain`] is a chain with its key, ready for handshakes; a file that cannot become one is a
+//! [`CertificateError`] with the reason. The configuration check uses it before a start, and the server at a start and
+//! whenever a file has changed, so both report the same. Every byte of a file is untrusted: sizes are bounded, parsing is
+//! total. Nothing is logged, and no key is shown. Whether a chain leads to a trusted authority is not checked: clients
+//! decide that.
 
 mod chain;
 pub mod file;

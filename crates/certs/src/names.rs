@@ -1,6 +1,6 @@
-//! Whom a certificate speaks for: its alternative names.
+//! The hosts for which a certificate is valid: its alternative names.
 //!
-//! RFC 9525 section 6: the common name does not count, `*` stands for exactly one label, and only in front.
+//! RFC 9525 section 6: the common name does not count, and `*` stands for exactly one label, only as the first one.
 
 use std::net::IpAddr;
 
@@ -57,7 +57,7 @@ impl CertificateNames {
         self.0.iter().map(String::as_str)
     }
 
-    /// Whether there is none: no client will accept it for anything.
+    /// Whether it has no name: no client will accept it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

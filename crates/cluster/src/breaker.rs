@@ -1,4 +1,5 @@
-//! A circuit breaker: after failures the engine is not asked for pages for a while, so that one that is away or slow costs nothing.
+//! A circuit breaker: after failures the engine is not asked for pages for a while, so that an absent or slow engine costs
+//! nothing.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ impl EngineBreaker {
         }
     }
 
-    /// Whether the engine is asked for everything.
+    /// Whether all requests go to the engine.
     pub(crate) fn is_closed(&self) -> bool {
         self.open_until.is_none()
     }
@@ -52,7 +53,7 @@ impl EngineBreaker {
     }
 }
 
-/// A single late reply is no outage.
+/// A single late reply is not an outage.
 const MOST_FAILURES: u32 = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

@@ -32,7 +32,7 @@ use crate::shared_pages::{PageSettings, SharedPages};
 use crate::shared_secrets::SharedSecrets;
 use crate::status::ClusterStatus;
 
-/// Where the engine is, and who this node is.
+/// The address of the engine, and the name of this node.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     /// `redis://host:port/`, `rediss://..`, `redis+unix:///path`, `redis+sentinel://host,host/primary`.
@@ -65,7 +65,8 @@ pub struct ClusterPublisher {
 }
 
 impl ClusterPublisher {
-    /// To be called before a purge is in force on this node: until it is in the stream, no page of another node counts as newer.
+    /// To be called before a purge is in effect on this node: until it is in the stream, no page of another node counts as
+    /// newer.
     pub fn begin(&self) -> BegunPurge {
         BegunPurge::new(&self.shared.own)
     }
@@ -245,8 +246,8 @@ impl Cluster {
 }
 
 impl RunningCluster {
-    /// Leaves the cluster: what waits is sent, or is in the outbox, when this returns. Blocks for `LEAVE_WITHIN` at most. What it returns
-    /// tells the process that takes over where to read on.
+    /// Leaves the cluster: pending purges are sent, or in the outbox, when this returns. Blocks for `LEAVE_WITHIN` at most.
+    /// The result tells the process that takes over where to read on.
     pub fn leave(mut self) -> Option<String> {
         self.shared.stop();
         let until = Instant::now() + LEAVE_WITHIN;
@@ -263,7 +264,7 @@ impl RunningCluster {
 const LEAVE_WITHIN: Duration = Duration::from_secs(3);
 
 impl Drop for RunningCluster {
-    /// Asks the threads to end; each does when its present wait is over, and nobody waits for it.
+    /// Tells the threads to end; each does when its present wait is over, and nobody waits for it.
     fn drop(&mut self) {
         self.shared.stop();
     }

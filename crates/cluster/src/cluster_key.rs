@@ -1,5 +1,5 @@
-//! The cluster's key: a value that is signed with it comes from a node, and not from somebody else who can write to the engine. A
-//! secret that is sealed with it is read by nodes alone.
+//! The cluster's key. A value that is signed with it comes from a node, and not from somebody else who can write to the
+//! engine. Only nodes can read a secret that is encrypted with it.
 
 use std::path::Path;
 

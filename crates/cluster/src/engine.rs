@@ -65,7 +65,7 @@ pub(crate) struct Renewal {
 /// How far the members are.
 pub(crate) struct Progress {
     pub(crate) epoch: Option<String>,
-    /// Members with what their keys say; `None`: the key is absent.
+    /// Members with the values of their keys; `None`: the key is absent.
     pub(crate) members: Vec<(String, Option<StreamId>)>,
 }
 
@@ -138,7 +138,7 @@ impl Engine {
         })
     }
 
-    /// What has to watch the sentinels, where there are some.
+    /// Watches the sentinels, if there are any.
     pub(crate) fn sentinels(&self) -> Option<&Sentinels> {
         match &self.address {
             EngineAddress::Fixed(_) => None,
@@ -207,7 +207,7 @@ impl Session {
         Ok(self.register(member, last, None)?.epoch)
     }
 
-    /// Renews the node's key, unless entries that the node has not read are lost. `known`: what it goes by.
+    /// Renews the node's key, unless entries that the node has not read are lost. `known`: its state of the stream.
     pub(crate) fn renew(
         &mut self,
         member: &str,
@@ -472,5 +472,5 @@ const MOST_IN_STREAM: usize = 100_000;
 /// How long a replica may take to confirm.
 const REPLICA_MS: u64 = 50;
 
-/// A member that was away for so long is no member.
+/// A member that was away for so long is removed.
 const MEMBER_LIFETIME: Duration = Duration::from_secs(86_400);

@@ -1,4 +1,4 @@
-//! A connection to the engine that many tasks use at a time, and that is made again after each failure.
+//! A connection to the engine that many tasks share, and that is opened again after each failure.
 //!
 //! Nobody waits for a connection: without one, a command fails at once.
 
@@ -72,7 +72,7 @@ impl EngineLink {
         }
     }
 
-    /// Connects, again after each failure. Goes on until it is dropped.
+    /// Connects, again after each failure. Runs until it is dropped.
     pub(crate) async fn keep_connected(&self) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -109,7 +109,7 @@ impl EngineLink {
     }
 }
 
-/// For what nobody waits for. A visitor waits less.
+/// For commands that nobody waits for. A visitor waits less.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 

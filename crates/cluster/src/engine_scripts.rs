@@ -1,9 +1,9 @@
 //! Scripts that the engine runs as one step.
 
-/// Writes a member's key, and puts the member into the set by the engine's clock, because those of nodes may be wrong. Neither, if the
-/// epoch is another one, or the stream lacks one of two entries. Whether all is there, and the epoch.
-/// `KEYS`: its key, the set, the epoch, the stream. `ARGV`: the entry, milliseconds, the member, seconds after which a member is none,
-/// the entry before or nothing, the epoch.
+/// Writes a member's key, and puts the member into the set by the engine's clock, because those of nodes may be wrong.
+/// Neither, if the epoch is another one, or the stream lacks one of two entries. Returns whether all is there, and the epoch.
+/// `KEYS`: its key, the set, the epoch, the stream. `ARGV`: the entry, milliseconds, the member, seconds after which a member
+/// is removed, the entry before or nothing, the epoch.
 pub(crate) const REGISTER: &str = "\
 local epoch = redis.call('GET', KEYS[3])
 if ARGV[5] ~= '' then

@@ -1,4 +1,4 @@
-//! Why an engine cannot be used, and the password that it wants.
+//! Why an engine cannot be used, and the password that it requires.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use redis::RedisError;
 /// Why the engine cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The engine, the connection, or what it replied.
+    /// The engine, the connection, or the reply.
     #[error("{0}")]
     Engine(#[from] RedisError),
     /// The password file.
@@ -26,7 +26,7 @@ pub enum EngineError {
         /// Why.
         why: String,
     },
-    /// What was written is not there any more.
+    /// Data that was written is missing.
     #[error("it has lost data")]
     Lost,
     /// It is a replica.

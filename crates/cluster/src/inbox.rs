@@ -1,4 +1,4 @@
-//! Purges on their way to the publisher's thread: a queue with a bound.
+//! Purges on their way to the publisher's thread: a bounded queue.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ impl Outgoing {
         }
     }
 
-    /// One that nobody waits for.
+    /// One without a waiter.
     pub(crate) fn again(
         content: RemotePurge,
         since: Instant,
@@ -82,7 +82,7 @@ impl Inbox {
         drop(replaced);
     }
 
-    /// Takes what is there, and waits for something until `wait` is over.
+    /// Takes what is in the queue, and waits up to `wait` for something.
     pub(crate) fn take(&self, wait: Duration) -> Taken {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, wait, |state| {
@@ -108,7 +108,7 @@ impl Inbox {
     }
 }
 
-/// `None`: nobody waits.
+/// `None`: there is no waiter.
 type ReplyToPublisher = Option<oneshot::Sender<PurgeReach>>;
 
 /// Beyond its bound, a queue is replaced by one purge of everything for each of its sites. Returns those that were replaced: when they are
@@ -195,7 +195,7 @@ mod tests {
             .collect();
         assert!(own.newest("e").is_some());
         assert_eq!(left, [whole_site("a"), whole_site("b")]);
-        // Those that were replaced are told at once.
+        // Waiters of replaced purges are notified at once.
         assert!(receivers[5].try_recv().is_err());
     }
 

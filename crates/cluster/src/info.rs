@@ -1,4 +1,4 @@
-//! What an engine says of itself.
+//! The properties that an engine reports (`INFO`, `CONFIG GET`).
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ impl Info {
             .unwrap_or(0)
     }
 
-    /// With the name of the product, where it is not Redis.
+    /// With the name of the product, if it is not Redis.
     pub(crate) fn version(&self) -> String {
         match self.0.get("valkey_version") {
             Some(version) => format!("Valkey {version}"),

@@ -20,7 +20,7 @@ pub struct EngineReport {
 /// A setting of an engine that does not suit a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineProblem {
-    /// What is wrong, after "the engine of the cluster is ..,".
+    /// The problem, after "the engine of the cluster is ..,".
     pub why: String,
     /// What to do.
     pub help: &'static str,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use galley_policy::time::Tick;
 
-/// How long after a renewal was sent a node may answer from stored pages.
+/// How long a node may answer from stored pages after it has sent a renewal.
 pub const LEASE: Duration = Duration::from_secs(2);
 
 /// How long the engine keeps a node's key after a renewal. More than [`LEASE`], so that clocks may differ in speed.

@@ -1,8 +1,9 @@
 //! Limits on clients that the nodes count together.
 //!
-//! A node counts by itself, and nobody waits for the engine. Ten times a second it appends what its clients have taken to a stream, and
-//! counts what those of other nodes have. So another node knows within 0.2 s, and in that time each node may grant what it has left. What is
-//! lost on the way makes a limit wider, never tighter: without the engine each node counts for itself.
+//! Each node counts by itself, and nobody waits for the engine. Ten times a second a node appends its clients' charges to a
+//! stream, and adds those of other nodes to its own counts. So another node knows a charge within 0.2 s, and until then
+//! each node may grant what it has left. A lost charge makes a limit wider, never tighter: without the engine each node
+//! counts for itself.
 //!
 //! ```text
 //! an entry:   n  the run of the node,  c  its charges
@@ -26,7 +27,7 @@ pub struct LimitCharge {
 
 /// What counts the charges of other nodes.
 pub trait ChargeSink: Send + Sync {
-    /// Counts them; blocks nobody.
+    /// Counts them; never blocks.
     fn charge(&self, charges: &[LimitCharge]);
 }
 
@@ -51,7 +52,7 @@ impl LimitQueue {
         }
     }
 
-    /// Who counts from here on; `None`: limits are not shared.
+    /// Where charges are counted from here on; `None`: limits are not shared.
     pub(crate) fn set_sink(&self, sink: Option<Arc<dyn ChargeSink>>) {
         *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
     }
@@ -106,7 +107,7 @@ fn encode(charges: &[LimitCharge]) -> Vec<u8> {
     bytes
 }
 
-/// Of what is no charge nothing is counted.
+/// An invalid charge counts as nothing.
 pub(crate) fn decode(bytes: &[u8]) -> Vec<LimitCharge> {
     let charges = bytes.chunks_exact(CHARGE_BYTES).take(MOST_IN_ENTRY);
     charges

@@ -1,4 +1,4 @@
-//! What a publisher knows of the other members, and up to where all of them have applied the stream.
+//! What a publisher knows about the other members, and up to which entry all of them have applied the stream.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::stream_id::StreamId;
 pub(crate) enum Settled {
     /// There is no other member that may use stored pages.
     All,
-    /// Up to an entry; and who is the slowest.
+    /// Up to which entry, and the slowest member.
     Until(StreamId, String),
 }
 

@@ -9,7 +9,7 @@ use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 pub struct RemotePurge {
     /// The site's name, as its configuration has it.
     pub site: String,
-    /// What is purged there.
+    /// The scope of the purge.
     pub purge: Purge,
 }
 

@@ -82,11 +82,11 @@ impl Outbox {
         }
     }
 
-    /// All members have what is in it.
+    /// All members have its contents.
     pub(crate) fn clear(&mut self) {
         self.sites.clear();
         if let Some(Err(error)) = self.file.as_mut().map(RecordFile::remove) {
-            // They are sent again after a restart, which purges what is purged already.
+            // They are sent again after a restart, which purges again what is purged already.
             tracing::debug!(%error, "the purges that waited for the cluster cannot be removed");
         }
     }
@@ -109,7 +109,7 @@ fn write_record(purge: &RemotePurge, out: &mut Vec<u8>) {
     out.extend_from_slice(&record);
 }
 
-/// The first record; `None`: there is none that is whole.
+/// The first whole record; `None`: there is none.
 fn read_record(rest: &mut &[u8]) -> Option<RemotePurge> {
     let mut record = take(rest)?;
     let mut fields = Fields::new();

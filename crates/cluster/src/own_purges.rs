@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::stream_id::StreamId;
 
-/// Written by all who publish purges and by the publisher's thread, read by the reader's.
+/// Written by all publishers of purges and by the publisher's thread, read by the reader's.
 #[derive(Debug, Default)]
 pub(crate) struct OwnPurges {
     /// Purges that have a number on this node, or are about to get one, and are not in the stream.
@@ -21,10 +21,9 @@ struct Appended {
     newest: StreamId,
 }
 
-/// A purge on its way into the stream, counted from before it is in force on this node.
+/// A purge on its way into the stream, counted from before it is in effect on this node.
 ///
-/// One that is dropped without `settle` counts for ever: this node then accepts no further shared page, which is
-/// safe.
+/// One that is dropped without `settle` counts for ever: this node then accepts no further shared page, which is safe.
 #[derive(Debug)]
 #[must_use = "a purge that never gets into the stream ends the use of shared pages"]
 pub struct BegunPurge(Arc<OwnPurges>);
@@ -42,8 +41,8 @@ impl BegunPurge {
 }
 
 impl OwnPurges {
-    /// The publisher uses this engine from now on. `least`: an entry that the next ones come after, where the engine may have lost
-    /// what was appended.
+    /// The publisher uses this engine from now on. `least`: an entry before all later ones, if the engine may have lost what
+    /// was appended.
     pub(crate) fn connected(&self, engine: String, least: Option<StreamId>) {
         let mut appended = self.lock();
         if let Some(least) = least {

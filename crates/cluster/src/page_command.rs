@@ -1,4 +1,4 @@
-//! What the thread of shared pages is asked for.
+//! The commands for the thread of shared pages.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::page_value::PageValue;
 use crate::point::BornPoint;
 
 pub(crate) enum PageCommand {
-    /// The reply is dropped where there is none.
+    /// Nobody waits for the reply if the receiver is gone.
     Look(LookCommand, oneshot::Sender<LookReply>),
     Store(StoreCommand),
     /// Gives a token back: its name and its word.
@@ -65,7 +65,7 @@ impl FoundValue {
     }
 }
 
-/// A page that a node has stored under the name that was asked for.
+/// A page that a node has stored under the requested name.
 #[derive(Debug)]
 pub struct FoundPage<'v> {
     /// What its parts were generated after, by the numbers that they were born with.
@@ -76,7 +76,7 @@ pub struct FoundPage<'v> {
     pub since: Duration,
 }
 
-/// The end of a value, which stands for all of it.
+/// The end of a value, which identifies all of it.
 pub(crate) fn mac_of(value: &[u8]) -> Vec<u8> {
     value
         .get(value.len().saturating_sub(MAC)..)
@@ -101,7 +101,7 @@ pub(crate) struct StoreCommand {
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// The right to fetch a page for all nodes. It is given back when it is dropped, and ends by itself after some seconds.
+/// The right to fetch a page for all nodes. It is given back when it is dropped, and expires after some seconds.
 #[derive(Debug)]
 pub struct FetchToken {
     pub(crate) name: String,
@@ -116,7 +116,7 @@ impl Drop for FetchToken {
             std::mem::take(&mut self.word),
         );
         if let Some(commands) = self.commands.upgrade() {
-            // Where there is no room for it, it expires.
+            // If there is no room for it, it expires.
             let _ = commands.try_send(PageCommand::Release(name, word));
         }
     }

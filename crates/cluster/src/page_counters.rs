@@ -1,10 +1,10 @@
-//! What is counted of shared pages.
+//! Counters of shared pages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::status::PagesStatus;
 
-/// What is counted.
+/// The counters.
 #[derive(Debug, Default)]
 pub(crate) struct PageCounters {
     pub(crate) hits: AtomicU64,

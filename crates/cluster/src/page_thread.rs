@@ -17,7 +17,7 @@ use crate::page_value::{self, milliseconds};
 use crate::shared::Shared;
 use crate::shared_pages::SharedPages;
 
-/// Carries commands out until nobody can send any more.
+/// Executes commands until nobody can send any more.
 pub(crate) struct PageThread {
     worker: PageWorker,
     commands: mpsc::Receiver<PageCommand>,
@@ -81,11 +81,11 @@ impl PageThread {
 impl PageWorker {
     async fn carry_out(&self, command: PageCommand) {
         match command {
-            // Who asked has given up.
+            // The requester has given up.
             PageCommand::Look(_, reply) if reply.is_closed() => {}
             PageCommand::Look(look, reply) => {
                 if let Some(found) = self.look(look).await {
-                    // A token that nobody takes goes back.
+                    // A token that nobody accepts is given back.
                     drop(reply.send(found));
                 }
             }
@@ -99,7 +99,7 @@ impl PageWorker {
         }
     }
 
-    /// The page is read by itself: in a script, a page of 50 KB takes the engine 70 us instead of 1 us.
+    /// The page is read outside of the script: inside one, a page of 50 KB takes the engine 70 us in place of 1 us.
     async fn look(&self, look: LookCommand) -> Option<LookReply> {
         let page = self.link.key(PAGE, &look.name);
         let mut commands = redis::pipe();
@@ -135,7 +135,7 @@ impl PageWorker {
             None => LookReply::Foreign(mac_of(&bytes)),
             Some(value) => LookReply::Found(FoundValue {
                 value,
-                // A foreign hand may have removed the expiry: then nothing is left.
+                // Somebody may have removed the expiry: then nothing remains.
                 left: Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)),
                 bytes,
             }),
@@ -179,8 +179,9 @@ impl PageWorker {
     }
 }
 
-/// Takes the token if nobody has it and there is no page: none that is neither the one that was refused, nor too large, nor a mere MAC.
-/// `KEYS`: page, token. `ARGV`: the word of the token, its milliseconds, the end of the refused page, bytes at most.
+/// Takes the token if nobody has it and there is no page: no page that differs from the rejected one, is not too large, and is
+/// not a mere MAC. `KEYS`: page, token. `ARGV`: the word of the token, its milliseconds, the end of the rejected page, the
+/// maximum of bytes.
 const TAKE_TOKEN: &str = "\
 if ARGV[1] == '' then return 0 end
 local length = redis.call('STRLEN', KEYS[1])

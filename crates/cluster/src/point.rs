@@ -46,8 +46,8 @@ impl fmt::Display for StreamPoint {
     }
 }
 
-/// A number of a node's purges, and a point: what was generated there after all purges up to the number was generated after all up to the
-/// point.
+/// A number of a node's purges, and a point: a page that was generated there after all purges up to the number was generated
+/// after all purges up to the point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BornPoint {
     /// The number, at the node that shares a page.
@@ -75,7 +75,7 @@ pub struct PurgePoints {
 }
 
 impl PurgePoints {
-    /// Notes what is known while `number` is the newest.
+    /// Records the facts while `number` is the newest.
     pub fn note(&mut self, points: &NotedPoints, number: u64) {
         if let Some(point) = &points.published {
             self.note_published(point, number);
@@ -109,8 +109,8 @@ impl PurgePoints {
         }
     }
 
-    /// A point for what was generated after all purges up to `born`: it was generated after all purges of the stream up to there.
-    /// `None`: none is known.
+    /// A point for a page that was generated after all purges up to `born`: it was generated after all purges of the stream up
+    /// to there. `None`: none is known.
     pub fn of_born(&self, born: u64) -> Option<BornPoint> {
         let later = self.applied.partition_point(|(known, _)| *known <= born);
         let (_, last) = self.applied.get(later.checked_sub(1)?)?;
@@ -121,8 +121,8 @@ impl PurgePoints {
     /// Notes that all purges up to `number` are in the stream at `point` or before.
     fn note_published(&mut self, point: &StreamPoint, number: u64) {
         self.begin(&point.data);
-        // With the same purges, the older point permits more pages. A stream that begins anew in the same data was deleted by
-        // somebody: pages of before may have points behind it, until it has come past the last point.
+        // With the same purges, the older point permits more pages. If a stream begins again in the same data, somebody has
+        // deleted it: older pages may have points behind it, until it has passed the last point.
         let is_known = |(last, noted): &(StreamId, u64)| *noted >= number || *last > point.last;
         if self.points.back().is_some_and(is_known) {
             return;

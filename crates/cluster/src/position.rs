@@ -40,7 +40,7 @@ impl PositionFile {
         Self(path)
     }
 
-    /// `None`: there is none, or it cannot be understood.
+    /// `None`: there is none, or it cannot be parsed.
     pub(crate) fn read(&self) -> Option<Position> {
         if fs::metadata(&self.0).ok()?.len() > MOST_BYTES {
             return None;

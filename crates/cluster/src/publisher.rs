@@ -37,7 +37,7 @@ pub(crate) struct Publisher {
     shared: Arc<Shared>,
     unsent: VecDeque<Outgoing>,
     sent: VecDeque<Sent>,
-    /// What was sent lately: published again if the engine may have lost it.
+    /// Purges that were sent lately: published again if the engine may have lost them.
     recent: VecDeque<(Instant, RemotePurge)>,
     newest: Option<StreamId>,
     sequence: u64,
@@ -128,7 +128,7 @@ impl Publisher {
         }
     }
 
-    /// The engine may have lost what was written last.
+    /// The engine may have lost the last writes.
     fn publish_recent_again(&mut self) {
         let is_kept = !self.outbox.is_empty();
         for (since, content) in std::mem::take(&mut self.recent) {
@@ -156,7 +156,7 @@ impl Publisher {
         wake
     }
 
-    /// Appends what is unsent, some at a time. What fails stays unsent, and may be in the stream twice.
+    /// Appends unsent purges, some at a time. If it fails they stay unsent, and may be in the stream twice.
     fn send(&mut self, session: &mut Session) -> Result<(), EngineError> {
         while !self.unsent.is_empty() {
             self.poll = first_poll(self.members.shown.len());
@@ -253,7 +253,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Empties the outbox when all members have what is in it.
+    /// Empties the outbox when all members have its contents.
     fn clear_outbox(&mut self, settled: &Settled, is_confirmed: bool) {
         let is_sent = !self.unsent.iter().any(|outgoing| outgoing.is_kept);
         let is_final = self.kept_until.is_some_and(|id| settled.covers(id));
@@ -277,11 +277,12 @@ impl Publisher {
             PurgeReach::Local(_) => &self.shared.local_only,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        // Nobody may wait.
+        // The waiter may be gone.
         let _ = reply.send(reach);
     }
 
-    /// Tells all who wait that their purges hold here only. What was sent counts as unsent: it may be lost.
+    /// Tells all waiters that their purges are in effect on this node only. Purges that were sent count as unsent: they may be
+    /// lost.
     fn give_back(&mut self, why: &Arc<str>) {
         let sent = std::mem::take(&mut self.sent);
         let fresh = sent.iter().filter(|sent| !sent.outgoing.is_kept);
@@ -306,7 +307,7 @@ impl Publisher {
         self.shared.status().unsent = self.unsent.len();
     }
 
-    /// Takes purges in while there is no connection.
+    /// Collects purges while there is no connection.
     fn wait_disconnected(&mut self, until: Instant, why: &Arc<str>) -> Wake {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -335,11 +336,11 @@ fn late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
     }
 }
 
-/// With sentinels, an absent key proves nothing for so long after a failover. A sentinel that voted for it may confirm the former
-/// primary until it hears of the new one: sentinels announce it every 2 s.
+/// With sentinels, an absent key proves nothing for so long after a failover. A sentinel that voted for it may confirm the
+/// former primary until it learns of the new one: sentinels announce it every 2 s.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
-/// For each reply: publishers are told after [`LONGEST_WAIT`] at the latest, which is more than a new connection takes.
+/// For each reply: publishers get an answer after [`LONGEST_WAIT`] at the latest, which is more than a new connection takes.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Between two looks at the members' keys: most have applied a purge at once, and one that is away takes seconds.

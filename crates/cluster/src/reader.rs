@@ -23,7 +23,7 @@ pub(crate) struct Reader {
     sink: Arc<dyn PurgeSink>,
     file: Option<PositionFile>,
     tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
-    /// What was applied last, and in which engine.
+    /// The entry that was applied last, and in which engine.
     position: Option<Position>,
     epoch: Option<String>,
     /// To be noted when the lease has begun: the purges that the node knew before it read on, and the entry that those of other nodes
@@ -43,7 +43,7 @@ impl Reader {
         tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
         inherited: Option<Position>,
     ) -> Self {
-        // What another process of this node has applied is not older than what it has written.
+        // The position that another process of this node has applied is not older than the one it has written.
         let position = inherited.or_else(|| file.as_ref().and_then(PositionFile::read));
         shared.set_position(position.as_ref());
         Self {
@@ -135,12 +135,12 @@ impl Reader {
         let loss = if is_same && is_same_epoch {
             PurgeLoss::Unnoticed
         } else {
-            // Publishers begin to count anew, or publish again what is missing.
+            // Publishers start to count again, or publish again what is missing.
             self.sequences.clear();
             PurgeLoss::Noticed
         };
         let (last, had_lease) = (position.last, self.has_lease());
-        // A node with a lease has applied every purge that was acknowledged, and what was not is published again.
+        // A node with a lease has applied every acknowledged purge, and the others are published again.
         if is_there && (is_same || had_lease) {
             self.position = Some(Position { engine, last });
             return Ok(Some(last).filter(|last| is_same && *last != StreamId::START));
@@ -206,11 +206,11 @@ impl Reader {
         true
     }
 
-    /// Says how far the node is, and prolongs the lease. The stream must have been read to its end once: purges of an earlier run may
-    /// be anywhere in it. `before`: what was applied last before the newest entries were read. As long as the stream has that entry,
-    /// they follow it without a gap.
+    /// Reports how far the node is, and extends the lease. The stream must have been read to its end once: purges of an
+    /// earlier run may be anywhere in it. `before`: the entry that was applied last before the newest entries were read. As
+    /// long as the stream has that entry, they follow it without a gap.
     fn renew(&mut self, session: &mut Session, before: StreamId) -> Result<(), EngineError> {
-        // In this order, and before the epoch is looked at: what is noted then was true of this epoch.
+        // In this order, and before the epoch is read: the recorded facts were then true of this epoch.
         let note = self.sink.numbers();
         let own = self.shared.own.newest(&session.identity.word());
         let sent = Instant::now();
@@ -233,7 +233,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Says what is in the stream, and which purges of this node are.
+    /// Reports which entries are in the stream, and which purges of this node are.
     fn note_point(&mut self, session: &Session, note: NotePoint, own: Option<StreamId>) {
         let epoch = self.epoch.as_deref().unwrap_or_default();
         let data: Arc<str> = format!("{}/{epoch}", session.identity.word()).into();
@@ -282,7 +282,7 @@ impl Reader {
         self.purge_everything(strength, why);
     }
 
-    /// The stream does not have what it had: it is read from its start.
+    /// The stream has lost entries: it is read from its start.
     fn lost(&mut self, loss: PurgeLoss) -> EngineError {
         self.gap(loss, "the cluster's engine has lost data");
         if let Some(position) = &mut self.position {
@@ -340,7 +340,7 @@ const WAIT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The position may be older than what was applied.
+/// The position may be older than the last applied entry.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// Purges that a node reads which knows none.

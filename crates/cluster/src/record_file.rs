@@ -1,7 +1,7 @@
-//! A file that waiting purges are appended to, and that a crash leaves readable up to its last whole record.
+//! A file to which waiting purges are appended, readable after a crash up to its last whole record.
 //!
-//! What a record is, the owner of the file knows. A record behind a part of one would not be found again, so the part is cut off
-//! before the next one is appended: after a write that failed, and when the owner says where the last whole record ends.
+//! The owner of the file defines what a record is. A record behind a partial one would not be found again, so the partial
+//! one is cut off before the next append: after a failed write, and when the owner says where the last whole record ends.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -28,7 +28,7 @@ impl RecordFile {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -56,7 +56,7 @@ impl RecordFile {
         Ok(bytes)
     }
 
-    /// Notes that only so many bytes of what was read are whole records. The rest is cut off before anything is appended.
+    /// Records that only so many of the bytes read are whole records. The rest is cut off before anything is appended.
     pub const fn keep_whole(&mut self, bytes: usize) {
         self.is_torn = self.is_torn || bytes < self.bytes;
         self.bytes = bytes;

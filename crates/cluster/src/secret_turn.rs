@@ -1,6 +1,6 @@
-//! The turn of a node to make a secret for all of them: no other node makes the same one meanwhile.
+//! The turn of a node to create a secret for all nodes: no other node creates the same one meanwhile.
 //!
-//! It ends by itself if the node dies. An engine that forgets it only lets another node try too.
+//! It ends by itself if the node dies. If the engine forgets it, another node may try too; nothing worse happens.
 
 use std::pin::pin;
 use std::sync::Arc;

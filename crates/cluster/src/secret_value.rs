@@ -15,7 +15,7 @@ use crate::cluster_key::ClusterKey;
 /// What a secret is called among the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretName<'n> {
-    /// What it is.
+    /// Its kind.
     pub kind: &'n str,
     /// Which of its kind.
     pub name: &'n str,
@@ -64,7 +64,7 @@ fn head(seconds: u64) -> [u8; HEAD] {
     head
 }
 
-/// What is authenticated beside the secret.
+/// What is authenticated besides the secret.
 fn context(head: [u8; HEAD], name: SecretName<'_>) -> Option<Vec<u8>> {
     let mut context = head.to_vec();
     for part in [name.kind, name.name] {

@@ -14,7 +14,7 @@ use redis::{Client, Connection, ConnectionInfo, IntoConnectionInfo, RedisError, 
 use crate::error::{EngineError, password};
 use crate::shared::Shared;
 
-/// The sentinels of an engine, and what they agreed on last. Clones are the same.
+/// The sentinels of an engine, and their last agreement. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Sentinels {
     config: Arc<SentinelConfig>,
@@ -88,7 +88,7 @@ impl Sentinels {
         }))
     }
 
-    /// The primary of the last agreement that is not too old. The one who connects has to compare again later.
+    /// The primary of the last agreement that is not too old. The caller has to compare again after connecting.
     pub(crate) fn primary(&self) -> Result<(String, ConnectionInfo), EngineError> {
         let last = self.last();
         let agreement = last.agreement.as_ref();
@@ -119,7 +119,7 @@ impl Sentinels {
         }
     }
 
-    /// Asks the sentinels again and again, until the node ends.
+    /// Asks the sentinels repeatedly, until the node ends.
     pub(crate) fn watch(&self, shared: &Shared) {
         let mut connections = self.connections();
         while !shared.is_stopped() {
@@ -265,13 +265,13 @@ fn report(fields: &HashMap<String, String>) -> Result<SentinelReport, EngineErro
     let others = fields.get("num-other-sentinels");
     Ok(SentinelReport {
         primary: format!("{host}:{port}"),
-        // `s_down`, `o_down`, `disconnected` and `failover_in_progress` would stand beside it.
+        // `s_down`, `o_down`, `disconnected` and `failover_in_progress` would be listed beside it.
         is_well: field("flags")? == "master",
         other_sentinels: others.and_then(|count| count.parse().ok()).unwrap_or(0),
     })
 }
 
-/// The usual port, where there is none. An IPv6 address stands in brackets.
+/// The default port. An IPv6 address is in brackets.
 fn with_port(host: &str) -> String {
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     if behind.contains(':') {
@@ -297,7 +297,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// For one sentinel to connect or reply. With half of five away, a round takes less than a lease.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// An older agreement is no reason to connect.
+/// An older agreement does not suffice to connect.
 const FRESH: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

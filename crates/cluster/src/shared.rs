@@ -17,7 +17,7 @@ use crate::status::ClusterStatus;
 
 /// What applies the purges of other nodes.
 pub trait PurgeSink: Send + Sync {
-    /// Applies purges in their order. They are in force, and on the disk as far as there is one, when this returns.
+    /// Applies purges in their order. They are in effect, and on the disk if there is one, when this returns.
     fn apply(&self, purges: &[RemotePurge]);
 
     /// Purges everything of all sites, because purges may be missing.
@@ -29,11 +29,12 @@ pub trait PurgeSink: Send + Sync {
     /// Whether purges of an earlier run are known.
     fn has_earlier_purges(&self) -> bool;
 
-    /// Reads the number of each site's newest purge. What it returns is called with what is known of the stream at that moment.
+    /// Reads the number of each site's newest purge. The returned function is called with the state of the stream at that
+    /// moment.
     fn numbers(&self) -> NotePoint;
 }
 
-/// Notes what is known of the stream while certain numbers are the newest.
+/// Records the state of the stream while certain numbers are the newest.
 pub type NotePoint = Box<dyn FnOnce(&NotedPoints) + Send>;
 
 /// What all threads of a node share.
@@ -87,7 +88,7 @@ impl Shared {
     }
 }
 
-/// The name of a run of a node among the members: two nodes with one name, and two processes of one node, are told apart.
+/// The name of a run of a node among the members: it distinguishes two nodes with one name, and two processes of one node.
 pub(crate) fn member(node: &str, incarnation: &str, serves_through_partitions: bool) -> String {
     let serves = if serves_through_partitions {
         SERVES

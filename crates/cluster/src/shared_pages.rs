@@ -26,7 +26,7 @@ use crate::point::BornPoint;
 use crate::shared::Shared;
 use crate::status::PagesStatus;
 
-/// What is shared, and how much of it.
+/// Which pages are shared, and how many bytes of them.
 #[derive(Clone, Debug)]
 pub struct PageSettings {
     /// Bytes of a page at most.
@@ -47,7 +47,7 @@ pub struct SharedPages {
     storing: Arc<Semaphore>,
 }
 
-/// What a search comes to.
+/// The result of a search.
 #[derive(Debug)]
 pub enum PageSearch<T> {
     /// What `accept` made of a page.
@@ -80,7 +80,7 @@ pub struct PageToShare<'p> {
 }
 
 impl SharedPages {
-    /// With what its thread reads commands from.
+    /// With the source of its thread's commands.
     pub(crate) fn new(
         settings: &PageSettings,
         key: Arc<ClusterKey>,
@@ -185,7 +185,7 @@ impl SharedPages {
         }
         let (reply, receiver) = oneshot::channel();
         let command = PageCommand::Look(look, reply);
-        // The command is dropped here where there is no room for it, and its reply with it.
+        // If there is no room for the command it is dropped here, and its reply with it.
         let replied = if self.commands.try_send(command).is_ok() {
             let replied = timeout(DEADLINE, receiver).await;
             replied.map_err(|_late| &self.shared.pages.timeouts)
@@ -238,7 +238,7 @@ impl SharedPages {
         queued.is_ok()
     }
 
-    /// What was counted.
+    /// The counters.
     pub(crate) fn status(&self) -> PagesStatus {
         self.shared.pages.status(!self.breaker().is_closed())
     }
@@ -248,7 +248,7 @@ impl SharedPages {
     }
 }
 
-/// What a visitor waits for one reply: a fraction of what PHP takes.
+/// How long a visitor waits for one reply: a fraction of PHP's time.
 const DEADLINE: Duration = Duration::from_millis(5);
 
 /// How long a node waits for a page that another one fetches.
@@ -274,7 +274,7 @@ const MOST_STORING: usize = 32;
 mod tests {
     use super::*;
 
-    /// A thread that has stopped: commands are taken in until there is no room.
+    /// A thread that has stopped: commands are accepted until there is no room.
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_thread_that_does_not_reply() {
         let key = Arc::new(ClusterKey::derive(&[b'k'; 32], "test").unwrap());
@@ -301,7 +301,7 @@ mod tests {
         }
         assert!(began.elapsed() <= 2 * DEADLINE, "{:?}", began.elapsed());
         let status = pages.status();
-        // After three failures nobody asks any more.
+        // After three failures the engine is not asked any more.
         assert_eq!((status.errors, status.timeouts), (3, MOST_COMMANDS as u64));
         assert_eq!(status.misses, MOST_COMMANDS as u64 + 10);
     }

@@ -50,9 +50,10 @@ impl SharedSecrets {
         self.link.keep_connected().await;
     }
 
-    /// The secret of a name. One that no node has stored, or that is not valid any more, is none.
+    /// The secret of a name. A secret that no node has stored, or that has expired, is none.
     ///
     /// # Errors
+    ///
     /// The engine does not reply.
     pub async fn find(
         &self,
@@ -75,7 +76,7 @@ impl SharedSecrets {
         Ok(secret)
     }
 
-    /// Puts a secret in the place of what is there, valid `until` then. False: it is not stored.
+    /// Replaces a secret, valid `until` then. False: it was not stored.
     pub async fn store(
         &self,
         name: SecretName<'_>,

@@ -1,4 +1,4 @@
-//! What is known of the cluster, for `status` and metrics.
+//! The state of the cluster for `status` and metrics.
 
 /// The state of this node in its cluster.
 #[derive(Clone, Debug, Default)]

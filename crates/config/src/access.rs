@@ -66,7 +66,7 @@ pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> Acces
     }
 }
 
-/// Warns of what a rule that blocks pages of WordPress cannot block. A limit alone hides nothing and gets no warning.
+/// Warns of what a rule that denies pages of WordPress cannot deny. A limit alone hides nothing and gets no warning.
 pub(crate) fn reach(
     given: &SectionTable,
     rule: &Rule,

@@ -1,4 +1,4 @@
-//! `[acme]`: how certificates are got, and for which names that is possible.
+//! `[acme]`: how certificates are obtained, and for which names that is possible.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -212,7 +212,7 @@ pub(crate) fn hosts(
     }
 }
 
-/// Why there is no certificate to be had for a host, and what to do.
+/// Why a certificate cannot be obtained for a host, and what to do.
 fn hindrance(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'static str)> {
     const LOCAL: &str = "give the site a certificate of your own in `tls`, or leave `tls` out";
     match host {
@@ -243,7 +243,7 @@ fn not_public(name: &str) -> Option<&'static str> {
     }
 }
 
-/// What can change records, by option.
+/// The ways to change DNS records, by option.
 const MEANS: [&str; 3] = ["dns_hook", "dns_server", "dns_key_file"];
 
 /// The port of DNS servers.

@@ -1,7 +1,7 @@
-//! From the [`Document`] to the [`Config`]: every option is read here or in `site`, and what options mean together is
+//! Turns the [`Document`] into the [`Config`]: every option is read here or in `site`, and combinations of options are
 //! checked.
 //!
-//! A configuration always comes out; the caller drops it when there are complaints.
+//! A configuration always results; the caller drops it if there are complaints.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub(crate) fn finish(mut document: Document, here: &Surroundings) -> Result<Conf
     }
 }
 
-/// The admin interface that a document means, whatever is wrong with the rest.
+/// The admin interface that a document defines, whatever is wrong with the rest.
 pub(crate) fn admin_of(mut document: Document, here: &Surroundings) -> AdminConfig {
     assemble(&mut document, here).admin
 }

@@ -1,5 +1,5 @@
-//! Checks that need more than one value: options that exclude or need each other, hosts of several sites, and what the
-//! file system has.
+//! Checks that need more than one value: options that exclude or require each other, hosts of several sites, and the files
+//! and folders that options name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -155,7 +155,7 @@ fn secret_at(
     complaints.add(place, option, message, help);
 }
 
-/// Options that do not fit each other, or what they are for.
+/// Options that contradict each other or their purpose.
 pub(crate) fn applications(own: &SectionTable, complaints: &mut Complaints) {
     litespeed(own, complaints);
     members(own, complaints);
@@ -173,7 +173,7 @@ fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// Without the preset nobody tells members from others.
+/// Without the preset, members cannot be distinguished from others.
 fn members(own: &SectionTable, complaints: &mut Complaints) {
     let is_rfc9111 = own.value::<String>("preset") == "none";
     if own.value::<String>("members") == "fragments" && is_rfc9111 {
@@ -183,7 +183,7 @@ fn members(own: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// Without a cluster there is nobody to share with.
+/// Without a cluster there are no nodes to share with.
 pub(crate) fn shared_limits(given: &GivenSite, complaints: &mut Complaints) {
     for own in given.rules.iter().chain([&given.own]) {
         for name in ["limit", "login_limit", "xmlrpc_limit"] {
@@ -216,7 +216,7 @@ pub(crate) fn countries(given: &GivenSite, complaints: &mut Complaints) {
 pub(crate) const NO_GEOIP: &str = "needs the countries of clients, but there is no `server.geoip`";
 pub(crate) const NAME_GEOIP: &str = "add `geoip = \"/path/GeoLite2-Country.mmdb\"` to `[server]`";
 
-/// Other caches know nothing of variants, nor of what another preset's upstream says.
+/// Other caches know nothing of variants, nor of the fields that another preset's upstream sends.
 fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {
     if !own.has("outer_ttl") {
         return;
@@ -233,7 +233,7 @@ fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {
     own.complain("outer_ttl", why, "remove one of the two", complaints);
 }
 
-/// Every host would be as good as none.
+/// A list with every host would be useless.
 fn esi(own: &SectionTable, complaints: &mut Complaints) {
     let hosts: Vec<HostPattern> = own.value("esi_hosts");
     if hosts.contains(&HostPattern::Any) {

@@ -1,7 +1,7 @@
-//! Complaints: what is wrong, where, why, and the way out.
+//! Complaints: what is wrong, where, why, and how to fix it.
 //!
-//! They are collected, never returned early, so that one run tells everything. Text from the file is shown in backticks,
-//! cut and with control characters escaped, because a complaint ends on somebody's terminal.
+//! They are collected and never returned early, so one run reports all of them. Text from the file is shown in backticks,
+//! shortened and with control characters escaped, because a complaint is printed on a terminal.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,9 +23,9 @@ pub struct Complaint {
     pub column: usize,
     /// The option with its section, such as `site.root`; empty where the complaint is about the form of the file.
     pub option: String,
-    /// What is wrong and why.
+    /// The error and its reason.
     pub message: String,
-    /// The way out.
+    /// The remedy.
     pub help: String,
     place: SourceSpan,
 }
@@ -47,7 +47,7 @@ pub struct Warning {
     pub option: String,
     /// What there is to see and why it matters.
     pub message: String,
-    /// The way out.
+    /// The remedy.
     pub help: String,
 }
 
@@ -92,7 +92,7 @@ impl Complaints {
         self.list.len()
     }
 
-    /// Whether there is none, which no caller of this crate ever sees.
+    /// Whether there is no complaint, which no caller of this crate ever sees.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -119,7 +119,7 @@ impl Complaints {
         }
     }
 
-    /// Takes in a file; the result names it in places.
+    /// Adds a file; the result identifies it in places.
     pub(crate) fn add_source(&mut self, name: &Path, text: &str) -> usize {
         self.sources.push(SourceFile {
             name: name.to_owned(),
@@ -174,7 +174,7 @@ impl Complaints {
         });
     }
 
-    /// What was noted so.
+    /// The complaints so far.
     pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
@@ -191,7 +191,7 @@ impl Complaints {
         }
     }
 
-    /// What stands at a place; nothing for a whole file.
+    /// The text at a place; empty for a whole file.
     pub(crate) fn text_at(&self, place: &SourceSpan) -> &str {
         let (Some(span), Some(source)) = (&place.span, self.sources.get(place.source)) else {
             return "";

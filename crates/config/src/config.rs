@@ -1,7 +1,7 @@
-//! What the rest of Galley sees of the configuration: values that have been checked.
+//! The configuration as the rest of Galley sees it: checked values.
 //!
-//! Every path is absolute, every default is filled in, every pair of options that exclude each other has been refused.
-//! Nothing in here knows where a value came from.
+//! Every path is absolute, every default is filled in, and options that exclude each other have been rejected. Nothing here
+//! knows where a value came from.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What is wrong with it on this machine, as complaints.
+    /// The problems with it on this machine, as complaints.
     pub fn complaints(&self, findings: &[MachineFinding]) -> Complaints {
         let origin = self.origin.as_ref();
         origin.map_or_else(Complaints::default, |origin| origin.complaints(findings))
@@ -143,7 +143,7 @@ pub struct ServerConfig {
 /// `[admin]`.
 #[derive(Clone, Debug)]
 pub struct AdminConfig {
-    /// Where it listens.
+    /// Its listener.
     pub listen: AdminListen,
     /// The file with the token; always present for [`AdminListen::Tcp`].
     pub token_file: Option<PathBuf>,
@@ -184,7 +184,7 @@ pub struct Cache {
     pub memory: u64,
     /// The limit of one site, in bytes.
     pub memory_per_site: Option<u64>,
-    /// Largest body that Galley stores, in bytes; at most `memory`, or half of the disk's budget where that is more.
+    /// Largest body that Galley stores, in bytes; at most `memory`, or half of the disk's budget if that is more.
     pub max_object: u64,
     /// Largest file below a root that Galley keeps in memory, in bytes; 0: none.
     pub max_file: u64,
@@ -195,7 +195,7 @@ pub struct Cache {
 /// The cache's part on disk.
 #[derive(Clone, Debug)]
 pub struct CacheDisk {
-    /// The folder, which is made where it is missing.
+    /// The folder, created if it does not exist.
     pub path: PathBuf,
     /// Budget for all pages, in bytes.
     pub bytes: u64,
@@ -208,13 +208,13 @@ pub struct CacheDisk {
 /// `[acme]`.
 #[derive(Clone, Debug)]
 pub struct AcmeConfig {
-    /// Whom the directory may write to.
+    /// The mail address for the directory.
     pub email: Option<String>,
     /// The directory: an `https` address.
     pub directory: String,
     /// A further root for the directory's own certificate.
     pub ca: Option<PathBuf>,
-    /// The folder for account and certificates, which is made where it is missing.
+    /// The folder for account and certificates, created if it does not exist.
     pub storage: PathBuf,
     /// How names are proved, the preferred way first; never empty.
     pub challenges: Vec<AcmeChallenge>,
@@ -273,7 +273,7 @@ pub struct SiteConfig {
     pub name: String,
     /// Its hosts; never empty, and no other site with an overlapping `listen` has one of them.
     pub hosts: Vec<HostPattern>,
-    /// Its listeners, or those of [`ServerConfig::listen`] where it names none.
+    /// Its listeners, or those of [`ServerConfig::listen`] if it names none.
     pub listen: Vec<Listen>,
     /// Its TLS listeners; empty without a certificate.
     pub listen_tls: Vec<Listen>,
@@ -297,7 +297,7 @@ pub struct SiteConfig {
     pub error_page: Option<PathBuf>,
     /// Pages like it for single errors, by status from 400 to 599.
     pub error_pages: Vec<(u16, PathBuf)>,
-    /// Largest request body in bytes, where no rule says otherwise.
+    /// Largest request body in bytes, unless a rule sets another.
     pub request_body: u64,
     /// The rules for caching.
     pub rules: Policy,
@@ -321,7 +321,7 @@ pub struct SiteConfig {
     pub purge_forward: Vec<PurgeForward>,
     /// Whether WordPress runs as a network in sub-directories.
     pub multisite: bool,
-    /// How often Galley runs its scheduled tasks; `Off` where it cannot.
+    /// How often Galley runs its scheduled tasks; `Off` if it cannot.
     pub cron: Pace,
     /// Protocols that connections to its HTTP upstreams may switch to, in lower case.
     pub upgrade: Vec<String>,
@@ -331,7 +331,7 @@ pub struct SiteConfig {
     pub balancing: LoadBalancing,
     /// How PHP is run, for [`UpstreamConfig::Managed`].
     pub managed: ManagedPhp,
-    /// Whether Galley gets its certificate by itself.
+    /// Whether Galley obtains its certificate automatically.
     pub has_auto_tls: bool,
     /// Access log of its own.
     pub access: Option<LogTarget>,

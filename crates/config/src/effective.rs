@@ -1,7 +1,7 @@
-//! What is in effect: every option of a checked configuration with its value, and where the file sets it.
+//! The effective configuration: every option with its value, and where the file sets it.
 //!
-//! A value that the file sets is shown as the file writes it. A default is the table's; where it depends on the machine or on other
-//! options and is known, it is the value that came of that. Passwords within URLs are masked.
+//! A value that the file sets is shown as the file writes it. A default comes from the table. A default that depends on the
+//! machine or on other options is shown as the resulting value, if that is known. Passwords within URLs are masked.
 
 use crate::config::{Config, SiteConfig};
 use crate::listen::Listen;
@@ -25,7 +25,7 @@ pub struct EffectiveSection {
 pub struct EffectiveOption {
     /// Its name within the section.
     pub name: String,
-    /// The value as a file writes it, or a text that says what it depends on.
+    /// The value as in a file, or a text that names what it depends on.
     pub value: String,
     /// `file:line` where a file sets it; `None`: a default.
     pub spot: Option<String>,
@@ -126,7 +126,7 @@ fn section(
     }
 }
 
-/// What came of defaults that depend on the machine or on other options.
+/// The values of defaults that depend on the machine or on other options.
 fn computed(config: &Config, row: &OptionRow) -> Option<String> {
     let size = |bytes: u64| Some(quoted(&write_size(bytes)));
     let server = &config.server;

@@ -7,7 +7,7 @@ use crate::upstream::HttpUpstream;
 /// A cache of another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeForward {
-    /// What it is.
+    /// Its kind.
     pub kind: ForwardKind,
     /// The address of its interface.
     pub server: HttpUpstream,

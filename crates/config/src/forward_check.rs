@@ -7,7 +7,7 @@ use crate::complaint::{Complaints, SourceSpan};
 use crate::forward::{ForwardKind, PurgeForward};
 use crate::tree::SectionTable;
 
-/// The caches of a site. Their tokens must be secrets, and what they need must be known.
+/// The outer caches of a site. Their tokens must be secret, and their requirements must be met.
 pub(crate) fn read(
     own: &SectionTable,
     hosts: &[HostPattern],

@@ -1,7 +1,8 @@
-//! Reading files: the first one, and what it includes.
+//! Reads the main file and its includes.
 //!
-//! A file is read once; a second time is a complaint, and a cycle is one that names the way round. A pattern may match
-//! nothing, a plain path must exist. Files are taken in the order in which they are named, matches of a pattern by name.
+//! A file is read once; a second time is a complaint, and a cycle is a complaint that names its files. A pattern may match
+//! nothing, a plain path must exist. Files are taken in the order in which they are named, and matches of a pattern by
+//! name.
 
 use std::fs;
 use std::io;
@@ -61,7 +62,7 @@ struct Loader {
 }
 
 impl Loader {
-    /// Takes in one source; `path` is absolute.
+    /// Adds one source; `path` is absolute.
     fn file(&mut self, source: usize, path: PathBuf) {
         let canonical = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         let base = path
@@ -221,7 +222,7 @@ pub fn included(pattern: &Path) -> Vec<PathBuf> {
 
 /// What a value of `include` means.
 struct Expansion {
-    /// By name; the path itself, whether it exists or not, where it is plain.
+    /// By name; a plain path itself, whether it exists or not.
     files: Vec<PathBuf>,
     /// Folders whose entries are unknown.
     unreadable: Vec<(PathBuf, io::Error)>,
@@ -318,7 +319,7 @@ fn text_of(path: &Path) -> Result<String, FileError> {
     file::read_text(path, MOST_BYTES)
 }
 
-/// A parser's message in the form of ours, and a way out.
+/// A parser's message in the form of a complaint, with a remedy.
 fn syntax(message: &str) -> (String, &'static str) {
     let message = message.lines().collect::<Vec<_>>().join(", ");
     let help = if message.contains("duplicate key") {

@@ -1,11 +1,11 @@
-//! The configuration file: text to a checked [`Config`], or complaints.
+//! The configuration file: turns text into a checked [`Config`], or complaints.
 //!
-//! One table of options ([`options()`]) drives all of it: which names exist, how a value is read, its bounds and its
-//! default, the reference page and the sample file. A file is read once and wholly; every complaint of all files comes
-//! in one run, each with its place, the reason and a way out. Nothing is guessed, capped or dropped in silence: what
-//! comes out of here as a [`Config`] can be started without further questions.
+//! One table of options ([`options()`]) drives all of it: the names, how a value is read, its bounds and its default, the
+//! reference page and the sample file. A file is read once and completely. All complaints of all files come in one run,
+//! each with its place, the reason and a remedy. Nothing is guessed, capped or dropped silently: a [`Config`] can be
+//! started without further questions.
 //!
-//! This crate looks at the file system (includes, roots, token files) but opens no socket and starts nothing.
+//! This crate reads the file system (includes, roots, token files), but opens no socket and starts nothing.
 
 mod access;
 mod acme;

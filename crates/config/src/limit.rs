@@ -1,4 +1,4 @@
-//! What a limit on clients means: `{ rate = "10/m", burst = 5 }`, or `"off"`.
+//! A limit on clients: `{ rate = "10/m", burst = 5 }`, or `"off"`.
 
 use galley_policy::access::{AccessSetting, RateLimit};
 use toml::de::{DeTable, DeValue};

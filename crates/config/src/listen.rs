@@ -52,7 +52,7 @@ impl Listen {
     }
 }
 
-/// Whether one connection can arrive at both. `[::]` may take IPv4 too, where somebody else opened it.
+/// Whether one connection can arrive at both. `[::]` may accept IPv4 too, if another process opened it.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let takes = |all: SocketAddr, one: SocketAddr| {
         all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())

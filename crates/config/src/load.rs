@@ -1,4 +1,4 @@
-//! The ways to a configuration: a file, a text, or a folder without a file.
+//! The sources of a configuration: a file, a text, or a folder without a file.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use crate::config::{AdminConfig, Config};
 use crate::machine::Surroundings;
 use crate::{include, root};
 
-/// Where a process has its configuration from, to read it again as it did first: its user, on whom defaults depend, may be another
-/// since.
+/// The source of a process's configuration, to read it again in the same way: its user, on which defaults depend, may have
+/// changed since.
 #[derive(Clone, Debug)]
 pub struct ConfigSource {
     place: SourcePlace,
@@ -75,7 +75,7 @@ pub fn load(path: &Path) -> Result<Config, Complaints> {
     finish(include::read_file(path), &Surroundings::here())
 }
 
-/// The admin interface of a configuration that may be wrong: that of the server that runs with what it was before.
+/// The admin interface of a configuration that may be invalid: that of the server that runs with the former one.
 pub fn load_admin(path: &Path) -> AdminConfig {
     admin_of(include::read_file(path), &Surroundings::here())
 }

@@ -1,4 +1,4 @@
-//! Logs: where lines are written, and which.
+//! Logs: their destinations, and the lines that are written.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct LogConfig {
     pub error: LogTarget,
     /// The least severe message that is written.
     pub level: LogLevel,
-    /// Where spans of requests go that a stored page does not answer; `None`: there are none.
+    /// The collector for spans of requests that no stored page answers; `None`: there is none.
     pub otlp: Option<OtlpConfig>,
 }
 

@@ -83,7 +83,7 @@ impl LogField {
         }
     }
 
-    /// What may be written.
+    /// The fields that may be logged.
     pub(crate) fn help() -> String {
         let names = KnownField::ALL.iter().map(|field| field.name());
         let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
@@ -94,7 +94,7 @@ impl LogField {
     }
 }
 
-/// Header fields whose values let others act as the client, or prove who somebody is.
+/// Header fields whose values would let others act as the client, or identify a person.
 const SECRET: &[&str] = &[
     "authorization",
     "cookie",

@@ -1,6 +1,6 @@
-//! What the configuration takes from the machine: its memory, and where runtime files go.
+//! The properties of the machine that the configuration needs: its memory, and the place for runtime files.
 //!
-//! Read once, before anything is decided, and passed on as values.
+//! They are read once, before anything is decided, and passed on as values.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -66,8 +66,8 @@ fn runtime(own: Option<&OsStr>, session: Option<&OsStr>, user: u32) -> PathBuf {
     }
 }
 
-/// `own` is systemd's `STATE_DIRECTORY`, which may be several with `:` between; the first is meant. Root has its place; others
-/// have it where the XDG base directory specification says, or where a machine without homes keeps what is small.
+/// `own` is systemd's `STATE_DIRECTORY`, which may be several separated by `:`; the first is used. Root has its own place;
+/// other users have the one of the XDG base directory specification, or the usual one of machines without home folders.
 fn state(own: Option<&OsStr>, data: Option<&OsStr>, home: Option<&OsStr>, user: u32) -> PathBuf {
     if let Some(first) = own.and_then(|own| std::env::split_paths(own).next()) {
         return first;
@@ -128,7 +128,7 @@ fn group_limits(root: &Path, line: &str) -> Vec<u64> {
         .collect()
 }
 
-/// Where nothing can be found out: a small machine, so that the default cannot exhaust a real one.
+/// If nothing can be determined: a small machine, so that the default cannot exhaust a real one.
 const UNKNOWN_MEMORY: u64 = 256 << 20;
 
 #[cfg(test)]

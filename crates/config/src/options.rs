@@ -10,7 +10,7 @@ use crate::quantity::{write_duration, write_size};
 /// One option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionRow {
-    /// Where it stands.
+    /// Its position.
     pub section: OptionSection,
     /// Its name there.
     pub name: &'static str,
@@ -22,7 +22,7 @@ pub struct OptionRow {
     pub unit: &'static str,
     /// A value as the file may write it, for sample and help.
     pub example: &'static str,
-    /// What it is for, in whole sentences.
+    /// Its purpose, in whole sentences.
     pub text: &'static str,
 }
 
@@ -253,7 +253,7 @@ impl OptionSection {
         }
     }
 
-    /// What stands before the name of an option in complaints: `site.rule`; empty for the top.
+    /// The text before the name of an option in complaints: `site.rule`; empty for the top.
     pub fn prefix(self) -> &'static str {
         self.header().trim_matches(['[', ']'])
     }

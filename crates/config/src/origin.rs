@@ -1,5 +1,5 @@
-//! Where the options of a checked configuration stand, for what turns out to be wrong only on this machine: a port in use, a user
-//! who does not exist. Such findings are complaints like all others, with file, line and value.
+//! Where the options of a checked configuration were set, for problems that only this machine shows: a port in use, a user
+//! that does not exist. Such problems are reported like all complaints, with file, line and value.
 
 use std::fmt;
 use std::path::Path;
@@ -43,16 +43,16 @@ pub enum OptionPath {
     },
 }
 
-/// What is wrong, where, and the way out.
+/// The problem, its place, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFinding {
     /// The option that is wrong.
     pub at: OptionPath,
     /// The value of the option.
     pub value: String,
-    /// Why it cannot be used; goes on after the value.
+    /// Why it cannot be used; continues after the value.
     pub why: String,
-    /// The way out.
+    /// The remedy.
     pub help: String,
 }
 
@@ -97,7 +97,7 @@ impl Origin {
         complaints.take_warnings()
     }
 
-    /// The option with its section, and where it stands, else where its section does.
+    /// The option with its section, and its position, otherwise that of its section.
     fn option(&self, at: &OptionPath) -> (String, SourceSpan) {
         let document = &*self.0;
         let of_site = |index: usize| document.sites.get(index);

@@ -46,7 +46,7 @@ fn needs_root(given: &SectionTable, php: &UpstreamConfig, complaints: &mut Compl
     given.complain("php", why, help, complaints);
 }
 
-/// A rule that contradicts itself, or asks for PHP where the site has no root.
+/// A rule that contradicts itself, or needs PHP on a site without a root.
 pub(crate) fn rule(given: &SectionTable, site: &SectionTable, complaints: &mut Complaints) {
     if let Some(php) = given.given::<UpstreamConfig>("php")
         && !site.has("root")
@@ -136,7 +136,7 @@ fn runs_program(rule: &SectionTable) -> bool {
     rule.has("php_command")
 }
 
-/// Options of what Galley runs, whichever program it is.
+/// Options of programs that Galley runs, of any kind.
 const OF_MANAGED: &[&str] = &["php_workers", "php_command", "php_user"];
 
 /// Options of PHP-FPM alone.

@@ -1,8 +1,8 @@
 //! Sizes and durations as people write them.
 //!
-//! A size is a whole number with `B`, `KiB`, `MiB`, `GiB` (powers of 1024) or `kB`, `MB`, `GB` (powers of 1000), or a
-//! plain number of bytes. A duration is a whole number with `ms`, `s`, `m`, `h` or `d`; it never goes without a unit,
-//! because nobody remembers which one would be meant.
+//! A size is a whole number with `B`, `KiB`, `MiB`, `GiB` (powers of 1024) or `kB`, `MB`, `GB` (powers of 1000), or a plain
+//! number of bytes. A duration is a whole number with `ms`, `s`, `m`, `h` or `d`. The unit of a duration is required,
+//! because a bare number would be ambiguous.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub fn write_size(bytes: u64) -> String {
     }
 }
 
-/// Writes a duration with the largest unit that keeps it whole: `10m`. Parts of a millisecond are left out.
+/// Writes a duration with the largest unit that keeps it whole: `10m`. Fractions of a millisecond are omitted.
 pub fn write_duration(time: Duration) -> String {
     let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     if ms == 0 {

@@ -1,6 +1,6 @@
-//! From a TOML value to a value of the kind that the table asks for, or a complaint.
+//! Turns a TOML value into a value of the kind that the table requires, or a complaint.
 //!
-//! What a text means is decided in `text`. Bounds of numbers are checked here and nowhere else.
+//! The meaning of a text is defined in `text`. Bounds of numbers are checked here and nowhere else.
 
 use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
@@ -49,7 +49,7 @@ fn read_list(
             list.push((reader.position(member.span()), read));
         }
     }
-    // A list of which nothing is left has been complained about; it is not an empty one.
+    // A list whose every member was rejected; it is not an empty one.
     (!list.is_empty() || members.is_empty()).then_some(ConfigValue::List(list))
 }
 

@@ -1,4 +1,4 @@
-//! The file that values are read from, and how it complains about a value that cannot be used.
+//! The file from which values are read, and how it reports a value that cannot be used.
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,9 +17,9 @@ pub(crate) struct ValueReader<'r> {
     pub complaints: &'r mut Complaints,
 }
 
-/// Why a value cannot be used, and the way out.
+/// Why a value cannot be used, and the remedy.
 pub(crate) struct Problem {
-    /// Goes on after "`option` is `value`, ".
+    /// Continues after "`option` is `value`, ".
     pub why: String,
     pub help: String,
 }

@@ -159,5 +159,5 @@ const MEANINGLESS: &[&str] = &[
 
 const HTTPS: u16 = 443;
 
-/// What the list of hosts that browsers have built in asks for.
+/// The requirement of the list of hosts that browsers have built in.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);

@@ -1,4 +1,4 @@
-//! A configuration from nothing but a WordPress folder.
+//! A configuration made from only a WordPress folder.
 
 use std::path::Path;
 
@@ -37,5 +37,5 @@ pub(crate) fn for_root(dir: &Path) -> Document {
     document
 }
 
-/// One of them is in every WordPress folder; `wp-config.php` may also lie one level higher, so it is not asked for alone.
+/// Every WordPress folder has one of them; `wp-config.php` may also be one level higher, so it alone does not decide.
 const FILES: [&str; 3] = ["wp-config.php", "wp-load.php", "index.php"];

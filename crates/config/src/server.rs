@@ -1,4 +1,4 @@
-//! `[server]`: listeners and limits towards clients, and what the other sections must fit to.
+//! `[server]`: listeners, client limits, and the checks of other sections against them.
 
 use std::path::PathBuf;
 

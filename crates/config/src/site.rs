@@ -1,4 +1,4 @@
-//! One `[[site]]`: from what the file gives to a [`SiteConfig`].
+//! One `[[site]]`: turns the values of the file into a [`SiteConfig`].
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -43,7 +43,7 @@ pub(crate) struct Around<'a> {
     pub known: &'a [CertificateFiles],
     /// The largest request body of sites that name none, in bytes.
     pub request_body: u64,
-    /// The folder of the configuration file; `None` where there is no file.
+    /// The folder of the configuration file; `None` if there is no file.
     pub folder: Option<&'a Path>,
 }
 
@@ -177,7 +177,7 @@ fn no_upgrade(protocol: &str) -> Option<(&'static str, &'static str)> {
     ))
 }
 
-/// The file that the site names, or the usual one where it is there.
+/// The file that the site names, or the usual one if it exists.
 fn token_file(
     given: &GivenSite,
     around: &Around<'_>,
@@ -259,7 +259,7 @@ fn error_pages(given: &GivenSite, complaints: &mut Complaints) -> Vec<(u16, Path
     pages
 }
 
-/// How often the scheduled tasks run: once a minute where nothing hinders it; what the file asks for must be possible.
+/// How often the scheduled tasks run: by default once a minute if possible; a configured interval must be possible.
 fn cron(own: &SectionTable, hindrance: Option<&str>, complaints: &mut Complaints) -> Pace {
     let given = own.given::<Pace>("cron");
     let Some(hindrance) = hindrance else {
@@ -483,11 +483,11 @@ fn place_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usiz
         })
 }
 
-/// What WordPress itself asks for while it updates (`set_time_limit( 300 )`).
+/// The limit that WordPress itself sets while it updates (`set_time_limit( 300 )`).
 const PHP_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// As WordPress spreads its own calls: it never calls its scheduler twice within a minute.
 const USUAL_CRON: Duration = Duration::from_secs(60);
 
-/// Four times the five workers that PHP-FPM's own default has; in the middle of what small servers run.
+/// Four times the five workers of PHP-FPM's own default; in the middle of what small servers run.
 const DEFAULT_IN_FLIGHT: usize = 20;

@@ -1,8 +1,8 @@
-//! The table of options: its rows lie in a file for each area.
+//! The table of options: its rows are in one file for each area.
 //!
-//! Adding an option is adding a row there and reading it in `assemble` or `site`; the tests walk all rows. Within a section
-//! the reference page has the rows in the order of the areas here. An option whose feature does not exist yet has a row
-//! too, so that it is refused with its reason instead of as an unknown word.
+//! To add an option, add a row there and read it in `assemble` or `site`; the tests walk all rows. Within a section the
+//! reference page lists the rows in the order of the areas here. An option whose feature does not exist yet has a row too,
+//! so that it is rejected with a reason and not as an unknown name.
 
 mod access;
 mod acme;

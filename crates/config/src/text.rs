@@ -1,7 +1,7 @@
 //! The meaning of a string in the file: addresses, hosts, paths, names, words.
 //!
-//! Sees nothing but the text and the folder that relative paths start at; looks nothing up. A text that cannot be meant
-//! comes back as the reason and, where it can be told, as the text that was probably meant.
+//! It uses only the text and the folder at which relative paths start, and looks nothing up. A text without a meaning is
+//! returned as the reason and, where possible, as the text that was probably meant.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -324,7 +324,7 @@ pub(crate) fn url(text: &str) -> Result<HttpUpstream, Problem> {
     }
 }
 
-/// `host`, `host:port`, `[v6]`, `[v6]:port`, with the host canonical. Port 0 is nobody's.
+/// `host`, `host:port`, `[v6]`, `[v6]:port`, with the host canonical. Port 0 is invalid.
 fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => {

@@ -1,7 +1,7 @@
-//! Certificates in the configuration: `tls` of a site, and whether each can be used; TLS towards upstreams.
+//! Certificates in the configuration: `tls` of a site, and whether each can be used; TLS for upstreams.
 //!
-//! What cannot be used is a complaint. What can and should be looked at all the same (a certificate that ends soon, or speaks for
-//! other hosts) is a warning: it must not keep a server with many sites from starting.
+//! A certificate that cannot be used is a complaint. One that works but needs attention (it expires soon, or lacks a host)
+//! is a warning, because it must not keep a server with many sites from starting.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -16,7 +16,7 @@ use crate::listen::Listen;
 use crate::tree::{Document, SectionTable};
 use crate::upstream::UpstreamTls;
 
-/// Whether the site's certificate is got by itself: it names none.
+/// Whether the site's certificate is obtained automatically: it names none.
 pub(crate) fn is_auto(own: &SectionTable) -> bool {
     own.stands("tls")
         && own
@@ -121,7 +121,7 @@ fn names(
 ) {
     let hosts = hosts.iter().map(check::host_text);
     let foreign = hosts.filter(|host| {
-        // Nobody has a certificate for every host.
+        // There is no certificate for every host.
         host != "*" && !all.iter().any(|one| one.names.covers_pattern(host))
     });
     let foreign: Vec<String> = foreign.map(|host| format!("`{host}`")).collect();
@@ -221,7 +221,7 @@ pub(crate) fn upstream(
     tls
 }
 
-/// Warns of an upstream whose certificate nobody checks.
+/// Warns of an upstream whose certificate is not verified.
 fn unverified(place: &SourceSpan, ca: Option<&Path>, complaints: &mut Complaints) {
     let message =
         "`verify` is `false`: Galley does not notice a server that impersonates the upstream";

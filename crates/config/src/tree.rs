@@ -1,7 +1,7 @@
 //! The contents of all files together, section by section, before they are checked as a whole.
 //!
-//! A [`SectionTable`] is one section as given; a [`Document`] is all of them. An option whose value could not be read is kept
-//! without a value, so that no second complaint says that it is missing.
+//! A [`SectionTable`] is one section as written; a [`Document`] is all of them. An option whose value could not be read is
+//! kept without a value, so that no second complaint says that it is missing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,12 +32,12 @@ pub(crate) struct Document {
     pub patterns: Vec<PathBuf>,
     /// The configuration as a whole.
     pub whole: SourceSpan,
-    /// Whether some file could not be read or parsed, so that what is missing may stand there.
+    /// Whether some file could not be read or parsed, so that a missing option may be in it.
     pub torn: bool,
     pub complaints: Complaints,
 }
 
-/// One `[[site]]` with what belongs to it.
+/// One `[[site]]` with its sections.
 #[derive(Debug)]
 pub(crate) struct GivenSite {
     pub own: SectionTable,
@@ -112,7 +112,7 @@ impl SectionTable {
         }
     }
 
-    /// Takes in a value, or `None` for one that was complained about. Gives the place of an earlier one.
+    /// Adds a value, or `None` for one that was complained about. Returns the place of an earlier one.
     pub fn set(
         &mut self,
         name: &'static str,
@@ -129,7 +129,7 @@ impl SectionTable {
         format!("{}.{name}", self.section.prefix())
     }
 
-    /// Complains about an option where it stands, else where its section does; `why` goes on after the option.
+    /// Complains about an option at its place, otherwise at that of its section; `why` continues after the option.
     pub fn complain(
         &self,
         name: &str,

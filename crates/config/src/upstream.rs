@@ -1,4 +1,4 @@
-//! Where a site's pages come from: PHP, another program, or HTTP servers, and the limits towards them.
+//! Where a site's pages come from: PHP, another program, or HTTP servers, and the limits on requests to them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ impl fmt::Display for PhpAddress {
 /// One FastCGI server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhpServer {
-    /// Where it listens.
+    /// Its address.
     pub address: PhpAddress,
     /// Its part of the requests.
     pub share: ServerShare,

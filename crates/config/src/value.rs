@@ -1,6 +1,6 @@
-//! A value that has been read, and how it becomes a Rust type.
+//! A parsed value, and how it becomes a Rust type.
 //!
-//! The table says for each option which variant its value has; asking for another type is a mistake in this crate, not
+//! The table defines for each option which variant its value has. Asking for another type is a mistake in this crate, not
 //! in a file, and the test that assembles all defaults finds it.
 
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! From the tree of one TOML file into the [`Document`]: names are looked up in the table, values are read.
+//! Turns the tree of one TOML file into the [`Document`]: looks names up in the table and reads values.
 //!
-//! Unknown names, sections of the wrong form and options given twice are complained about
-//! here. What values mean together is not looked at.
+//! It reports unknown names, sections of the wrong form, and options that are set twice. Combinations of values are checked
+//! elsewhere.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::reader::ValueReader;
 use crate::table::{self, STATUS};
 use crate::tree::{Document, GivenSite, SectionTable, StatusTable};
 
-/// Takes in one file. The result is what it includes, as given.
+/// Reads one file. The result is its includes, as written.
 pub(crate) fn walk(
     table: &DeTable<'_>,
     document: &mut Document,
@@ -214,7 +214,7 @@ fn what_was_meant(section: OptionSection, name: &str) -> String {
     }
 }
 
-/// Names that may stand in a section: its options and the sections inside it.
+/// Names that a section may contain: its options and the sections inside it.
 fn known_in(section: OptionSection) -> Vec<&'static str> {
     let inner: &[&str] = match section {
         OptionSection::Top => &["server", "admin", "cache", "log", "acme", "cluster", "site"],

@@ -1,9 +1,10 @@
-//! Drives an [`FastCgiExchange`] over a stream, writing and reading whatever is possible at each turn.
+//! Drives an [`FastCgiExchange`] over a stream, writing and reading as much as possible at each turn.
 //!
-//! Reading never waits for writing nor the other way round: a script that prints while it reads, or that responds without
-//! reading, cannot lock up with an upload. Backpressure is the caller's pace: nothing is read or written between calls of
-//! [`FastCgiConnection::event`], so the caller goes on calling until [`FastCgiEvent::End`], or drops the connection, which aborts the
-//! request (PHP-FPM notices a closed connection; it does not look for `ABORT_REQUEST`). Timeouts are the caller's.
+//! Reading never waits for writing, nor writing for reading: a script that prints while it reads, or that responds without
+//! reading, cannot deadlock with an upload. The caller controls the pace: nothing is read or written between calls of
+//! [`FastCgiConnection::event`]. So the caller continues to call it until [`FastCgiEvent::End`], or drops the connection,
+//! which aborts the request (PHP-FPM notices a closed connection; it ignores `ABORT_REQUEST`). Timeouts are the caller's
+//! task.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -44,7 +45,7 @@ pub struct FastCgiConnection<S> {
     write_error: Option<io::Error>,
     /// Something was received since the last `send`.
     received: bool,
-    /// Nothing has been sent: nobody can have closed it for being idle, nor owes anything.
+    /// Nothing has been sent: the peer cannot have closed it as idle, and owes no response.
     is_new: bool,
 }
 
@@ -60,9 +61,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
         }
     }
 
-    /// Begins a request. Without a body it is written at once as far as the stream takes it, without waiting; with one,
-    /// the first [`FastCgiConnection::event`] writes it together with what the source has ready, so that begin, variables and a
-    /// small body leave in one write.
+    /// Begins a request. Without a body it is written at once as far as the stream accepts it, without waiting; with one, the
+    /// first [`FastCgiConnection::event`] writes it together with what the source has ready, so that one write sends begin,
+    /// variables and a small body.
     ///
     /// [`Error::Stale`]: a kept connection has ended meanwhile, nothing was sent. [`Error::OutOfTurn`]: not reusable.
     /// Cancel-safe: it never suspends.
@@ -70,16 +71,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
         poll_fn(|cx| Poll::Ready(self.begin(request, cx))).await
     }
 
-    /// The next event of the response, while the body is sent. Returns what is ready before it waits; see [`FastCgiEvent`] for the
-    /// pieces. After [`FastCgiEvent::End`] or an error another call gives [`Error::OutOfTurn`].
+    /// The next event of the response, while the body is sent. Returns what is ready before it waits; see [`FastCgiEvent`] for
+    /// the pieces. After [`FastCgiEvent::End`] or an error another call returns [`Error::OutOfTurn`].
     ///
-    /// Cancel-safe: dropped while it waits, nothing is lost, and a later call goes on (with the same `body`).
+    /// Cancel-safe: if it is dropped while it waits, nothing is lost, and a later call continues (with the same `body`).
     pub async fn event(&mut self, body: &mut impl BodySource) -> Result<FastCgiEvent, Error> {
         poll_fn(|cx| self.poll_event(body, cx)).await
     }
 
-    /// A new request may be sent: none is under way, the last one was sent whole, nothing came after its `END_REQUEST`. The
-    /// peer may have closed since; [`FastCgiConnection::poll_idle`] tells.
+    /// A new request may be sent: none is in progress, the last one was sent completely, nothing came after its `END_REQUEST`.
+    /// The peer may have closed since; [`FastCgiConnection::poll_idle`] tells.
     pub fn is_reusable(&self) -> bool {
         self.exchange.is_reusable()
     }
@@ -107,7 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
     /// (`fastcgi_finish_request()`): so this is the moment at which its worker is free. What still comes is dropped. Dropped
     /// midway, it closes the connection.
     pub async fn released(mut self) {
-        // Where that fails the connection is gone, which is what is waited for.
+        // If that fails the connection is gone, which is what is waited for.
         let _ = self.stream.shutdown().await;
         let mut rest = [0; 512];
         while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
@@ -240,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
 enum WriteProgress {
     /// More could be written at once.
     More,
-    /// The stream or the body source will wake us, or nothing is left to write.
+    /// The stream or the body source will wake this task, or nothing remains to be written.
     Blocked,
 }
 

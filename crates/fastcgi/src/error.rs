@@ -8,8 +8,8 @@ use crate::record::BadRecord;
 /// Why a request could not be sent or its response not be received. After any of these the connection is not reusable.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kept connection was closed, or bytes nobody asked for lay on it, before the request was begun: nothing was
-    /// sent, so any method may be tried on another connection.
+    /// The kept connection was closed, or unexpected bytes were on it, before the request was begun: nothing was sent, so any
+    /// method may be tried on another connection.
     #[error("the idle FastCGI connection was closed before the request")]
     Stale,
     /// The upstream closed the connection before `END_REQUEST`: the response is incomplete.

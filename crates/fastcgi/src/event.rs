@@ -1,14 +1,14 @@
-//! What a responder sends, in the order in which it comes.
+//! The parts of a response, in the order of their arrival.
 
 use bytes::Bytes;
 
 use crate::record::EndStatus;
 
-/// What came from the responder, in its order.
+/// The parts of the response, in the order of their arrival.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FastCgiEvent {
     /// Some bytes of the CGI response, never empty, cut anywhere. The bytes share a read buffer of 64 KiB with their
-    /// neighbours: who keeps a small piece for long should copy it.
+    /// neighbours: copy a small piece to keep it for long.
     Stdout(Bytes),
     /// Some bytes for the log, never empty, cut anywhere.
     Stderr(Bytes),

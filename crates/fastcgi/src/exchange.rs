@@ -1,10 +1,10 @@
-//! One request and its response after another, without I/O: bytes to write come out of it, bytes read go into it.
+//! One request and its response, without I/O: it produces bytes to write and consumes bytes that were read.
 //!
-//! Both directions advance independently. The body is asked for only while little waits to be written, so memory stays
-//! within [`OUTPUT_BYTES`] plus one record plus the one chunk the source gave. `END_REQUEST` ends the exchange also when the
-//! body has not been sent whole (PHP may answer early); such a connection is not reusable, since the responder might take
-//! the rest for a new request. The same holds when anything follows `END_REQUEST`: bytes that no request asked for must
-//! never become the beginning of the next response.
+//! Both directions advance independently. The body is requested from its source only while little waits to be written, so
+//! memory stays within [`OUTPUT_BYTES`] plus one record plus one chunk of the source. `END_REQUEST` ends the exchange even
+//! if the body has not been sent completely (PHP may answer early). Such a connection cannot be reused, since the responder
+//! might take the rest for a new request. The same applies if anything follows `END_REQUEST`: bytes that no request asked
+//! for must never become the beginning of the next response.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::incoming::RecordParser;
 use crate::outgoing::Outgoing;
 use crate::record::{self, ProtocolStatus, RecordType};
 
-/// A CGI variable: its name and what it says.
+/// A CGI variable: its name and value.
 pub type CgiVariable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// A request to a responder.
@@ -46,7 +46,8 @@ pub struct FastCgiExchange {
 enum ExchangePhase {
     /// No request yet, or the last one ended with nothing left over.
     Ready,
-    /// A request is under way. `owed`: bytes of the body the source has not given; `stdin`: its stream to the responder.
+    /// A request is in progress. `owed`: bytes of the body that the source has not given yet; `stdin`: its stream to the
+    /// responder.
     Open {
         declared: u64,
         owed: u64,
@@ -107,7 +108,7 @@ impl FastCgiExchange {
         Ok(())
     }
 
-    /// A request is under way: `END_REQUEST` has not come.
+    /// A request is in progress: `END_REQUEST` has not arrived.
     pub fn is_open(&self) -> bool {
         matches!(self.phase, ExchangePhase::Open { .. })
     }
@@ -170,7 +171,7 @@ impl FastCgiExchange {
         &mut self.outgoing
     }
 
-    /// Cuts the chunk at hand into records while there is room. Also ends STDIN after the body's last byte.
+    /// Cuts the present chunk into records while there is room. Also ends STDIN after the body's last byte.
     pub fn frame(&mut self) {
         let ExchangePhase::Open {
             owed,
@@ -208,7 +209,7 @@ impl FastCgiExchange {
         self.chunk = Bytes::new();
     }
 
-    /// No further request may use this connection. What lies in the buffers is dropped.
+    /// No further request may use this connection. The contents of the buffers are dropped.
     pub fn spend(&mut self) {
         self.phase = ExchangePhase::Spent;
         self.outgoing.clear();
@@ -230,7 +231,7 @@ impl FastCgiExchange {
         &mut self.input
     }
 
-    /// Goes on with a buffer of another size.
+    /// Continues with a buffer of another size.
     fn grow(&mut self, size: usize) {
         let mut input = BytesMut::with_capacity(size);
         input.extend_from_slice(&self.input);
@@ -265,7 +266,7 @@ impl FastCgiExchange {
         }
     }
 
-    /// A new request may be sent: none is under way, everything of the last one was sent and nothing came after its end.
+    /// A new request may be sent: none is in progress, everything of the last one was sent and nothing came after its end.
     pub fn is_reusable(&self) -> bool {
         self.phase == ExchangePhase::Ready
     }
@@ -282,7 +283,7 @@ pub const OUTPUT_BYTES: usize = 64 * 1024;
 /// Size of the read buffer.
 pub const INPUT_BYTES: usize = 64 * 1024;
 
-/// Size of the first one of a connection, which many responses fit into: what nobody touches need not be had.
+/// Size of a connection's first buffer, sufficient for many responses: memory that is not touched costs nothing.
 pub const FIRST_INPUT_BYTES: usize = 16 * 1024;
 
 /// Content of a full STDIN record: two make a chunk of 64 KiB, where the largest possible record would leave one byte

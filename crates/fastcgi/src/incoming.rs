@@ -1,9 +1,9 @@
-//! From bytes of the responder to events, record by record.
+//! Turns bytes of the responder into events, record by record.
 //!
-//! Content is handed on as it arrives, without waiting for the end of its record and without a copy. Only STDOUT, STDERR
-//! and `END_REQUEST` of request 1 mean anything; management records (id 0, types `GET_VALUES_RESULT` and `UNKNOWN_TYPE`) are
-//! skipped, although Galley never asks for them; everything else is refused, because a record for another id may be part
-//! of somebody else's response. How the bytes were cut never matters.
+//! Content is passed on as it arrives, without waiting for the end of its record and without a copy. Only STDOUT, STDERR
+//! and `END_REQUEST` of request 1 are accepted. Management records (id 0, types `GET_VALUES_RESULT` and `UNKNOWN_TYPE`) are
+//! skipped, although Galley never requests them. Everything else is rejected, because a record with another id may be part
+//! of somebody else's response. The result does not depend on how the bytes were split.
 
 use bytes::{Buf, BytesMut};
 

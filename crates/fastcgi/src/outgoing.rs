@@ -1,8 +1,8 @@
 //! Bytes that wait to be written to the responder, as a [`Buf`] of pieces for one vectored write.
 //!
-//! Small things (headers, variables, small bodies) are copied together, so that they leave in one write even through a
-//! writer that knows no vectors; larger pieces of a body are kept as they came, without a copy. The limits on how much may
-//! wait here are the exchange's.
+//! Small pieces (headers, variables, small bodies) are copied together, so that one write sends them even through a writer
+//! without vectored writes. Larger pieces of a body are kept as they came, without a copy. The exchange limits how much may
+//! wait here.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -87,8 +87,8 @@ impl Buf for Outgoing {
     }
 }
 
-/// Content up to this is copied behind its header: about a microsecond, less than a vector and a reference cost to carry
-/// around for it, and a login form or a REST call still leaves in the write that begins its request.
+/// Content up to this size is copied behind its header: that takes about a microsecond, less than a vector and a reference for
+/// it, and one write still sends a request with a login form or a REST call.
 const COPIED_BYTES: usize = 8 * 1024;
 
 #[cfg(test)]

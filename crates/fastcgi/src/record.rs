@@ -18,7 +18,7 @@ pub const HEADER_BYTES: usize = 8;
 pub const MAX_CONTENT: usize = 65_535;
 /// The only version there is.
 pub const VERSION: u8 = 1;
-/// The id of every request of ours; id 0 is for management records.
+/// The id of every request of Galley; id 0 is for management records.
 pub const REQUEST_ID: u16 = 1;
 /// `FCGI_KEEP_CONN`: the responder does not close the connection after `END_REQUEST`.
 pub const KEEP_CONNECTION: u8 = 1;
@@ -88,7 +88,7 @@ impl RecordType {
     }
 }
 
-/// A record's header, decoded. The type stays a number, since an unknown one is not an error by itself.
+/// A record's header, decoded. The type stays a number, since an unknown one is not an error in itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Type number; see [`RecordType::from_code`].
@@ -142,7 +142,7 @@ impl Header {
     }
 }
 
-/// What was wrong with a record from the responder. Such a connection is closed: what follows cannot be trusted.
+/// Why a record from the responder is invalid. Such a connection is closed: what follows cannot be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRecord {
     /// Another version than 1; usually the peer does not speak FastCGI at all.
@@ -251,7 +251,7 @@ pub fn parse(bytes: &[u8]) -> Result<ParsedRecord<'_>, BadRecord> {
     }
 }
 
-/// Appends the header of a record of ours without padding. `content` is cut to [`MAX_CONTENT`] by its type.
+/// Appends the header of a record without padding. The type limits `content` to [`MAX_CONTENT`].
 pub fn write_header(out: &mut impl BufMut, kind: RecordType, content: u16) {
     out.put_slice(
         &Header {

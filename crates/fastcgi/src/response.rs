@@ -1,8 +1,7 @@
-//! Cuts the standard output of a responder into the CGI head block and the body (RFC 3875 section 6).
+//! Splits the standard output of a responder into the CGI head block and the body (RFC 3875 section 6).
 //!
-//! The head block ends at the first empty line; lines end with LF or CRLF, in any mixture. It is not looked into: field
-//! names, `Status` and what may be in a value are for whoever parses it. The result does not depend on how the output was
-//! cut into events.
+//! The head block ends at the first empty line; lines end with LF or CRLF, also mixed. Its contents are not examined: the
+//! caller parses field names, `Status` and values. The result does not depend on how the output was split into events.
 
 use bytes::{Bytes, BytesMut};
 use memchr::memchr;
@@ -58,7 +57,7 @@ impl Splitter {
         Splitter::default()
     }
 
-    /// Takes the next piece. A head that lies in one piece, and every body, is handed on without a copy.
+    /// Takes the next piece. A head in one piece, and every body, is passed on without a copy.
     pub fn push(&mut self, piece: Bytes) -> Result<SplitOutput, BadCgiResponse> {
         let ResponseState::Head { held, scan } = &mut self.state else {
             return Ok(SplitOutput {
@@ -149,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// Pushes the pieces between the cuts and joins what comes out.
+    /// Pushes the pieces between the cuts and joins the results.
     fn split(bytes: &[u8], cuts: &[usize]) -> Result<(Bytes, Vec<u8>), BadCgiResponse> {
         let mut splitter = Splitter::new();
         let (mut head, mut body) = (None, Vec::new());

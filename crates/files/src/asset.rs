@@ -1,13 +1,11 @@
-//! An opened file with what a response needs to know about it.
+//! An opened file and what a response needs to know about it.
 //!
-//! Where `style.css.br` lies beside `style.css` and is not older, it is sent instead to those who
-//! accept it: with the original's type, and an entity tag of its own. A sibling is taken only if it
-//! is a plain file: a link could name anything, and it would leave under the original's name. Other
-//! formats of a picture are siblings too (`pictures`), with a type of their own.
+//! If `style.css.br` is beside `style.css` and not older, it is sent instead to clients that accept it: with the type of
+//! the original, and an entity tag of its own. A sibling must be a plain file: a link could name anything, which would be
+//! sent under the original's name. Other formats of a picture are siblings too (`pictures`), with a type of their own.
 //!
-//! What is kept of a file beyond a request must be able to see that the file has changed. Size,
-//! inode and times tell that only if none of the times is younger than the clock that writes them
-//! is coarse: [`Asset::is_settled`].
+//! Whatever is kept of a file beyond a request must be able to detect that the file has changed. Size, inode and times show
+//! that only if none of the times is newer than the resolution of the clock that writes them: [`Asset::is_settled`].
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -59,7 +57,7 @@ struct FileIdentity {
 }
 
 impl Asset {
-    /// Whether its ending names a media type. What has none may be a program.
+    /// Whether its ending names a media type. A file without one may be a program.
     pub fn has_known_type(&self) -> bool {
         self.content_type != types::BYTES
     }
@@ -79,7 +77,7 @@ impl Asset {
         }
     }
 
-    /// The place of the best sibling, where that is better than the file itself.
+    /// The place of the best sibling, if that is better than the file itself.
     fn best_sibling(&self, codings: AcceptedCodings, images: AcceptedImages) -> Option<usize> {
         let place = |is_it: &dyn Fn(&FileForm) -> bool| self.siblings.iter().position(is_it);
         if self.is_picture() {
@@ -133,8 +131,8 @@ impl Asset {
         fields
     }
 
-    /// Bytes that stay the same as long as the file, its siblings, and which of them there are do.
-    /// They mean something only to this process, and only of what was settled.
+    /// Bytes that stay the same as long as the file, its siblings, and their number do. They are meaningful only in this
+    /// process, and only for settled files.
     pub fn stamp(&self) -> Box<[u8]> {
         let mut stamp = Vec::new();
         for form in self.forms() {
@@ -145,10 +143,10 @@ impl Asset {
         stamp.into()
     }
 
-    /// Whether every later change will show in [`Asset::stamp`]. `before`: the wall clock before
-    /// the file was looked for. File systems count time in steps, of some milliseconds mostly and of
-    /// two seconds at worst: what was changed within the last step may be changed again and look
-    /// the same. Only the time of change of the inode counts, since nobody can set that.
+    /// Whether every later change will show in [`Asset::stamp`]. `before`: the wall clock before the file was looked for. File
+    /// systems count time in steps, of some milliseconds mostly and of two seconds at worst: a file that was changed within
+    /// the last step may be changed again and look the same. Only the change time of the inode counts, since nobody can set
+    /// that.
     pub fn is_settled(&self, before: SystemTime) -> bool {
         self.forms().all(|form| form.seal.is_settled(before))
     }
@@ -158,8 +156,7 @@ impl Asset {
         std::iter::once(&self.plain).chain(&self.siblings)
     }
 
-    /// Opens the file at a link-free path. `name`: how it was asked for, which decides about its
-    /// type.
+    /// Opens the file at a link-free path. `name`: the requested name, which determines its type.
     pub(crate) fn open(tree: &Tree, real: &[u8], name: &[u8]) -> io::Result<Self> {
         let plain = FileForm::open(tree, real, Coding::Identity)?;
         let content_type = types::content_type(name);
@@ -189,20 +186,19 @@ impl FileForm {
         })
     }
 
-    /// Opens a picture of `format` that stands in for another one.
+    /// Opens a picture of `format` that replaces another one.
     pub(crate) fn open_picture(tree: &Tree, real: &[u8], format: ImageFormat) -> io::Result<Self> {
         let form = Self::open(tree, real, Coding::Identity)?;
         let format = Some(format);
         Ok(Self { format, ..form })
     }
 
-    /// Whether it is no older than the file that it would stand in for, and not empty.
+    /// Whether it is no older than the file that it would replace, and not empty.
     pub(crate) fn is_up_to_date_with(&self, plain: &Self) -> bool {
         self.seal.modified >= plain.seal.modified && self.length > 0
     }
 
-    /// All of its bytes, or `None` if the file has become another since it was opened: then what
-    /// was read may be a mixture.
+    /// All of its bytes, or `None` if the file has changed since it was opened: then the bytes may be a mixture.
     pub fn read_whole(&self) -> io::Result<Option<Vec<u8>>> {
         let Ok(length) = usize::try_from(self.length) else {
             return Ok(None);

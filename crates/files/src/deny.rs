@@ -1,9 +1,10 @@
 //! Names that are never sent, and where scripts do not run.
 //!
-//! The list is on by default, because each of these has been read or run on real sites. It looks at names only, so that a response
-//! does not tell whether the file is there; names that are an ordinary word of an address are judged only where a file has them
-//! ([`forbids_file`]). A site may open private names ([`Options::allowed`]), but nothing that is a source of PHP, begins with a dot
-//! or is a copy of `wp-config.php`. `readme.html` and `license.txt` are open: what they tell, every page tells.
+//! The list is on by default, because each of these files has been read or run on real sites. Only names are checked, so a
+//! response does not reveal whether the file exists; names that are ordinary words in addresses are denied only if a file
+//! has them ([`forbids_file`]). A site may open private names ([`Options::allowed`]), but no PHP source, no name that
+//! begins with a dot, and no copy of `wp-config.php`. `readme.html` and `license.txt` are open: every page reveals the
+//! same.
 
 mod names;
 
@@ -27,7 +28,7 @@ pub(crate) enum ScriptName {
     No,
 }
 
-/// Whether `path` must not be answered, whatever is there.
+/// Whether `path` must not be answered, whatever it contains.
 pub(crate) fn forbids(path: &RelPath, options: &Options) -> bool {
     is_hidden(path)
         || path.last().is_some_and(is_source)
@@ -103,8 +104,8 @@ fn is_source(name: &[u8]) -> bool {
         })
 }
 
-/// Whether a form of `lower_name` is one that `test` means: the name itself, and what is in front of endings that copies have. The
-/// flag of `test`: whether such endings have been taken away. Too many endings count as one of these names.
+/// Whether `test` matches a form of `lower_name`: the name itself, and the name without the endings of copies. The flag of
+/// `test`: whether such endings have been removed. Too many endings count as a match.
 fn any_form(lower_name: &[u8], test: impl Fn(&[u8], bool) -> bool) -> bool {
     let mut form = trimmed(lower_name);
     for count in 0..MOST_FORMS {
@@ -130,7 +131,7 @@ fn without_copy_ending(name: &[u8]) -> Option<&[u8]> {
     (last + 1 < name.len()).then(|| &name[..=last])
 }
 
-/// Windows leaves dots and spaces at the end out, and so do some who write rules.
+/// Windows ignores dots and spaces at the end, and so do some authors of rules.
 fn trimmed(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|b| !b". ".contains(b));
     name.get(..end.map_or(0, |at| at + 1)).unwrap_or_default()
@@ -217,7 +218,7 @@ fn is_in_private_folder(path: &RelPath) -> bool {
         })
 }
 
-/// An archive, or another file that people upload for others, outside the folders where it is meant to be.
+/// An archive, or another file that people upload for others, outside the folders for it.
 fn is_misplaced_archive(path: &RelPath, options: &Options) -> bool {
     let name = path.last().unwrap_or_default().to_ascii_lowercase();
     let is_upload = extension(trimmed(&name)).is_some_and(|ending| UPLOADED.contains(&ending));
@@ -227,7 +228,7 @@ fn is_misplaced_archive(path: &RelPath, options: &Options) -> bool {
     } else if options.wordpress {
         is_archive() && !is_in_uploads(path, options) && !is_in_package(path)
     } else {
-        // Without knowledge of the site's folders: at the top, where the copy of a whole site is left.
+        // Without knowledge of the site's folders: at the top, where the copy of a whole site is often left.
         path.len() == 1 && is_archive()
     }
 }
@@ -250,7 +251,7 @@ fn is_in_uploads(path: &RelPath, options: &Options) -> bool {
         }) || is_root_upload(path, file, options.multisite))
 }
 
-/// What plugins, themes and WordPress itself bring along. An archive beside the plugins is somebody's copy of one.
+/// Files of plugins, themes and WordPress itself. An archive beside the plugins is a copy of one.
 fn is_in_package(path: &RelPath) -> bool {
     let folder = path.len().saturating_sub(2);
     contains_pair(path, folder, b"wp-content", |next| {
@@ -289,7 +290,7 @@ fn is_root_upload(path: &RelPath, end: usize, multisite: bool) -> bool {
         || (multisite && is_at(1, &[b"files"]))
 }
 
-/// `wp-includes/*.php`, but for the two that are meant to be asked for.
+/// `wp-includes/*.php`, except for the two that are meant to be requested.
 fn is_core_part(path: &RelPath, script: usize) -> bool {
     let Some(at) = path
         .segments()
@@ -320,7 +321,7 @@ fn extension(name: &[u8]) -> Option<&[u8]> {
     name.get(dot + 1..)
 }
 
-/// Endings of copies on one name; nobody keeps a copy of a copy more often.
+/// Endings of copies on one name; nobody makes a copy of a copy more often.
 const MOST_FORMS: usize = 8;
 
 #[cfg(test)]

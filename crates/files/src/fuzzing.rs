@@ -1,4 +1,4 @@
-//! What fuzz targets may do with readers that nobody else sees from outside. Compiled for them alone (`--cfg fuzzing`).
+//! Access for fuzz targets to readers that are otherwise private. Compiled only for them (`--cfg fuzzing`).
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::htaccess::{Subject, judge, read};
 use crate::options::Options;
 use crate::path::RelPath;
 
-/// Reads a `.htaccess` and asks it about a path. Panics where the reader does, or where the same text says two things.
+/// Reads a `.htaccess` and evaluates a path. Panics where the reader does, or if the same text gives two results.
 pub fn htaccess(text: &[u8], decoded_path: &[u8]) {
     let Some(path) = RelPath::parse(decoded_path) else {
         return;
@@ -20,7 +20,7 @@ pub fn htaccess(text: &[u8], decoded_path: &[u8]) {
     }
 }
 
-/// Makes a path of decoded bytes, and looks at what the deny list says. Panics where one climbs.
+/// Makes a path of decoded bytes, and evaluates the deny list. Panics if one climbs.
 pub fn path(decoded: &[u8]) {
     let Some(path) = RelPath::parse(decoded) else {
         return;

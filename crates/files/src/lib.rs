@@ -1,12 +1,11 @@
-//! Files below a site's root: which one is meant, whether it may leave, and in what form.
+//! Files below a site's root: which file a path means, whether it may be sent, and in what form.
 //!
-//! [`Root::resolve`] does for WordPress what `try_files` does elsewhere, and never opens anything
-//! outside the root, anything but regular files, or anything that the names' deny list or a
-//! `.htaccess` closes. [`answer()`] turns a file into a response. Everything in [`Root`] may block
-//! on the disk: callers run it off the threads that serve connections.
+//! [`Root::resolve`] does for WordPress what `try_files` does elsewhere. It never opens anything outside the root, anything
+//! but regular files, or anything that the list of denied names or a `.htaccess` closes. [`answer()`] turns a file into a
+//! response. Everything in [`Root`] may block on the disk: callers run it outside the threads that serve connections.
 //!
-//! The order of reading: `resolve` (what a path means), `tree` (how anything is opened), `deny` and
-//! `htaccess` (what is closed), `asset` (an opened file), `answer`.
+//! Read in this order: `resolve` (what a path means), `tree` (how anything is opened), `deny` and `htaccess` (what is
+//! closed), `asset` (an opened file), `answer`.
 
 mod asset;
 mod deny;

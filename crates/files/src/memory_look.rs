@@ -1,4 +1,4 @@
-//! A look below a root that must not wait for the disk.
+//! A lookup below a root that must not wait for the disk.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::tree::Node;
 /// See the module.
 pub(crate) struct MemoryLook<'t> {
     root: &'t OpenRoot,
-    /// Whether everything so far was in memory. Once it was not, what is found counts for nothing.
+    /// Whether everything so far was in memory. Once it was not, the results do not count.
     holds: Cell<bool>,
     /// The names in the root's own directory, if they hold.
     names: Option<Arc<RootListing>>,
@@ -25,7 +25,7 @@ impl<'t> MemoryLook<'t> {
         }
     }
 
-    /// Whether what was found counts.
+    /// Whether the results count.
     pub(crate) fn holds(&self) -> bool {
         self.holds.get()
     }

@@ -1,4 +1,4 @@
-//! The directory of a root that is open now, and what is remembered about it.
+//! The root's directory that is open now, and what is remembered about it.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a site says about the files below its root.
+//! A site's settings for the files below its root.
 
 use galley_policy::images::ImageSiblings;
 use galley_policy::site::NamePattern;
@@ -12,7 +12,7 @@ pub struct Options {
     pub php: bool,
     /// WordPress multisite in sub-directories: `/site2/wp-admin/` means `/wp-admin/`.
     pub multisite: bool,
-    /// Whether the folders of WordPress are known: where archives may be downloaded, and where they are somebody's backup.
+    /// Whether the folders of WordPress are known: where archives may be downloaded, and where they are backups.
     pub wordpress: bool,
     /// Decoded paths whose private names are open all the same.
     pub allowed: Vec<NamePattern>,

@@ -1,8 +1,8 @@
-//! A path below a root, taken apart once.
+//! A path below a root, split once.
 //!
-//! Everything after this point works on plain segments: no empty ones, no `.` or `..`, no NUL,
-//! control byte or backslash. A path that holds one of those is not repaired but refused, since
-//! nobody sends it by accident. Bytes above 127 stay as they are: file names are bytes.
+//! Everything after this point works on plain segments: no empty ones, no `.` or `..`, no NUL, control byte or backslash. A
+//! path with one of those is rejected and not repaired, since nobody sends it by accident. Bytes above 127 stay as they
+//! are: file names are bytes.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub(crate) struct RelPath {
     text: Vec<u8>,
     /// Where each segment ends in `text`.
     ends: Vec<usize>,
-    /// Whether the path ended with a slash, that is, asks for a directory.
+    /// Whether the path ended with a slash, that is, means a directory.
     slash: bool,
 }
 
@@ -70,7 +70,7 @@ impl RelPath {
         self.text.get(..end).unwrap_or_default()
     }
 
-    /// What follows the first `count` segments, with the trailing slash where there was one.
+    /// The part after the first `count` segments, with the trailing slash if there was one.
     pub(crate) fn after(&self, count: usize) -> Cow<'_, [u8]> {
         let rest = self.text.get(self.first(count).len()..).unwrap_or_default();
         let rest = rest.strip_prefix(b"/").unwrap_or(rest);

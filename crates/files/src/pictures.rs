@@ -1,11 +1,12 @@
-//! Other forms of a picture: AVIF and WebP files that plugins leave beside it, or in folders that mirror `wp-content`.
+//! Other formats of a picture: AVIF and WebP files that plugins put beside it, or into folders that mirror `wp-content`.
 //!
-//! A form is sent in the picture's place, so nothing is taken for one that may be another picture: its name contains all of the
-//! original's, unless the site says otherwise ([`ImageSiblings`]). It is a plain file behind no link, which names and `.htaccess`
-//! permit like any file, no older than the original and smaller.
+//! A sibling is sent in place of the picture, so it must not be a different picture: its name contains the whole name of
+//! the original, unless the site configures otherwise ([`ImageSiblings`]). It must be a plain file without links in its
+//! path, permitted by name and `.htaccess` like any file, not older than the original, and smaller.
 //!
-//! Which names are there holds for a second, as the `.htaccess` files do: a picture that is requested often costs no further look
-//! at the disk. Each form that is there is opened anew for each look at the picture, so a form that has gone is never sent.
+//! Which siblings exist is cached for a second, as `.htaccess` files are, so a picture that is requested often costs no
+//! additional access to the disk. Each sibling is opened again for each resolution of the picture, so one that was removed
+//! is never sent.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +19,7 @@ use crate::path::RelPath;
 use crate::recheck::RecentLooks;
 use crate::tree::{Node, Tree};
 
-/// What was seen of the forms of a root's pictures.
+/// The results of looking for other formats of a root's pictures.
 #[derive(Default)]
 pub(crate) struct PictureNames {
     /// Forms that are there, by the original's path.
@@ -148,8 +149,8 @@ struct Mirror {
     path: Vec<u8>,
 }
 
-/// Where plugins keep the forms of what is below `wp-content`: Converter for Media, `CompressX`, and `WebP` Express, whose own
-/// folder repeats either the paths below `wp-content` or those below the root.
+/// Where plugins keep the other formats of files below `wp-content`: Converter for Media, `CompressX`, and `WebP` Express,
+/// whose own folder repeats either the paths below `wp-content` or those below the root.
 fn mirrors_of(real: &[u8]) -> Vec<Mirror> {
     let Some(below) = below_content(real) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! How long a look at the disk holds.
+//! How long a check of the disk is valid.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +20,7 @@ impl LastSeen {
     }
 }
 
-/// What was seen of paths, as long as it holds.
+/// Results for paths, while they are valid.
 pub(crate) struct RecentLooks<V>(Mutex<HashMap<Vec<u8>, Look<V>>>);
 
 struct Look<V> {
@@ -35,7 +35,7 @@ impl<V> Default for RecentLooks<V> {
 }
 
 impl<V: Clone> RecentLooks<V> {
-    /// What was seen less than a second ago.
+    /// Found less than a second ago.
     pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<V> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = entries.get(path)?;
@@ -46,7 +46,7 @@ impl<V: Clone> RecentLooks<V> {
     pub(crate) fn put(&self, path: &[u8], what: V, now: Instant) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= MAX_SEEN && !entries.contains_key(path) {
-            // All at once: nothing of it would hold for longer than a second.
+            // All at once: nothing of it would be valid for longer than a second.
             entries.clear();
         }
         entries.insert(path.to_vec(), Look { at: now, what });

@@ -1,13 +1,11 @@
 //! What a request path means below a root: `try_files` for WordPress.
 //!
-//! In this order: a file that is there; a script with what follows it (`/x.php/info`); a
-//! directory's index; on a multisite the same without the site's name; else the front controller,
-//! `/index.php`. Nothing is guessed from a URL's ending: a path is a static file if a regular file
-//! is there, and only then.
+//! In this order: a file that exists; a script with path info (`/x.php/info`); a directory's index; on a multisite the same
+//! without the site's name; otherwise the front controller, `/index.php`. The end of a URL decides nothing: a path is a
+//! static file if and only if a regular file exists there.
 //!
-//! Two looks decide whether it may leave: at the names (`deny`) and at the `.htaccess` files
-//! (`htaccess`), each for the path asked for, for what it turned out to mean, and for what that is
-//! behind its symbolic links.
+//! Two checks decide whether it may be sent: names (`deny`) and `.htaccess` files (`htaccess`). Each is applied to the
+//! requested path, to the path that it was resolved to, and to the path behind its symbolic links.
 
 use std::cell::Cell;
 use std::io;
@@ -34,7 +32,7 @@ pub enum Resolved {
     File(Asset),
     /// A script for PHP: it exists, is a regular file below the root and ends in `.php`.
     Script(Script),
-    /// A directory asked for without its slash: the decoded path with it.
+    /// A directory requested without its slash: the decoded path with it.
     Redirect(Vec<u8>),
     /// Nothing that is answered here: no such file, or a script while scripts run elsewhere.
     Missing,
@@ -47,7 +45,7 @@ pub enum Resolved {
 /// What becomes of files that are programs by their ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Programs {
-    /// Nobody runs them, so they would be sent as text.
+    /// Nothing executes them, so they would be sent as text.
     Refused,
     /// A server of their own runs them.
     Run,
@@ -61,7 +59,7 @@ enum PathTarget {
         real: Option<Vec<u8>>,
         path_info: Option<Vec<u8>>,
     },
-    /// A directory with an index, asked for without its slash.
+    /// A directory with an index, requested without its slash.
     Directory,
     /// Behind a link that leaves the root.
     Outside,
@@ -69,7 +67,7 @@ enum PathTarget {
     Closed,
     /// A directory without an index.
     Bare,
-    /// No such directory, and no file that was asked for as one.
+    /// No such directory, and no file that was requested as one.
     Nothing,
 }
 
@@ -126,7 +124,7 @@ impl<'t> PathLookup<'t> {
         self.unless_failed(found)
     }
 
-    /// What was found, unless it rests on a look that failed.
+    /// The result, unless it depends on a failed lookup.
     fn unless_failed(&self, found: Resolved) -> Resolved {
         match self.failed.get() {
             Some(errno) => Resolved::Failed(errno.into()),
@@ -158,7 +156,7 @@ impl<'t> PathLookup<'t> {
         };
         let held = self.root.htaccess.held(relative, self.now);
         if held.is_none() {
-            // What is no directory has no rules, and is not held; see [`HtaccessCache`](htaccess::HtaccessCache).
+            // A path that is not a directory has no rules, and is not cached; see [`HtaccessCache`](htaccess::HtaccessCache).
             let node = in_memory.node(relative);
             if !matches!(node, Some(Node::Absent | Node::Regular(_))) {
                 in_memory.fail();
@@ -208,8 +206,8 @@ impl<'t> PathLookup<'t> {
             return Some(Resolved::Denied);
         }
         let target = self.target(path);
-        // What is asked for by its own name is judged below. Where scripts run elsewhere, so does
-        // the check of what is not sent from here.
+        // A file that is requested by its own name is checked below. If scripts run elsewhere, so do the checks of files that
+        // are not sent from here.
         let is_judged_here = match &target {
             PathTarget::File(at, _) => at.text() != path.text(),
             PathTarget::Script { at, .. } => self.options.php && at.text() != path.text(),
@@ -219,7 +217,7 @@ impl<'t> PathLookup<'t> {
             }
         };
         if is_judged_here {
-            // What has just been looked for and is not there is no directory with rules either.
+            // A directory that was just looked up and does not exist has no rules either.
             let most = match &target {
                 PathTarget::Nothing => path.len().saturating_sub(1),
                 _ => path.len(),
@@ -321,8 +319,8 @@ impl<'t> PathLookup<'t> {
         }
     }
 
-    /// What the front controller's name means. In a look that must not wait, what was seen within the last second holds, as of
-    /// the `.htaccess` files: nearly each page that is not stored needs it.
+    /// What the front controller's name means. In a lookup that must not wait, results of the last second are valid, as for
+    /// `.htaccess` files: nearly each page that is not stored needs it.
     fn front_node(&self, relative: &[u8]) -> Node {
         if self.in_memory.is_some() && self.root.front.is_recent(self.now) {
             return Node::Regular(Located { real: None });
@@ -377,7 +375,7 @@ impl<'t> PathLookup<'t> {
     fn file(&self, at: &RelPath, real: Option<&[u8]>) -> Resolved {
         let name = at.last().unwrap_or_default();
         if deny::script_name(name) == ScriptName::Never && !self.options.php {
-            // The upstream may take it for a script; what it may not be is sent from here.
+            // The upstream may execute it as a script; other files are sent from here.
             return Resolved::Missing;
         }
         if self.is_denied(at, real, ScriptName::No) || self.in_memory.is_some() {
@@ -385,7 +383,7 @@ impl<'t> PathLookup<'t> {
         }
         match self.access_to(at, real, Subject::File) {
             PublicAccess::Public => {}
-            // An upstream with a `.htaccess` of its own can check what is not checked here.
+            // An upstream with its own `.htaccess` can check what is not checked here.
             PublicAccess::Unchecked if !self.options.php => return Resolved::Missing,
             PublicAccess::Unchecked | PublicAccess::Denied => return Resolved::Denied,
         }
@@ -448,7 +446,7 @@ impl<'t> PathLookup<'t> {
     }
 
     fn access(&self, path: &RelPath, subject: Subject) -> PublicAccess {
-        // Of a file that is there it is known which segment is no directory.
+        // For an existing file it is known which segment is not a directory.
         let most = match subject {
             Subject::Requested => path.len(),
             Subject::File | Subject::Script => path.len().saturating_sub(1),
@@ -456,7 +454,7 @@ impl<'t> PathLookup<'t> {
         self.access_within(path, most, subject)
     }
 
-    /// The same; no more than the first `most` segments may be directories.
+    /// The same; at most the first `most` segments may be directories.
     fn access_within(&self, path: &RelPath, most: usize, subject: Subject) -> PublicAccess {
         let chain: Vec<Arc<_>> = (0..=most)
             .map_while(|depth| self.rules(path.first(depth)))

@@ -1,8 +1,7 @@
-//! A response made of a file: validators, conditions, ranges (RFC 9110 sections 8.8, 13 and 14).
+//! A response made from a file: validators, conditions, ranges (RFC 9110 sections 8.8, 13 and 14).
 //!
-//! Pure: nothing is read here, the spans of the file are named and the caller sends them. The
-//! length of the body is in [`FileResponse::length`] and not among the fields, since the writer of the
-//! head decides about framing.
+//! Pure: nothing is read here. The result names the spans of the file, and the caller sends them. The length of the body is
+//! in [`FileResponse::length`] and not among the fields, since the writer of the head decides about framing.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -254,7 +253,7 @@ fn is_fingerprinted(name: &[u8]) -> bool {
         })
 }
 
-/// `Cache-Control` of what never changes under its address.
+/// `Cache-Control` of a file that never changes under its address.
 pub const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! A site's root: the directory as configured, and the one that is open now.
 //!
-//! A deployment often swaps a symbolic link from one release to the next. So the configured path is
-//! looked at again, at most once a second, and the directory behind it is opened anew when it has
-//! become another one; requests under way keep the old one. When the path names nothing for a
-//! moment, the directory that is open stays.
+//! A deployment often swaps a symbolic link from one release to the next. So the configured path is checked again, at most
+//! once a second, and if it leads to another directory, that one is opened. Requests in progress keep the former one. If
+//! the path leads nowhere for a moment, the open directory stays.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,7 +49,7 @@ impl Root {
         self.resolve_at(decoded_path, Instant::now())
     }
 
-    /// The same where a FastCGI server of its own runs what is a program by its ending: such a file is found, not refused.
+    /// The same for a site whose programs run in another FastCGI server: such a file is found, not denied.
     pub fn resolve_beside_programs(&self, decoded_path: &[u8]) -> Resolved {
         let now = Instant::now();
         let current = self.current(now);
@@ -58,9 +57,9 @@ impl Root {
         lookup.beside_programs().find(decoded_path)
     }
 
-    /// The script that a decoded request path means, if all that is needed to know it is in the kernel's memory and in ours:
-    /// most requests for pages that are not stored need no helper thread then. `None`: [`Root::resolve`] decides, with the
-    /// same rules. Never waits for the disk.
+    /// The script that a decoded request path means, if everything needed is in memory (the kernel's or Galley's): then most
+    /// requests for pages that are not stored need no helper thread. `None`: [`Root::resolve`] decides, with the same rules.
+    /// Never waits for the disk.
     pub fn resolve_script(&self, decoded_path: &[u8]) -> Option<Script> {
         let now = Instant::now();
         let current = self.current_in_memory(now)?;

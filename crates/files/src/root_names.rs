@@ -1,13 +1,13 @@
-//! The names in the root's own directory, which say without asking the disk that a permalink is no file.
+//! The names in the root's own directory, which show without access to the disk that a permalink is not a file.
 //!
-//! The kernel remembers names that it has looked up in vain, but the first request for a page brings a name that it has not looked up,
-//! and then only the disk can say that nothing is there. WordPress makes few files and directories at the top, so these names are
-//! held: what begins with another name is absent. They hold as long as the directory's time of change is the same, which is one
-//! look at what the kernel has in memory.
+//! The kernel remembers names that it has looked up without success. But the first request for a page has a name that it
+//! has not looked up yet, and then only the disk knows that no such file exists. WordPress has few files and directories at
+//! the top, so their names are cached: a path that begins with another name is absent. The cached names are valid as long
+//! as the directory's change time is the same, which takes one `statx` of an inode that the kernel has in memory.
 //!
-//! Held are only directories whose time of change tells all: on file systems of this machine that tell upper from lower case, with names in
-//! ASCII (others may have several forms), and that had been left alone for a while when they were read, because the kernel's
-//! clock is coarse.
+//! Names are only cached if the change time is reliable: on local, case-sensitive file systems, with ASCII names (others
+//! may have several forms), and if the directory had not changed for a while when it was read, because the kernel's clock
+//! is coarse.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +36,7 @@ impl RootNames {
         (tree.root_stamp() == Some(held.stamp)).then_some(held)
     }
 
-    /// Reads them where they do not hold any more; looks once a second. Blocks on the disk.
+    /// Reads them if they are not valid any more; checks once a second. Blocks on the disk.
     pub(crate) fn refresh(&self, tree: &Tree, now: Instant) {
         if self.checked.is_recent(now) {
             return;

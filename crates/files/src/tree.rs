@@ -1,11 +1,10 @@
 //! An opened root directory, and the only place that opens anything below it.
 //!
-//! Nothing outside the root is ever opened: a path is opened relative to the root's descriptor with
-//! every symbolic link refused by the kernel (`openat2`, or step by step where the kernel lacks
-//! it). Only if a link is met, the path is resolved link by link here, staying inside, and the
-//! resulting link-free path is opened in the same strict way, so that a link swapped in between is
-//! refused and not followed. What is not a regular file or a directory is looked at through
-//! `O_PATH` only: opening a FIFO or a device may block or have effects.
+//! Nothing outside the root is ever opened: a path is opened relative to the root's descriptor, and the kernel rejects
+//! every symbolic link (`openat2`, or step by step if the kernel lacks it). Only if there is a link, the path is resolved
+//! link by link here, staying inside, and the resulting link-free path is opened in the same strict way. So a link that is
+//! swapped in between is rejected and not followed. Anything but a regular file or a directory is examined through `O_PATH`
+//! only: opening a FIFO or a device may block or have effects.
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -31,7 +30,7 @@ pub(crate) struct Tree {
     inode: u64,
     /// Set once the kernel has said that it has no `openat2`.
     stepwise: AtomicBool,
-    /// Set once the kernel has said that it cannot tell what it has in memory (before 5.12).
+    /// Set once the kernel has reported that it cannot tell what it has in memory (before 5.12).
     uncached: AtomicBool,
 }
 
@@ -47,7 +46,7 @@ pub(crate) enum Node {
     Outside,
     /// The process may not look.
     Refused,
-    /// Looking failed: no descriptors or memory left, a failing disk. What is there is not known.
+    /// The lookup failed: no descriptors or memory left, a failing disk. It is unknown what is there.
     Failed(Errno),
     /// Nothing is there.
     Absent,
@@ -74,7 +73,7 @@ impl DirectoryStamp {
 
 /// Where something really is.
 pub(crate) struct Located {
-    /// The link-free relative path, where it differs from the one asked for.
+    /// The link-free relative path, if it differs from the requested one.
     pub(crate) real: Option<Vec<u8>>,
 }
 
@@ -134,8 +133,8 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::look`], but only from what the kernel has in memory. `None`: it would have to ask the disk, or a link is on
-    /// the way.
+    /// As [`Tree::look`], but only from the kernel's memory. `None`: it would have to read the disk, or there is a link in the
+    /// path.
     pub(crate) fn look_cached(&self, relative: &[u8]) -> Option<Node> {
         if self.stepwise.load(Ordering::Relaxed) || self.uncached.load(Ordering::Relaxed) {
             return None;
@@ -153,7 +152,7 @@ impl Tree {
                 return None;
             }
         };
-        // A file on another machine is not asked about there.
+        // For a file on another machine this would not be memory.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let stat = rustix::fs::statx(descriptor, c"", flags, StatxFlags::TYPE).ok()?;
         Some(match FileType::from_raw_mode(stat.stx_mode.into()) {
@@ -301,7 +300,7 @@ impl Tree {
             .join(&b'/'))
     }
 
-    /// The part of an absolute link target that lies below the root.
+    /// The part of an absolute link target that is below the root.
     fn inside<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
         [&self.path, &self.configured].into_iter().find_map(|root| {
             let root = root.strip_suffix(b"/").unwrap_or(root);
@@ -334,8 +333,8 @@ impl Node {
     }
 }
 
-/// Opens and reads at most `limit` bytes of the regular file `name` in `dir`, wherever links lead:
-/// for rule files, whose bytes never leave. `Ok(None)`: there is none.
+/// Opens and reads at most `limit` bytes of the regular file `name` in `dir`, wherever links lead: for rule files, whose bytes
+/// are never sent. `Ok(None)`: there is none.
 pub(crate) fn read_rule_file(
     dir: BorrowedFd<'_>,
     name: &str,
@@ -364,7 +363,7 @@ fn is_link(descriptor: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-/// Segments of a path, the first one last; empty ones and `.` are left out.
+/// Segments of a path, the first one last; empty ones and `.` are omitted.
 fn reversed(path: &[u8]) -> Vec<Vec<u8>> {
     let plain = |segment: &&[u8]| !segment.is_empty() && *segment != b".";
     let mut segments: Vec<Vec<u8>> = path

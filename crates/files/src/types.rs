@@ -1,8 +1,8 @@
 //! Media types by file name.
 //!
-//! Sources: the IANA registry, and what browsers need where it is silent (source maps, icons). What
-//! is unknown is sent as bytes, which together with `nosniff` a browser saves and does not run.
-//! Text carries `charset=utf-8`; XML and JSON do not, since they say it themselves.
+//! Sources: the IANA registry, and for types that it lacks (source maps, icons) what browsers need. An unknown type is sent
+//! as bytes; with `nosniff` a browser saves it and does not execute it. Text carries `charset=utf-8`; XML and JSON do not,
+//! since they declare their own encoding.
 
 /// The media type of a file called `name`.
 pub(crate) fn content_type(name: &[u8]) -> &'static str {
@@ -30,7 +30,7 @@ pub(crate) fn is_compressible(content_type: &str) -> bool {
         || COMPRESSIBLE.contains(&content_type)
 }
 
-/// What is sent without knowing what it is.
+/// The type for unknown files.
 pub(crate) const BYTES: &str = "application/octet-stream";
 
 const COMPRESSIBLE: [&str; 9] = [

@@ -1,8 +1,8 @@
-//! Time as the server sees it.
+//! The server's clocks.
 //!
 //! Ages and deadlines come from a monotonic clock, so that a step of the wall clock (a resumed machine, NTP) neither
-//! revives nor expires anything; the wall clock is for header fields and logs only. Decisions never read a clock: they
-//! are given what this module returns.
+//! extends nor expires anything; the wall clock is for header fields and logs only. Decisions never read a clock: they get
+//! the values of this module.
 
 use std::time::{Instant, SystemTime};
 

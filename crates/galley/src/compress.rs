@@ -1,10 +1,11 @@
-//! Stored pages and files in other codings, made beside requests: quickly when a page was stored, densely when it proved hot.
-//! A page that has them lets go of its plain body, which [`Compressing::unpack`] makes again for those who want it.
+//! Compresses stored pages and files beside requests: at a fast level when a page was stored, at a dense level when it is
+//! requested often. A compressed page drops its plain body, which [`Compressing::unpack`] makes again for clients that need
+//! it.
 //!
-//! A few threads of low priority behind a bounded queue. A fill never waits for them, a hit never compresses: it takes what is
-//! there. What they make takes the page's place only if the page is still there, and counts against the memory, as does the
-//! room that they work in. What an answer that is not stored is coded in on its way is asked here too, and so is a turn for
-//! large files, which helper threads compress while they are sent.
+//! A few threads of low priority work from a bounded queue. A fill never waits for them, and a hit never compresses: it
+//! uses what exists. A compressed form is stored only if the page is still stored, and counts against the memory, as does
+//! the space used while compressing. This module also decides which coding is used for a response that is not stored, and
+//! limits how many large files helper threads compress while they are sent.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,7 +43,7 @@ pub struct Compressor {
 struct CompressionJob {
     /// Where the entry is.
     memory: Arc<Memory>,
-    /// Not held: what left the memory meanwhile need not be compressed, and must not take room there.
+    /// Weak: an entry that was evicted meanwhile need not be compressed, and must not use memory.
     entry: Weak<Entry>,
     settings: Arc<Compress>,
     step: Press,
@@ -56,7 +57,7 @@ struct CompressionCounters {
     put_off: AtomicU64,
 }
 
-/// What was done since the start.
+/// The work since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompressionTotals {
     /// Pages compressed, in whatever codings.
@@ -70,7 +71,7 @@ pub struct CompressionTotals {
 }
 
 impl Compressor {
-    /// Starts `threads` threads. They end with the last clone of what this returns.
+    /// Starts `threads` threads. They end with the last clone of the result.
     pub fn start(threads: usize) -> io::Result<Arc<Self>> {
         let (jobs, taken) = sync_channel(MOST_JOBS);
         let taken = Arc::new(Mutex::new(taken));
@@ -97,7 +98,7 @@ impl Compressor {
         }))
     }
 
-    /// What was done since the start.
+    /// The work since the start.
     pub fn counted(&self) -> CompressionTotals {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         CompressionTotals {
@@ -122,7 +123,7 @@ impl Compressor {
     }
 }
 
-/// A site's wishes, and who fulfils them.
+/// A site's settings, and the threads that apply them.
 #[derive(Clone)]
 pub struct Compressing {
     compressor: Arc<Compressor>,
@@ -140,8 +141,8 @@ impl Compressing {
         }
     }
 
-    /// Says in the head of a page that is arriving that its coding is chosen, if it is going to be: its first visitor hears the
-    /// same as all others. `length` where it is known.
+    /// Sets `Vary` in the head of a page that is arriving, if its coding is going to be selected: its first visitor gets the
+    /// same as all others. `length` if it is known.
     pub fn announce(&self, status: StatusCode, fields: &mut HeaderMap, length: Option<u64>) {
         if self.settings.is_for_live(status, fields, length) {
             vary_on_coding(fields);
@@ -167,7 +168,7 @@ impl Compressing {
         self.settings.passed
     }
 
-    /// The memory that compression draws on.
+    /// The memory for compression.
     pub fn budget(&self) -> &MemoryBudget {
         self.memory.budget()
     }
@@ -213,8 +214,8 @@ impl Compressing {
         if held.is_packed() { new.packed() } else { new }
     }
 
-    /// The page with its plain body, made from a coding where it is packed. `None`: there is no memory for it, or the page turned
-    /// out to be damaged, and has left the memory. The work is in proportion to the body.
+    /// The page with its plain body, made from a coding if it is packed. `None`: there is no memory for it, or the page turned
+    /// out to be damaged, and was removed from the memory. The work is in proportion to the body.
     pub fn unpacked(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
         if !entry.is_packed() {
             return Some(Arc::clone(entry));
@@ -246,7 +247,7 @@ impl Compressing {
         budget.used() > budget.limit() / 8 * 5
     }
 
-    /// Waits until the queue has room again, for a while: for who has many pages compressed and no client.
+    /// Waits until the queue has room again, for a while: for a caller that has many pages compressed and no client.
     pub async fn keep_up(&self) {
         for _ in 0..MOST_LOOKS {
             if self.compressor.waiting.load(Ordering::Relaxed) < MOST_JOBS / 2 {
@@ -332,7 +333,7 @@ impl CompressionJob {
             None => entry.body(),
             Some(unpacked) => unpacked.as_ref().ok().and_then(Entry::body),
         }?;
-        // What lies beside a file is what its owner wants to be sent.
+        // A compressed file beside the original was put there by its owner.
         let given = entry.coded().iter().filter(|coded| coded.is_given);
         let mut coded: Vec<EncodedEntry> = given.cloned().collect();
         let given = coded.len();
@@ -357,7 +358,7 @@ impl CompressionJob {
     ) -> Option<StoredBody> {
         let budget = self.memory.budget();
         let level = self.level(coding);
-        // Who holds no more than this works on; a page without room for it stays as it is.
+        // The buffers of a worker that keeps no more than this are kept; a page without room for it stays as it is.
         let room = budget.try_reserve(encode::working_memory(body.len(), coding, level))?;
         let bytes = encode::whole(body, coding, level, &sys::let_others_go)?;
         drop(room);
@@ -390,7 +391,7 @@ fn is_gain(plain: u64, coded: u64) -> bool {
     coded < plain - plain / 10
 }
 
-/// What a thread asks the kernel for, and gives up where others wait when a piece of a page is done: the least there is.
+/// The time slice of a thread, which it also gives up when others wait and a piece of a page is done: the smallest possible.
 const TURN: Duration = Duration::from_micros(100);
 
 /// Between two looks at a queue that is half full, and how many of them.

@@ -1,8 +1,8 @@
-//! What went wrong on the way to an answer, and what the client is told about it.
+//! Errors while a response is made, and what the client learns about them.
 //!
-//! A [`Fault`] ends an exchange; not being cached, being stale or not being modified are outcomes, never faults. Each
-//! fault names one [`RefusedWhy`], and this module alone maps those to statuses and to the text a client may see. Paths,
-//! addresses and causes stay in `note`, which goes to the log.
+//! A [`Fault`] ends an exchange; "not cached", "stale" and "not modified" are outcomes, never faults. Each fault names one
+//! [`RefusedWhy`], and only this module maps those to statuses and to the text for the client. Paths, addresses and causes
+//! stay in `note`, which goes to the log.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub struct Fault {
     pub note: Cow<'static, str>,
     /// Seconds after which asking again makes sense.
     pub retry_after_s: Option<u32>,
-    /// The site's own page for it, where it is known.
+    /// The site's own page for it, if the site is known.
     pub page: Option<Bytes>,
 }
 
@@ -32,7 +32,7 @@ impl Fault {
             retry_after_s: None,
             page: None,
         };
-        // What passes by itself (RFC 9110 §10.2.3).
+        // Temporary failures (RFC 9110 §10.2.3).
         if fault.is_outage() {
             fault.retry_after_s = Some(RETRY_AFTER_S);
         }
@@ -172,6 +172,5 @@ pub fn public_text(status: u16) -> &'static str {
     }
 }
 
-/// What a client is asked to wait where nobody knows better: long enough for a queue of ten seconds to have emptied, or for
-/// PHP to be back.
+/// The `Retry-After` by default: long enough for a queue of ten seconds to have emptied, or for PHP to be back.
 const RETRY_AFTER_S: u32 = 10;

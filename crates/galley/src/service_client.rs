@@ -1,6 +1,6 @@
 //! Sends one request to a service of another machine, on a connection of its own, and receives the response.
 //!
-//! Bounds: a time for the whole, 64 KiB of response.
+//! Limits: a timeout for the whole exchange, 64 KiB of response.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -95,7 +95,7 @@ impl ServiceClient {
 }
 
 impl ServiceResponse {
-    /// The pause that the service asks for: seconds or a date (RFC 9110 section 10.2.3).
+    /// The pause that the service requests: seconds or a date (RFC 9110 section 10.2.3).
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         let text = self.fields.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
         if let Ok(seconds) = text.parse() {

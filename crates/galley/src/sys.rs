@@ -1,6 +1,6 @@
-//! What is asked of the operating system: descriptors, listening sockets, accounts, privileges, cores, signals' numbers.
+//! The operating system: descriptors, listening sockets, accounts, privileges, cores, signal numbers.
 //!
-//! Calls here are made at start or on the control thread, but for [`unsent`], which is asked for a client that is slow.
+//! These calls are made at the start or on the control thread, except for [`unsent`], which is called for slow clients.
 
 pub mod account;
 pub mod packets;
@@ -49,7 +49,7 @@ pub fn descriptors() -> (u64, u64) {
     (open as u64, limit.unwrap_or(UNLIMITED_DESCRIPTORS))
 }
 
-/// Lets every other thread go before the calling one, which takes turns of `turn`. Where that is not allowed it stays as it is.
+/// Lets every other thread run before the calling one, which gets time slices of `turn`. Without permission nothing changes.
 pub fn lower_priority(turn: Duration) {
     scheduling::ask_for(turn);
     let thread = Some(rustix::thread::gettid());
@@ -62,11 +62,11 @@ pub fn lower_priority(turn: Duration) {
 /// Of 19: it still gets on while others work.
 const LOW_PRIORITY: i32 = 10;
 
-/// Lets the calling thread go before others when it has something to do, in turns of `turn`. More processor beside them is
-/// allowed to root and with `CAP_SYS_NICE`, a turn of its own to everybody; what is not allowed stays as it is.
+/// Lets the calling thread run before others when it has work, in slices of `turn`. Root and `CAP_SYS_NICE` allow a higher
+/// priority, every user a slice of its own; without permission nothing changes.
 ///
 /// For threads that answer in microseconds and then wait. PHP works for tens of milliseconds at a time, and the kernel lets a
-/// process go on for some before it looks who else waits; whose turn is shorter need not wait for that.
+/// process run for some before it looks for others; a thread with a shorter slice need not wait for that.
 pub fn raise_priority(turn: Duration) {
     scheduling::ask_for(turn);
     let thread = Some(rustix::thread::gettid());
@@ -75,11 +75,12 @@ pub fn raise_priority(turn: Duration) {
     }
 }
 
-/// Lets whoever waits for this processor go before the calling thread goes on, at a loss of one of its turns where somebody does.
+/// Lets other threads that wait for this processor run before the calling thread continues, at the cost of one of its slices
+/// if there are any.
 ///
-/// For long work on threads that ask for short turns. A thread that answers and has just worked is owed nothing at the moment
-/// in which it wakes, or in which the one before it goes to sleep; then it does not take the processor from another one, however
-/// low, and the kernel looks again only at its next tick, up to 4 ms later. Work that stops to ask every 50 us made the 99th
+/// For long work on threads with short slices. A thread that answers and has just worked has no lag in its favour at the
+/// moment in which it wakes, or in which the thread before it goes to sleep; then it does not preempt another one, however
+/// low, and the kernel decides again only at its next tick, up to 4 ms later. Work that yields every 50 us made the 99th
 /// percentile of hits beside misses two to three times what it is alone, instead of five.
 pub fn let_others_go() {
     std::thread::yield_now();
@@ -97,10 +98,10 @@ pub fn usual_priority() {
 /// Of -20: nine times the weight of PHP and of the database.
 const HIGH_PRIORITY: i32 = -10;
 
-/// How many processes of this machine run or could run at this moment, less the calling thread, and how many processors it has;
-/// `None` where `/proc` does not tell.
+/// How many processes of this machine run or could run at this moment, without the calling thread, and how many processors it
+/// has; `None` if `/proc` does not say.
 ///
-/// The first call opens what the later ones read, so that a thread can ask after it was confined if somebody has asked before.
+/// The first call opens what the later ones read, so that a confined thread can call it if it was called before.
 pub fn running_processes() -> Option<(usize, usize)> {
     static MACHINE: OnceLock<Option<(File, usize)>> = OnceLock::new();
     let opened = MACHINE.get_or_init(|| {
@@ -112,7 +113,7 @@ pub fn running_processes() -> Option<(usize, usize)> {
     });
     let (loadavg, processors) = opened.as_ref()?;
     let mut line = [0; 128];
-    // From its beginning, where the kernel writes it anew.
+    // From its beginning, where the kernel generates it again.
     let length = loadavg.read_at(&mut line, 0).ok()?;
     let text = std::str::from_utf8(line.get(..length)?).ok()?;
     Some((running_of(text)?.saturating_sub(1), *processors))
@@ -134,7 +135,7 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Whether `error` says that no descriptor is left, for this process or for the machine.
+/// Whether `error` means that no descriptor is left, for this process or for the machine.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     code == Some(rustix::io::Errno::MFILE.raw_os_error())
@@ -158,7 +159,7 @@ const TIOCOUTQ: Opcode = 0x5411;
 
 /// The name of the user who owns `path`; `None` for root, and for a number without a name.
 ///
-/// PHP runs as who owns the site's files, so that WordPress can write its uploads and nothing else.
+/// PHP runs as the owner of the site's files, so that WordPress can write its uploads and nothing else.
 pub fn owner(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let id = std::fs::metadata(path).ok()?.uid();

@@ -1,4 +1,4 @@
-//! Stored pages of unit tests.
+//! Stored pages for unit tests.
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{EntryKind, EntryParts, Scopes};

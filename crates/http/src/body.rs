@@ -1,9 +1,9 @@
-//! Reads a request body: takes the framing bytes away, counts, and finds the end.
+//! Reads a request body: removes the framing bytes, counts, and finds the end.
 //!
 //! Chunked coding by RFC 9112 section 7.1: CRLF only, sizes of at most 16 hex digits, extensions and trailers checked,
-//! bounded and dropped (a trailer must never become a field: section 7.1.2). Data is lent from the input, never copied.
+//! bounded and dropped (a trailer must never become a field: section 7.1.2). Data is borrowed from the input, never copied.
 //!
-//! Invariant: `consumed` never goes past the body's last byte, so what is left is the next request.
+//! Invariant: `consumed` never exceeds the body's last byte, so what remains is the next request.
 //!
 //! ```text
 //! chunked-body   = *chunk last-chunk trailer-section CRLF
@@ -15,7 +15,7 @@ use crate::framing::BodyKind;
 use crate::head::BadRequest;
 use crate::token::{is_token_byte, is_value_byte};
 
-/// Bytes of chunk extensions in one message. Nobody sends any; endless ones are an attack.
+/// Bytes of chunk extensions in one message. No client sends any; endless ones are an attack.
 pub const EXTENSION_BYTES: u16 = 256;
 /// Bytes of the trailer section, its line ends included.
 pub const TRAILER_BYTES: u16 = 4096;

@@ -1,11 +1,11 @@
 //! Byte classes of heads, sixteen bytes at a time.
 //!
-//! With the registers that every processor of the kind has (SSE2, NEON), so nothing is found out at run time. Only tells which
-//! class a byte has; what that means is decided elsewhere. A test holds every byte to what [`crate::token`] says of it.
+//! It uses registers that every processor of the architecture has (SSE2, NEON), so nothing is detected at run time. It only
+//! determines the class of a byte; its meaning is decided elsewhere. A test compares every byte with [`crate::token`].
 
 use wide::u8x16;
 
-/// Which of 64 bytes are control characters: all below SP, CR, LF and HTAB among them, and DEL. Bit n stands for byte n.
+/// Which of 64 bytes are control characters: all below SP, CR, LF and HTAB among them, and DEL. Bit n is byte n.
 pub(crate) fn controls(block: &[u8; 64]) -> u64 {
     let (quarters, _) = block.as_chunks::<16>();
     quarters.iter().rev().fold(0, |marks, quarter| {
@@ -13,9 +13,9 @@ pub(crate) fn controls(block: &[u8; 64]) -> u64 {
     })
 }
 
-/// How many bytes stand before the first that is neither letter, digit nor `-`; 16 if there is none.
+/// How many bytes precede the first that is neither letter, digit nor `-`; 16 if there is none.
 ///
-/// Names of fields have other bytes too, which nobody sends: whoever meets one asks [`crate::token`].
+/// Names of fields may have other bytes too, which nobody sends: the caller then uses [`crate::token`].
 pub(crate) fn usual_name(bytes: &[u8; 16]) -> usize {
     let others = !usual(bytes);
     others.trailing_zeros().min(16) as usize

@@ -1,8 +1,8 @@
-//! Decides where a request's body ends, whether the connection lives on, and whom the request is for.
+//! Decides where a request's body ends, whether the connection persists, and which host the request is for.
 //!
-//! RFC 9112 section 6.3, read strictly: whatever two readers could take for different lengths is refused, and the
-//! connection ends. This is the only place that reads Content-Length, Transfer-Encoding, Connection, Expect and Host
-//! for their framing; whoever is behind it works from [`Framing`] and writes messages anew.
+//! RFC 9112 section 6.3, read strictly: a message that two parsers could frame differently is rejected, and the connection
+//! ends. This is the only place that reads Content-Length, Transfer-Encoding, Connection, Expect and Host for their
+//! framing; all later code uses [`Framing`] and writes messages anew.
 
 use crate::head::{BadRequest, Head, Version};
 use crate::host::{host_and_port, target_authority};
@@ -49,9 +49,9 @@ pub struct Framing<'b> {
     pub keep_alive: bool,
     /// The client may wait for `100 Continue` before it sends the body. Only with a body, only in HTTP/1.1.
     pub expect_continue: bool,
-    /// HTTP/1.1 with an Upgrade field that Connection names. What to, stands in the field.
+    /// HTTP/1.1 with an Upgrade field that Connection names. The field names the protocol.
     pub upgrade: bool,
-    /// Whom the request is for.
+    /// The host of the request.
     pub host: Host<'b>,
 }
 
@@ -65,10 +65,10 @@ pub struct ResponseFraming {
 }
 
 impl Framing<'_> {
-    /// How to answer with a body of `known` bytes, or of a length that only its end will tell. HTTP/1.0 knows no chunks
-    /// (RFC 9112 section 7.1): there the end of the connection is the end of the body.
+    /// The framing of a response with a body of `known` bytes, or of a length that only its end will tell. HTTP/1.0 has no
+    /// chunks (RFC 9112 section 7.1): there the end of the connection is the end of the body.
     ///
-    /// A response to HEAD asks with the length that GET would have had.
+    /// For a response to HEAD, pass the length that GET would have had.
     pub fn response(&self, known: Option<u64>) -> ResponseFraming {
         let length = match (known, self.version) {
             (Some(bytes), _) => Length::Known(bytes),
@@ -94,9 +94,9 @@ pub fn frame<'b>(head: &Head<'b, '_>) -> Result<Framing<'b>, BadRequest> {
     seen.settle(head, body)
 }
 
-/// As [`frame`], for a head that came by HTTP/2, whose last frame says where the body ends. `is_end`: that was the head's.
+/// As [`frame`], for a head that came over HTTP/2, whose last frame says where the body ends. `is_end`: that was the head's.
 ///
-/// Errors: those of [`frame`], and `ContentLength` where a body is announced and none can come (RFC 9113 section 8.1.1).
+/// Errors: those of [`frame`], and `ContentLength` if a body is announced and none can come (RFC 9113 section 8.1.1).
 pub fn frame_h2<'b>(head: &Head<'b, '_>, is_end: bool) -> Result<Framing<'b>, BadRequest> {
     let seen = FramingFields::gather(head)?;
     let body = match (seen.body(head.version)?, is_end) {
@@ -123,8 +123,8 @@ struct FramingFields<'b> {
 impl<'b> FramingFields<'b> {
     fn gather(head: &Head<'b, '_>) -> Result<Self, BadRequest> {
         let mut seen = Self {
-            // Nobody here tunnels. A client that does not wait for the response to CONNECT (RFC 9110 section 9.3.6) has sent
-            // bytes of the tunnel by then, chosen by somebody else perhaps, and they may look like a request.
+            // Galley does not tunnel. A client that does not wait for the response to CONNECT (RFC 9110 section 9.3.6) has
+            // sent bytes of the tunnel by then, possibly chosen by somebody else, and they may look like a request.
             close: head.method == "CONNECT",
             ..Self::default()
         };

@@ -1,20 +1,20 @@
-//! A request that came by HTTP/2 as the [`Head`] that an HTTP/1 request has, so that there is one opinion about it.
+//! Converts an HTTP/2 request to the [`Head`] of an HTTP/1 request, so that both are evaluated by the same code.
 //!
-//! RFC 9113 section 8 read strictly, and beyond it whatever [`crate::head`] refuses: a head that could not have come by
-//! HTTP/1 with the same meaning is refused, because what is behind may translate it once more (request smuggling by
-//! downgrade). What the HTTP/2 library checks already is checked again: this is the place that promises it.
+//! RFC 9113 section 8 read strictly, and everything that [`crate::head`] rejects: a head that could not have arrived over
+//! HTTP/1 with the same meaning is rejected, because an upstream may convert it once more (request smuggling by downgrade).
+//! What the HTTP/2 library has checked is checked again: this module guarantees it.
 //!
-//! The authority becomes the first field, `host`; no other one is left. Crumbs of cookies are joined by the caller.
+//! The authority becomes the first field, `host`, and there is no other one. The caller joins split cookie fields.
 
 use crate::head::{BadRequest, FieldLine, Head, HeadLimits, MAX_FIELDS, METHOD_BYTES, Version};
 use crate::token::{is_token, is_token_byte, is_value_byte};
 
-/// What stands in the pseudo-header fields (RFC 9113 section 8.3.1).
+/// The pseudo-header fields (RFC 9113 section 8.3.1).
 #[derive(Clone, Copy, Debug)]
 pub struct PseudoFields<'b> {
     /// `:method`.
     pub method: &'b str,
-    /// `:scheme`, where it is known.
+    /// `:scheme`, if it is known.
     pub scheme: Option<&'b str>,
     /// `:authority`.
     pub authority: Option<&'b str>,
@@ -109,8 +109,8 @@ fn check_line(line: &PseudoFields<'_>, limits: &HeadLimits) -> Result<(), BadReq
 
 /// RFC 9113 sections 8.2.1 and 8.2.2.
 fn check_field(name: &[u8], value: &[u8]) -> Result<(), BadRequest> {
-    // All bytes are looked at, without an early end: the compiler then takes many of a value at once. Every field of every
-    // request comes by here.
+    // All bytes are examined, without an early end: the compiler then takes many of a value at once. Every field of every
+    // request is checked here.
     let is_name = !name.is_empty()
         && name
             .iter()
@@ -135,7 +135,7 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<(), BadRequest> {
     }
 }
 
-/// Whether the byte may stand in a name: of a token, and no capital.
+/// Whether the byte may occur in a name: of a token, and no capital.
 fn is_name_byte(byte: u8) -> bool {
     is_token_byte(byte) & !byte.is_ascii_uppercase()
 }

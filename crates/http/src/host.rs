@@ -1,16 +1,17 @@
-//! The host a request is for: from the Host field or from an absolute-form target (RFC 9112 sections 3.2 and 3.3).
+//! The host of a request: from the Host field or from an absolute-form target (RFC 9112 sections 3.2 and 3.3).
 //!
-//! Only its form is checked here, so that nothing but a host and a port travels on; lower case, default ports and which
-//! site it means are the router's matter.
+//! Only its form is checked here, so that nothing but a host and a port is passed on. The router handles lower case,
+//! default ports and the mapping to a site.
 //!
-//! Departs: RFC 3986 section 3.2.2 allows percent-encoding, sub-delims and future address kinds in a host. No name in DNS has them, and a
-//! comma or a quote in a host has fooled others; they are refused. Test: `hosts_are_names_and_addresses`.
+//! Departs: RFC 3986 section 3.2.2 allows percent-encoding, sub-delims and future address kinds in a host. No name in DNS
+//! has them, and a comma or a quote in a host has deceived other programs; they are rejected. Test:
+//! `hosts_are_names_and_addresses`.
 
 use std::net::Ipv6Addr;
 
 use crate::refusal::BadRequest;
 
-/// Whom the request is for, not yet canonical.
+/// The host of the request, not yet canonical.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host<'b> {
     /// HTTP/1.0 without a Host field.
@@ -93,7 +94,7 @@ fn strip_scheme(target: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The underscore is no letter of DNS host names, but test and container hosts have it.
+/// DNS host names have no underscore, but test and container hosts do.
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }

@@ -1,14 +1,15 @@
-//! HTTP/1.0 and HTTP/1.1 towards clients: heads, framing, bodies, answers. Sans I/O, strict.
+//! HTTP/1.0 and HTTP/1.1 with clients: heads, framing, bodies, responses. Sans I/O, strict.
 //!
-//! Bytes in, meaning or a [`head::BadRequest`] out. The crate owns one decision above all: where one request ends and the
-//! next begins (RFC 9112). It makes that decision once, so nobody behind it reads framing fields again. It does not read
-//! sockets, keep timers, judge targets beyond their form, or know what a response means.
+//! It turns bytes into requests or a [`head::BadRequest`]. Its main decision is where one request ends and the next begins
+//! (RFC 9112). It makes that decision once, so no later code reads framing fields again. It does not read sockets, keep
+//! timers, evaluate targets beyond their form, or know what a response means.
 //!
-//! Invariants: the same bytes give the same result however they are cut into reads; every refusal ends the connection;
-//! reading a usual head allocates nothing.
+//! Invariants: the same bytes give the same result however they are split into reads; every rejection ends the connection;
+//! parsing a usual head allocates nothing.
 //!
-//! The way of a request: [`head::resume`] until it is whole, [`framing::frame`], [`body::BodyReader`],
-//! [`framing::Framing::response`], [`response_writer::write_head`]. Towards upstreams it owns what a response must not be: [`response`]. What came by HTTP/2 takes the same way from [`h2::head`] on.
+//! A request takes this path: [`head::resume`] until it is complete, [`framing::frame`], [`body::BodyReader`],
+//! [`framing::Framing::response`], [`response_writer::write_head`]. For upstreams, [`response`] defines which responses are
+//! rejected. HTTP/2 requests take the same path from [`h2::head`] on.
 
 pub mod body;
 pub mod frame_interceptor;

@@ -1,4 +1,4 @@
-//! A parsed head with its own bytes: a request that waits for something outlives the buffer that it was read from.
+//! A parsed head with its own bytes, for a request that outlives the buffer from which it was parsed.
 
 use crate::head::{FieldLine, Head, HeadBuffer, MAX_FIELDS, Version};
 

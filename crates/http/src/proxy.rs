@@ -1,9 +1,9 @@
-//! The header of the PROXY protocol, versions 1 and 2: whom a proxy in front of us speaks for.
+//! The header of the PROXY protocol, versions 1 and 2, in which a proxy in front names its client.
 //!
-//! It stands before everything else on a connection, before TLS too, and is taken from the socket to the byte: [`read`] says
-//! how many more bytes certainly belong to it, so nothing of what follows is ever touched. Strict: a header that is not
-//! exactly one ends the connection. What follows the addresses (TLVs) is taken and not read.
-//! Does not decide whether the one who sends it is believed.
+//! It precedes everything else on a connection, also TLS, and is read from the socket exactly to its end: [`read`] says how
+//! many more bytes certainly belong to it, so nothing of what follows is ever consumed. Strict: anything but exactly one
+//! header ends the connection. What follows the addresses (TLVs) is consumed and ignored. Whether the sender is trusted is
+//! decided elsewhere.
 //!
 //! Source: `proxy-protocol.txt` of `HAProxy` (2020/03/05).
 //!
@@ -28,10 +28,10 @@ pub enum ProxyHeaderStep {
     Whole(ProxySource),
 }
 
-/// Whom the proxy speaks for.
+/// The client that the proxy names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxySource {
-    /// Nobody: its own connection (`LOCAL`, such as a health check), or one without addresses that mean anything here.
+    /// None: its own connection (`LOCAL`, such as a health check), or one without addresses that mean anything here.
     Itself,
     /// A client.
     Client {
@@ -47,7 +47,7 @@ pub enum ProxySource {
 #[error("no header of the PROXY protocol")]
 pub struct Malformed;
 
-/// Reads what has come so far of a header, from its first byte.
+/// Reads the part of a header that has arrived, from its first byte.
 ///
 /// Cost: one pass over at most 107 bytes (version 1) or 16 bytes (version 2). Allocates nothing.
 pub fn read(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
@@ -65,7 +65,7 @@ fn version_1(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
     }
     if let Some(end) = memchr::memchr(b'\n', got) {
         let line = got.get(..end).and_then(|line| line.strip_suffix(b"\r"));
-        // What follows was not asked for.
+        // What follows was not requested.
         let is_all = end + 1 == got.len();
         let line = line.filter(|_| is_all).ok_or(Malformed)?;
         let line = std::str::from_utf8(line).map_err(|_| Malformed)?;
@@ -158,7 +158,7 @@ fn version_2(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
     source_2(command, family, rest).map(ProxyHeaderStep::Whole)
 }
 
-/// Whom a header of version 2 speaks for. `rest` is all of it behind the head.
+/// The client of a version 2 header. `rest` is all of it behind the head.
 fn source_2(command: u8, family: u8, rest: &[u8]) -> Result<ProxySource, Malformed> {
     match (command, family) {
         (LOCAL, _) | (PROXY_COMMAND, 0x00) => Ok(ProxySource::Itself),
@@ -200,7 +200,7 @@ impl From<ProxyAddress<16>> for IpAddr {
     }
 }
 
-/// Nobody connects from an address that stands for none.
+/// An unspecified address is never a client's.
 fn client(source: SocketAddr, destination: SocketAddr) -> Result<ProxySource, Malformed> {
     let canonical =
         |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());

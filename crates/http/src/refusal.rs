@@ -1,7 +1,7 @@
-//! Why a request is not read any further, and the status that says so.
+//! Why a request is rejected, and the status of the response.
 
-/// A request that breaks the rules of framing. The connection ends with it: after a refusal nobody knows where the next
-/// request would begin, so the bytes behind it are never looked at (RFC 9112 section 9.6 and 11.2).
+/// A request that breaks the rules of framing. The connection ends with it: after a rejection the beginning of the next
+/// request is unknown, so the bytes behind it are never examined (RFC 9112 section 9.6 and 11.2).
 ///
 /// `Display` is fit for the client: it names the rule, never the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]

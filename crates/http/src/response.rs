@@ -1,12 +1,13 @@
-//! Responses of HTTP/1 upstreams: what must hold before one is used. Somebody else parses them; this is what he lets pass.
+//! Checks responses of HTTP/1 upstreams before they are used. Another parser parses them; this module decides which it may
+//! use.
 //!
-//! Owns two rules. [`HeadCheck`] looks at the bytes of a head while they arrive: every line ends with CRLF, no line is folded,
-//! nothing stands before the status line, and the head is not too long. [`check`] looks at the parsed head: the status is one
-//! that a final response can have, and the framing fields mean one thing to every reader (RFC 9112 sections 6.1 to 6.3).
-//! Both are as strict as [`crate::framing`] is towards clients: a response that two readers take for different ones poisons caches
-//! as a request does.
+//! There are two checks. [`HeadCheck`] examines the bytes of a head as they arrive: every line ends with CRLF, no line is
+//! folded, nothing precedes the status line, and the head is not too long. [`check`] examines the parsed head: the status
+//! is one that a final response can have, and the framing fields have one meaning for every parser (RFC 9112 sections 6.1
+//! to 6.3). Both are as strict as [`crate::framing`] is with clients: a response that two parsers read differently poisons
+//! caches as a request does.
 //!
-//! Invariant: a verdict depends on the bytes alone, never on how they were cut into reads.
+//! Invariant: a verdict depends on the bytes alone, never on how they were split into reads.
 
 use crate::framing::{TransferCodings, content_length};
 use crate::token::is_name;

@@ -1,11 +1,11 @@
 //! Writes the head of a response and the frames of its chunks.
 //!
-//! The framing fields and Connection are written here alone, from [`Length`] and [`ConnectionField`]; the same fields from
-//! upstream are dropped. A field with a name or value that could end its line early is dropped whole, so an upstream
+//! Only this module writes the framing fields and Connection, from [`Length`] and [`ConnectionField`]; the same fields from
+//! an upstream are dropped. A field with a name or value that could end its line early is dropped whole, so an upstream
 //! cannot split a response in two (RFC 9110 section 5.5, RFC 9112 section 11.1).
 //!
-//! It does not know Date, Server or what a status means, and it does not see the body: that it has the length that was
-//! announced is the caller's duty.
+//! It does not know Date, Server or the meaning of a status, and it does not see the body: the caller ensures that it has
+//! the announced length.
 
 use std::io::Write;
 
@@ -85,12 +85,12 @@ pub fn write_stored<'a>(
     } else {
         write_status_line(out, status);
     }
-    // Not a loop, which would ask each part of a chain for each piece whether it has come to its end.
+    // Not a loop, which would check the end of each part of a chain for each piece.
     lines.for_each(|piece| out.extend_from_slice(piece));
     write_end(out, length, connection);
 }
 
-/// What may be said of framing under this status.
+/// The framing fields that this status permits.
 fn settled(
     status: StatusCode,
     length: Length,

@@ -1,8 +1,8 @@
 //! The byte classes of HTTP fields (RFC 9110 section 5.6.2 and 5.5).
 //!
-//! One table, used by reading and by writing, so that what is refused from a client can also not be sent to one.
+//! There is one table for parsing and writing, so what is rejected from a client can also not be sent to one.
 
-/// Whether the byte may stand in a token: a method, a field name, a transfer coding.
+/// Whether the byte may occur in a token: a method, a field name, a transfer coding.
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     TOKEN.get(usize::from(byte)).copied().unwrap_or_default()
 }
@@ -22,13 +22,13 @@ pub(crate) fn is_name<const LENGTH: usize>(token: &[u8], lower: &[u8; LENGTH]) -
     token.try_into().is_ok_and(|token| !differ(token))
 }
 
-/// Whether the byte may stand in a field value: HTAB, SP, visible ASCII and the obs-text bytes; no other control.
+/// Whether the byte may occur in a field value: HTAB, SP, visible ASCII and the obs-text bytes; no other control.
 pub(crate) fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// The members of a comma list without the white space around them. Empty members are given too: what they mean is
-/// the field's matter. Quoted strings are not known here: for fields whose members are tokens.
+/// The members of a comma list without the white space around them. Empty members are returned too: their meaning depends on
+/// the field. Quoted strings are not supported: for fields whose members are tokens.
 pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim)
 }

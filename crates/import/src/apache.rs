@@ -1,7 +1,7 @@
 //! Apache: `VirtualHost` and `.htaccess`, by the idioms of WordPress sites.
 //!
-//! A virtual host becomes a site. One that PHP generates inside Apache (mod_php) gets a PHP-FPM that Galley runs; one that proxies, the
-//! server behind it. The `.htaccess` of a document root belongs to its site.
+//! A virtual host becomes a site. If PHP runs inside Apache (mod_php), the site gets a managed PHP-FPM; if the virtual host
+//! is a proxy, the site gets the server behind it. The `.htaccess` of a document root belongs to its site.
 
 mod container;
 mod context;

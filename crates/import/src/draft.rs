@@ -8,7 +8,7 @@ pub(crate) enum Value {
     Text(String),
     Flag(bool),
     List(Vec<String>),
-    /// `{ name = "value", ... }`, a number, or another value as it stands in the file.
+    /// `{ name = "value", ... }`, a number, or another value as written in the file.
     Verbatim(String),
 }
 

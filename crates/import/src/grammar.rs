@@ -1,6 +1,6 @@
 //! The grammars of files with statements and blocks.
 
-/// What separates statements, and what is a comment.
+/// What separates statements, and what begins a comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grammar {
     /// `;` ends a statement, `#` begins a comment.

@@ -1,5 +1,5 @@
-//! What Galley's WordPress preset does by itself, so that rules of other servers about it are not needed; and what is left of a
-//! list of alternatives.
+//! What Galley's WordPress preset does without configuration, so that rules of other servers about it are not needed; and
+//! what remains of a list of alternatives.
 
 use galley_policy::wordpress;
 
@@ -272,7 +272,7 @@ const COOKIE_BEGINNINGS: &[&str] = &[
     "woocommerce_recently_viewed",
 ];
 
-/// Beginnings of paths, without the first `/`, that Galley keeps out of the cache, or keeps fresh by purges.
+/// Beginnings of paths, without the first `/`, that bypass Galley's cache, or that purges keep fresh.
 const KNOWN_PATHS: &[&str] = &[
     "wp-admin",
     "wp-login",

@@ -1,4 +1,5 @@
-//! What became of each statement. Nothing is dropped silently: a statement that no part of the import judges is reported as not carried.
+//! The result for each statement. Nothing is dropped silently: a statement that no part of the import handles is reported
+//! as not carried.
 
 use std::rc::Rc;
 
@@ -11,7 +12,7 @@ pub enum StatementFate {
     Carried(String),
     /// Galley behaves so without an option, or has no use for it: why.
     NotNeeded(String),
-    /// Nothing in the new configuration does this: what it would take.
+    /// The new configuration has no equivalent: what it would take.
     NotCarried(String),
 }
 
@@ -20,7 +21,7 @@ pub enum StatementFate {
 pub struct ImportedStatement {
     /// Its words, cut to a line.
     pub text: String,
-    /// Where it stands.
+    /// Its position.
     pub origin: StatementOrigin,
     /// What became of it.
     pub fate: StatementFate,
@@ -30,7 +31,7 @@ pub struct ImportedStatement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StatementId(usize);
 
-/// All statements that were read, with what is known of each by now.
+/// All statements that were read, with the result for each so far.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     entries: Vec<LedgerEntry>,
@@ -83,7 +84,8 @@ impl Ledger {
         self.judge(id, StatementFate::NotCarried(remedy.into()));
     }
 
-    /// A statement may be judged once for each site that inherits it. What is carried for one is carried; else the worse counts.
+    /// A statement may be evaluated once for each site that inherits it. If it is carried for one it counts as carried;
+    /// otherwise the worse result counts.
     pub fn judge(&mut self, id: StatementId, fate: StatementFate) {
         let Some(entry) = self.entries.get_mut(id.0) else {
             return;

@@ -1,11 +1,12 @@
-//! Configurations of other web servers as a configuration of Galley.
+//! Converts configurations of other web servers to a configuration of Galley.
 //!
-//! [`import`] reads the files of nginx, Varnish, Apache or Caddy through a [`Source`] and returns the text of a `galley.toml`, in which
-//! each option names the line that it comes from, and a report with the [`StatementFate`] of every statement: carried, not needed, or not carried
-//! with a remedy. A statement that no part of the import knows is reported as not carried; nothing is dropped silently.
+//! [`import`] reads the files of nginx, Varnish, Apache or Caddy through a [`Source`] and returns the text of a
+//! `galley.toml`, in which each option names the line that it comes from, and a report with the [`StatementFate`] of every
+//! statement: carried, not needed, or not carried with a remedy. A statement that no part of the import handles is reported
+//! as not carried; nothing is dropped silently.
 //!
-//! `copy` makes a configuration that runs beside the original, and `served` says what of it visitors may notice: `galley import --try`
-//! sends the same requests to both servers.
+//! `copy` makes a configuration that runs beside the original, and `served` lists what visitors may notice of it: `galley
+//! import --try` sends the same requests to both servers.
 //!
 //! Pure: no I/O of its own. Total: any text is read, with limits on files, statements and nesting.
 

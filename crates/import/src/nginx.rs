@@ -111,7 +111,7 @@ fn draft(servers: Vec<Server>, context: &Context<'_>) -> Draft {
     draft
 }
 
-/// Adds the listeners of a server, and what it says of all.
+/// Adds the listeners of a server, and its statements for all.
 fn add_options(server: &Server, of_all: &mut Section) {
     let (plain, tls) = (&server.listen, &server.listen_tls);
     for (name, all) in [("listen", plain), ("listen_tls", tls)] {

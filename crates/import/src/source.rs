@@ -1,4 +1,4 @@
-//! Where configuration files come from, and where a statement stands in them.
+//! The source of configuration files, and the position of a statement in them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Statements with words and blocks, as nginx, VCL and Caddy write them: `name words;` or `name words { statements }`, with comments and
-//! quotes. In a Caddyfile a line ends a statement. Reads any text: what is no statement is reported, and reading goes on behind it.
+//! Statements with words and blocks, as nginx, VCL and Caddy write them: `name words;` or `name words { statements }`, with
+//! comments and quotes. In a Caddyfile a line ends a statement. Reads any text: what is not a statement is reported, and
+//! reading continues after it.
 
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ impl ParsedDirective {
         self.words.get(1..).unwrap_or_default()
     }
 
-    /// The argument at `index`, from 0; empty where there is none.
+    /// The argument at `index`, from 0; empty if there is none.
     pub fn argument(&self, index: usize) -> &str {
         self.arguments().get(index).map_or("", String::as_str)
     }
@@ -49,7 +50,7 @@ impl ParsedDirective {
         }
     }
 
-    /// Sets an option to what this statement says.
+    /// Sets an option to the value of this statement.
     pub fn sets(
         &self,
         option: &str,
@@ -73,7 +74,7 @@ impl ParsedDirective {
         ledger.carried(self.id, option);
     }
 
-    /// Adds the rule that this statement and its block became, unless it says no more than the site.
+    /// Adds the rule that this statement and its block became, unless it equals the site's settings.
     pub fn becomes(&self, rule: RuleDraft, site: &mut ImportedSite, ledger: &mut Ledger) {
         if rule.section.settings.len() > 1 {
             ledger.carried(self.id, "a rule");
@@ -105,7 +106,7 @@ impl ParsedDirective {
     }
 }
 
-/// Reads a file and what it includes.
+/// Reads a file and its includes.
 pub(crate) fn read(
     source: &dyn Source,
     main: &Path,
@@ -340,7 +341,7 @@ impl<'a> StatementParser<'a> {
         }
     }
 
-    /// Reads words up to what ends them. The line of the first one, or of the end.
+    /// Reads words up to their end. Returns the line of the first one, or of the end.
     fn words(&mut self, words: &mut Vec<String>) -> (usize, WordsEnd) {
         let mut first = None;
         loop {

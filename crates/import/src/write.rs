@@ -1,4 +1,4 @@
-//! A draft as a configuration file, each option with the place that it comes from.
+//! Writes a draft as a configuration file, each option with its origin.
 
 use std::fmt::Write as _;
 

@@ -186,19 +186,20 @@ impl LoadClient {
         self.timeouts = timeouts;
     }
 
-    /// Has the runs that follow watched: 20 times a second `progress` is called with the outcome of the first workload so far and the
-    /// time since the begin. Outcomes then have their slices, and a run that ends early, because the caller asks for it or because
-    /// the server does not serve, is no error: it reports what it saw.
+    /// Watches the following runs: 20 times a second `progress` is called with the outcome of the first workload so far and
+    /// the time since the begin. Outcomes then have their slices, and a run that ends early, because the caller requests it or
+    /// because the server does not serve, is not an error: it reports its results.
     pub fn watch(&mut self, progress: impl FnMut(&LoadOutcome, Duration) + 'static) {
         self.progress = Some(Box::new(progress));
     }
 
-    /// Runs all workloads at the same time; what each of them saw, in their order.
+    /// Runs all workloads at the same time; returns the outcome of each, in their order.
     ///
     /// # Errors
-    /// [`LoadError::Stopped`]; [`LoadError::Connect`] when a broken connection of HTTP/2 cannot be made anew; [`LoadError::Rate`];
-    /// [`LoadError::TooManyBroken`] after 1,000 requests of a workload without a response; [`LoadError::Unfinished`] when a run limited
-    /// by the number of requests exceeds [`Timeouts::run`].
+    ///
+    /// [`LoadError::Stopped`]; [`LoadError::Connect`] when a broken HTTP/2 connection cannot be opened again;
+    /// [`LoadError::Rate`]; [`LoadError::TooManyBroken`] after 1,000 requests of a workload without a response;
+    /// [`LoadError::Unfinished`] when a run limited by the number of requests exceeds [`Timeouts::run`].
     pub fn run(&mut self, limit: Limit) -> Result<Vec<LoadOutcome>, LoadError> {
         for (load, at) in self.closed() {
             let open = self.open()?;
@@ -332,7 +333,7 @@ impl Dialer {
     }
 }
 
-/// So many tasks run before the kernel is asked what has come.
+/// The number of tasks that run before the next `epoll_wait`.
 const TASKS_PER_POLL: u32 = 256;
 /// The caller's wish to stop is noticed so soon.
 const GLANCE: Duration = Duration::from_millis(50);

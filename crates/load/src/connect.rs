@@ -1,4 +1,4 @@
-//! How connections to the target are made: TCP, and TLS where it is asked for.
+//! Opens connections to the target: TCP, and TLS if requested.
 
 use std::{
     cell::{Cell, RefCell},
@@ -38,13 +38,13 @@ pub struct TargetTls {
     pub name: String,
     /// Which certificates are trusted.
     pub trusted: Trust,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: TargetProtocol,
     /// Handshakes may resume the session of one before. With [`Trust::Only`] they must, or must not; others count as broken.
     pub resumes: bool,
 }
 
-/// What is spoken over TLS.
+/// The protocol over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetProtocol {
     /// One request at a time on each connection.
@@ -74,7 +74,7 @@ pub(crate) struct Dialer {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Counts up, to spread connections over local addresses.
     sources: Cell<u8>,
-    /// Full where they should have been resumed, or the other way round.
+    /// Full handshakes that should have been resumed, or the other way round.
     pub(crate) wrong_handshakes: Cell<u64>,
     /// What connections read into, one after the other.
     pub(crate) buffer: RefCell<Box<[u8]>>,

@@ -1,4 +1,4 @@
-//! Why a load test cannot run. What goes wrong with single requests is counted in the outcome instead.
+//! Why a load test cannot run. Failures of single requests are counted in the outcome instead.
 
 use std::{io, net::SocketAddr};
 
@@ -19,7 +19,7 @@ pub enum LoadError {
     /// A template with an unknown or unfinished placeholder.
     #[error("template: {0}")]
     Template(String),
-    /// Pages that cannot be asked for.
+    /// Pages that cannot be requested.
     #[error("pages: {0}")]
     Pages(String),
     /// A rate that no client can keep.

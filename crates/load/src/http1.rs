@@ -72,7 +72,7 @@ async fn one(
     }
 }
 
-/// Hands what comes next to `take`; `None` at the end of the connection.
+/// Passes the next bytes to `take`; `None` at the end of the connection.
 async fn read<T>(
     link: &Dialer,
     stream: &mut Stream,

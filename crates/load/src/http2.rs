@@ -60,7 +60,7 @@ pub(crate) async fn work(
     connection.current.lock().await.send.take()
 }
 
-/// A connection that is opened anew when the server ends it; all its streams use it.
+/// A connection that is opened again when the server ends it; all its streams use it.
 struct Connection {
     link: Rc<Dialer>,
     current: Mutex<CurrentConnection>,

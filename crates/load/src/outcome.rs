@@ -1,4 +1,4 @@
-//! What a workload saw in one run: how many responses, how late, which of them wrong.
+//! The result of a workload in one run: how many responses, their latency, and how many were wrong.
 
 use std::{
     collections::BTreeMap,
@@ -34,10 +34,10 @@ pub struct LoadOutcome {
     pub unexpected_status: u64,
     /// Connections that broke or were refused, bytes that are no response, responses that never came.
     pub broken: u64,
-    /// Requests that were due by the rate, and never sent because all connections were busy until the end. Their latency is what
-    /// they had waited by then.
+    /// Requests that were due by the rate, and never sent because all connections were busy until the end. Their latency is
+    /// the time that they had waited by then.
     pub unsent: u64,
-    /// Connections made anew because the server had closed them in order.
+    /// Connections opened again because the server had closed them in order.
     pub reconnects: u64,
     /// What went wrong first.
     pub first_error: Option<String>,
@@ -65,7 +65,7 @@ pub struct LoadOutcome {
 /// A body that was kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodySample {
-    /// The page that was asked for.
+    /// The requested page.
     pub page: usize,
     /// How the body is coded.
     pub coding: BodyCoding,
@@ -129,8 +129,8 @@ impl LoadOutcome {
     }
 
     /// The latency that this share of the requests did not exceed; `share` from 0 to 1. Responses with another status than
-    /// expected are left out. A request whose connection failed counts as slower than every response: a server that drops
-    /// its slowest requests does not improve.
+    /// expected are omitted. A request whose connection failed counts as slower than every response: a server that drops its
+    /// slowest requests does not improve.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn quantile(&self, share: f64) -> Duration {
         let (answered, broken) = (self.latency.len() as f64, self.broken_latency.len() as f64);

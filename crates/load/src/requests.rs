@@ -1,15 +1,15 @@
-//! Where requests come from: a trait for any source, and a generator that writes them from a template.
+//! The source of requests: a trait for any source, and a generator that writes them from a template.
 
 use std::time::Duration;
 
 use crate::template::{Random, Template, Values};
 
-/// A source of requests. It is asked for each request in turn, just before the request is sent.
+/// A source of requests. It is called for each request in turn, just before the request is sent.
 pub trait Requests {
     /// Writes the head of the next request, as HTTP/1.1 has it, into `head`, which is empty; says what its response must be.
     fn next(&mut self, head: &mut Vec<u8>) -> Expected;
 
-    /// When the request of this number, from 0, is due after the begin of a run, where that is known; `None` ends the run.
+    /// When the request of this number, from 0, is due after the begin of a run, if that is known; `None` ends the run.
     fn due(&self, _number: u64) -> Option<Duration> {
         None
     }
@@ -24,7 +24,7 @@ pub struct Expected {
     pub status: ExpectedStatus,
 }
 
-/// Which status code is no failure.
+/// Which status code counts as a success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedStatus {
     /// This one only.
@@ -49,7 +49,7 @@ const TOO_MANY_REQUESTS: u16 = 429;
 pub enum Order {
     /// So many pages, one after the other, and again from the first.
     InTurn(usize),
-    /// So many pages by Zipf's law with exponent 1: the n-th is asked for an n-th as often as the first.
+    /// So many pages by Zipf's law with exponent 1: the n-th is requested an n-th as often as the first.
     Zipf(usize),
 }
 

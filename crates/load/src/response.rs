@@ -1,4 +1,4 @@
-//! A response of HTTP/1.1 as it comes in, in pieces: its status, how long its body is, whether it ends the connection.
+//! A response of HTTP/1.1 as it arrives, in pieces: its status, the length of its body, whether it ends the connection.
 //!
 //! Total over any bytes.
 
@@ -10,7 +10,7 @@ use galley_http::{body::BodyReader, framing::BodyKind};
 #[derive(Debug)]
 pub(crate) struct ReceivedResponse {
     state: State,
-    /// The head so far, where it came in several pieces.
+    /// The head so far, if it came in several pieces.
     head: Vec<u8>,
     pub(crate) status: u16,
     /// Bytes of the body so far, without their framing.
@@ -20,7 +20,7 @@ pub(crate) struct ReceivedResponse {
     pub(crate) coding: BodyCoding,
     /// True if the server will close the connection after it.
     pub(crate) closes: bool,
-    /// The body, where it is kept.
+    /// The body, if it is kept.
     pub(crate) body: Option<Vec<u8>>,
     /// It answers a HEAD request: whatever its fields say, it has no body.
     is_of_head: bool,

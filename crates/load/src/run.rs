@@ -1,4 +1,4 @@
-//! One run of one workload, as its connections see it: when the next request begins, and what came of it.
+//! One run of one workload, as its connections see it: when the next request begins, and its result.
 
 use std::{
     cell::{Cell, RefCell},
@@ -25,7 +25,7 @@ pub(crate) struct Bounds {
     pub(crate) end: Instant,
     /// `None`: only the time ends it.
     pub(crate) requests: Option<u64>,
-    /// Somebody watches: the outcome has slices, and a run that ends early reports what it saw.
+    /// The run is watched: the outcome has slices, and a run that ends early reports its results.
     pub(crate) is_watched: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Run {
     /// Intended start of the request in progress, for each worker.
     in_progress: RefCell<Vec<Option<Instant>>>,
     last: Cell<Instant>,
-    /// When somebody stopped it.
+    /// When it was stopped.
     stopped: Cell<Option<Instant>>,
     /// `None` in a closed loop.
     schedule: Option<RateSchedule>,
@@ -120,15 +120,16 @@ impl Run {
 
     fn has_given_up(&self) -> bool {
         let outcome = self.outcome.borrow();
-        // Who watches a run wants to see failures; a server that does not serve at all is none.
+        // A watched run shows failures; a server that does not serve at all is not an error.
         outcome.broken >= MAX_BROKEN
             && (!self.bounds.is_watched || outcome.broken > outcome.responses)
     }
 
-    /// What was seen, once no connection works for the run any more.
+    /// The outcome, when no connection works for the run any more.
     ///
     /// # Errors
-    /// [`LoadError::TooManyBroken`]; [`LoadError::Unfinished`] when requests of a run that is to make a number of them are missing.
+    ///
+    /// [`LoadError::TooManyBroken`]; [`LoadError::Unfinished`] when requests of a run with a given number are missing.
     pub(crate) fn finish(&self) -> Result<LoadOutcome, LoadError> {
         let mut outcome = self.outcome.replace(LoadOutcome::new(false));
         let is_watched = self.bounds.is_watched;

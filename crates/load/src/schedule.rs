@@ -1,7 +1,7 @@
 //! Intended starts of requests in an open loop: at a constant rate, on a ramp, or as recorded.
 //!
-//! A start is computed from the number of its request, so that rounding does not add up, and never from when requests
-//! before it were answered.
+//! A start is computed from the number of its request, so rounding errors do not add up, and never from the time of earlier
+//! responses.
 
 use std::time::{Duration, Instant};
 
@@ -75,7 +75,7 @@ impl RateSchedule {
         }))
     }
 
-    /// The intended start of a request; `None` if there is none. `recorded` says when it was due where no rate decides.
+    /// The intended start of a request; `None` if there is none. `recorded` says when it was due if there is no rate.
     pub(crate) fn start(
         &self,
         began: Instant,

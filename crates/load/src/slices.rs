@@ -1,4 +1,4 @@
-//! A run second by second: what became of the requests that were due in each, whenever their responses came.
+//! A run second by second: the results of the requests that were due in each, whenever their responses arrived.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -66,7 +66,7 @@ pub(crate) fn record(slices: &mut Vec<LoadSlice>, due: Duration, ended: Ended) {
     slice.requests += 1;
     slice.failures += u64::from(ended.is_failure);
     let microseconds = u64::try_from(ended.latency.as_micros()).unwrap_or(u64::MAX);
-    // The histogram grows with what it holds: an hour is the most.
+    // The histogram grows with its values: an hour is the maximum.
     let recorded = slice.latency.record(microseconds.min(LONGEST_US));
     debug_assert!(
         recorded.is_ok(),
@@ -116,7 +116,7 @@ pub(crate) fn cache_word(value: &str) -> &str {
     }
 }
 
-/// An hour; the last one takes what is due later.
+/// An hour; the last one counts everything that is due later.
 const MOST_SLICES: usize = 3600;
 const LONGEST_US: u64 = 3_600_000_000;
 const LONGEST_WORD: usize = 24;

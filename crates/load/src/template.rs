@@ -27,7 +27,7 @@ enum TemplatePart {
     OneOf(Vec<Template>),
 }
 
-/// What placeholders stand for in one request.
+/// The values of placeholders in one request.
 #[derive(Debug)]
 pub(crate) struct Values {
     pub(crate) count: u64,
@@ -40,10 +40,12 @@ pub(crate) struct Values {
 pub(crate) struct Random(u64);
 
 impl Template {
-    /// Reads a text; `lists` has what other names in braces stand for.
+    /// Parses a text; `lists` defines the other names in braces.
     ///
     /// # Errors
-    /// [`LoadError::Template`] for an unknown name, an empty list, a brace without its end, and lists that name each other in a circle.
+    ///
+    /// [`LoadError::Template`] for an unknown name, an empty list, a brace without its end, and lists that name each other in
+    /// a circle.
     pub fn parse(text: &str, lists: &BTreeMap<String, Vec<String>>) -> Result<Self, LoadError> {
         Self::within(text, lists, DEPTH)
     }

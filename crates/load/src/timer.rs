@@ -20,7 +20,7 @@ impl StartTimer {
         Receiver::from_owned_fd_unchecked(timer).map(Self)
     }
 
-    /// Waits until `moment`. Cancel-safe: the next call sets the timer anew.
+    /// Waits until `moment`. Cancel-safe: the next call sets the timer again.
     pub(crate) async fn until(&self, moment: Instant) -> io::Result<()> {
         loop {
             let left = moment.saturating_duration_since(Instant::now());

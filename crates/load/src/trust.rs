@@ -1,4 +1,4 @@
-//! Which certificates of a target are trusted.
+//! The certificates of a target that are trusted.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Appointments: the moments at which WordPress's scheduler has something to do that visitors wait for, as the plugin announces
-//! them in `Galley-Cron` of an upstream's response: milliseconds from now, with commas between.
+//! Appointments: the moments at which WordPress's scheduler has work that visitors wait for. The plugin announces them in
+//! `Galley-Cron` of an upstream's response: milliseconds from now, separated by commas.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub const APPOINTMENTS_FIELD: &str = "galley-cron";
 
 const GALLEY_CRON: HeaderName = HeaderName::from_static(APPOINTMENTS_FIELD);
 
-/// The appointments that a response announces, soonest first; `None` where it says nothing of them.
+/// The appointments that a response announces, soonest first; `None` if it has no such field.
 pub fn announced(fields: &HeaderMap) -> Option<Vec<Duration>> {
     let value = fields.get(GALLEY_CRON)?;
     let words = tags::split(value.as_bytes()).filter_map(|word| {
@@ -37,7 +37,7 @@ pub fn within_bounds(milliseconds: impl IntoIterator<Item = u64>) -> Vec<Duratio
 /// A plugin that has more to do says so again after the first of them.
 pub const MOST: usize = 8;
 
-/// What is later is announced again before.
+/// Later ones are announced again before.
 pub const LATEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Cache directives of a response or request, read strictly: whatever is in doubt forbids.
+//! Cache directives of a response or request, read strictly: anything ambiguous forbids.
 //!
-//! [`CacheControl::parse`] reads `Cache-Control` (RFC 9111 §5.2) and fields of the same shape;
-//! [`CacheControl::parse_targeted`] reads the targeted fields of RFC 9213, which are structured fields and are ignored
-//! as a whole when malformed. Names match whole tokens (`x-private` is not `private`), commas inside quoted strings do
-//! not separate, the smallest of several lifetimes counts, and a lifetime that is no number is zero.
-//! What the directives lead to is decided in [`crate::storable`] and [`crate::freshness`].
+//! [`CacheControl::parse`] reads `Cache-Control` (RFC 9111 §5.2) and fields of the same form;
+//! [`CacheControl::parse_targeted`] reads the targeted fields of RFC 9213, which are structured fields and are ignored as a
+//! whole when malformed. Names match whole tokens (`x-private` is not `private`), commas inside quoted strings do not
+//! separate, the smallest of several lifetimes counts, and a lifetime that is not a number is zero. [`crate::storable`] and
+//! [`crate::freshness`] decide what follows from the directives.
 
 pub(crate) mod dictionary;
 mod qualified;
@@ -23,8 +23,8 @@ pub struct CacheControl {
     pub no_cache: bool,
     /// Not for shared caches; qualified as above.
     pub private: bool,
-    /// The fields that every `no-cache` and `private` is confined to (RFC 9111 §5.2.2.4, §5.2.2.7); empty where one of
-    /// them is plain, or names what is no field.
+    /// The fields to which every `no-cache` and `private` is confined (RFC 9111 §5.2.2.4, §5.2.2.7); empty if one of them is
+    /// plain, or names something that is not a field.
     pub confined_to: Vec<HeaderName>,
     /// Storable although something else would forbid it.
     pub public: bool,
@@ -61,8 +61,8 @@ impl CacheControl {
         control
     }
 
-    /// Reads all lines of `Surrogate-Control` (Edge Architecture 1.0): `max-age=60+30` is a lifetime and how long the
-    /// copy may answer while it is refreshed. What is addressed to one surrogate (`;name`) is taken as said to us.
+    /// Reads all lines of `Surrogate-Control` (Edge Architecture 1.0): `max-age=60+30` is a lifetime and how long the copy may
+    /// be served while it is refreshed. A directive for one surrogate (`;name`) counts as one for this cache.
     pub fn parse_surrogate<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut control = Self::default();
         for line in lines {
@@ -84,8 +84,8 @@ impl CacheControl {
         control
     }
 
-    /// The same for who goes by the letter: what is addressed to another surrogate is not for us, and what is addressed
-    /// to us by name counts more than what is for all. `None`: nothing is for us.
+    /// The same as specified: a directive for another surrogate is ignored, and one for this cache by name takes precedence
+    /// over those for all. `None`: none is for this cache.
     pub fn parse_surrogate_for(lines: &[&[u8]], name: &[u8]) -> Option<Self> {
         let addressed = |wanted: Option<&[u8]>| {
             let mut found = None;
@@ -131,7 +131,7 @@ impl CacheControl {
                         )),
                     );
                 }
-                // A lifetime of the wrong type is no lifetime; a restriction holds whatever it carries.
+                // A lifetime of the wrong type is ignored; a restriction applies whatever its value.
                 dictionary::DictionaryValue::Text(_)
                 | dictionary::DictionaryValue::Texts(_)
                 | dictionary::DictionaryValue::Other => {
@@ -142,7 +142,7 @@ impl CacheControl {
         (!members.is_empty()).then_some(control)
     }
 
-    /// The lifetime that holds for a shared cache: `s-maxage`, else `max-age` (RFC 9111 §4.2.1).
+    /// The lifetime for a shared cache: `s-maxage`, else `max-age` (RFC 9111 §4.2.1).
     pub fn shared_lifetime(&self) -> Option<Duration> {
         self.s_maxage.or(self.max_age)
     }
@@ -258,7 +258,7 @@ fn smallest(slot: &mut Option<Duration>, value: Duration) {
     *slot = Some(slot.map_or(value, |before| before.min(value)));
 }
 
-/// 2^31, the value that stands for all larger ones (RFC 9111 §1.2.2).
+/// 2^31, the value for all larger ones (RFC 9111 §1.2.2).
 pub(crate) const LONGEST_S: u64 = 1 << 31;
 
 /// No directive that we know is longer.
@@ -436,7 +436,7 @@ mod tests {
             let _ = CacheControl::parse_targeted(std::iter::once(&line[..]));
         }
 
-        /// Whatever stands before it, closed or not, a plain restriction that begins a line of its own is seen.
+        /// Whatever precedes it, closed or not, a plain restriction that begins a line of its own is found.
         #[test]
         fn no_store_on_its_own_line_always_counts(line in "[a-z=\",\\\\ ;0-9-]{0,40}") {
             let found = CacheControl::parse([line.as_bytes(), b"no-store"].into_iter());

@@ -1,8 +1,10 @@
-//! `Cache-Status` of upstreams (RFC 9211): what they say about caches behind us stays, what they say in our name goes.
+//! `Cache-Status` of upstreams (RFC 9211): members of caches behind Galley stay, members with Galley's own name are
+//! removed.
 //!
-//! Intermediaries append their member, so a reader of `galley; hit, galley; fwd=miss` takes the first for ours. Who debugs a site,
-//! and tests of ours, trust what this cache says about itself; PHP must not say it. Members of other names are those of caches
-//! between Galley and the program, and are passed on. Another Galley in front of the upstream is not told apart and goes too.
+//! Intermediaries append their member, so a reader of `galley; hit, galley; fwd=miss` takes the first for this cache's.
+//! Users who debug a site, and Galley's tests, rely on what this cache says about itself; PHP must not be able to say it.
+//! Members with other names are those of caches between Galley and the program, and are passed on. Another Galley in front
+//! of the upstream cannot be distinguished and is removed too.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -11,7 +13,7 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// The name of this cache, in lower case; as a token or as a string.
 const OWN: &[u8] = b"galley";
 
-/// Takes out every member named as this cache is, in any case. A line that is no list of members is dropped.
+/// Removes every member with this cache's name, in any case. A line that is not a list of members is dropped.
 pub fn drop_own(fields: &mut HeaderMap) {
     if !fields.contains_key(&CACHE_STATUS) {
         return;

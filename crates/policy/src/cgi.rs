@@ -1,9 +1,9 @@
 //! CGI: the variables of a request, and the head of a response (RFC 3875).
 //!
-//! Variables come from typed values only. Fields of clients appear as `HTTP_*` and nothing else, so none can pose as
+//! Variables come from typed values only. Fields of clients appear as `HTTP_*` and nothing else, so none can set
 //! `PHP_VALUE` or `SCRIPT_FILENAME`; no two field names share a variable; `HTTP_PROXY` never exists (CVE-2016-5385).
-//! Answers are read strictly: a malformed line is an error, not a guess.
-//! Does not look for scripts and does not frame records.
+//! Responses are read strictly: a malformed line is an error, not a guess. This module does not look for scripts and does
+//! not frame records.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -33,7 +33,7 @@ pub struct Script {
 /// Where a request came in.
 #[derive(Clone, Copy, Debug)]
 pub struct CgiConnection<'a> {
-    /// Who asks.
+    /// The client.
     pub client: Client<'a>,
     /// The port that accepted the connection. Not sent: `SERVER_PORT` is the port that the client named, because two
     /// requests with one key may come in at two ports.
@@ -42,7 +42,7 @@ pub struct CgiConnection<'a> {
     pub server_address: Option<IpAddr>,
 }
 
-/// A variable: its name and what it says.
+/// A variable: its name and value.
 pub type Variable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// The variables that PHP gets for a request.
@@ -117,7 +117,7 @@ fn request_variables<'a>(request: &'a UpstreamRequest, out: &mut Vec<Variable<'a
 
 fn script_variables<'a>(script: &'a Script, out: &mut Vec<Variable<'a>>) {
     let mut set = |name: &'static str, value: Cow<'a, [u8]>| out.push((borrowed(name), value));
-    // An empty PATH_INFO is left out: with a script that has a suffix it once made PHP-FPM write before its buffer
+    // An empty PATH_INFO is omitted: with a script that has a suffix it once made PHP-FPM write before its buffer
     // (CVE-2019-11043).
     let path_info = script.path_info.as_deref().filter(|info| !info.is_empty());
     let document_uri = path_info.map_or(Cow::Borrowed(script.name.as_slice()), |info| {
@@ -235,11 +235,12 @@ impl std::error::Error for BadCgiHead {}
 /// Most fields that a response may have: plugins set dozens of cookies and links, no page sets this many.
 pub const MAX_FIELDS: usize = 512;
 
-/// Reads the head of a response, with or without the empty line that ends it; lines end with LF or CRLF.
+/// Parses the head of a response, with or without the empty line that ends it; lines end with LF or CRLF.
 ///
-/// `Status` gives the status; without it `Location` means 302, anything else 200 (RFC 3875 section 6.2). Hop-by-hop
-/// fields are dropped: framing is ours. LF alone is accepted here, unlike from HTTP upstreams: RFC 3875 section 6.2 has lines end as
-/// those of the server's system do, programs behind fcgiwrap send it, and the records around the head leave one reading only.
+/// `Status` gives the status; without it `Location` means 302, anything else 200 (RFC 3875 section 6.2). Hop-by-hop fields are
+/// dropped: Galley frames the message itself. LF alone is accepted here, unlike from HTTP upstreams: by RFC 3875 section 6.2
+/// lines end as those of the server's system do, programs behind fcgiwrap send it, and the records around the head make it
+/// unambiguous.
 pub fn answer(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
     let mut status = None;
     let mut fields = HeaderMap::new();
@@ -310,7 +311,7 @@ fn parse_status(value: &[u8]) -> Result<StatusCode, BadCgiHead> {
         return Err(BadCgiHead::Status);
     }
     let code = StatusCode::from_bytes(digits).map_err(|_| BadCgiHead::Status)?;
-    // 1xx is not a response, and what lies above 599 no client understands.
+    // 1xx is not a response, and no client understands a status above 599.
     if (200..600).contains(&code.as_u16()) {
         Ok(code)
     } else {

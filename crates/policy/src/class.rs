@@ -1,11 +1,11 @@
-//! Who stands in which line in front of an upstream that is behind.
+//! The class of a request in the queue of a busy upstream.
 //!
-//! A request belongs to a class, and within it to a client. A class has a share of the upstream's places, never the first
-//! call on them: what a class is known by can be claimed by anybody. A login cookie is not verified here (only WordPress
-//! can), and a crawler may say that it is a browser. So a forger gains the editors' share at most, and each class keeps its
-//! own whatever the others send.
+//! A request belongs to a class, and within it to a client. A class has a share of the upstream's slots, never absolute
+//! priority: any client can claim what identifies a class. A login cookie is not verified here (only WordPress can), and a
+//! crawler may call itself a browser. So forging gains the editors' share at most, and each class keeps its own share
+//! whatever the others send.
 //!
-//! Does not decide who waits or for how long; that is the queue's.
+//! The queue decides who waits and for how long.
 
 use std::net::IpAddr;
 
@@ -15,11 +15,11 @@ use crate::request_info::RequestInfo;
 words! {
     /// The line in which a request waits.
     Class {
-        /// It carries the cookie of a login, or `Authorization`: somebody who works on the site.
+        /// It carries the cookie of a login, or `Authorization`: a person who works on the site.
         Editor = "editor",
-        /// An unsafe method, or another session (a cart, a comment's author): somebody who does something.
+        /// An unsafe method, or another session (a cart, a comment's author): an active user.
         Customer = "customer",
-        /// Somebody who reads.
+        /// A reader.
         Visitor = "visitor",
         /// A program that says so in its `User-Agent`, and reads.
         Crawler = "crawler",
@@ -42,9 +42,9 @@ impl Class {
         }
     }
 
-    /// Its share of the places beside the other classes that wait. People have twice what programs have; more for editors
-    /// would be more for who forges their cookie, and they are few: a quarter lets each of them in with the next place
-    /// or two.
+    /// Its share of the slots beside the other waiting classes. People have twice the share of programs; more for editors
+    /// would also be more for a client that forges their cookie, and they are few: a quarter gives each of them one of the
+    /// next two slots.
     pub const fn share(self) -> u64 {
         match self {
             Self::Editor | Self::Customer | Self::Visitor => 4,
@@ -64,7 +64,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// The network of an address; IPv4 that is written as IPv6 counts as what it is.
+    /// The network of an address; an IPv4-mapped address counts as IPv4.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address.to_bits()),

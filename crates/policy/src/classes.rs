@@ -1,7 +1,7 @@
-//! Whether bytes of a class occur in a text, sixteen bytes at a time, and whether a name is a certain one.
+//! Whether bytes of a class occur in a text, sixteen bytes at a time, and whether a name equals a given one.
 //!
-//! A plain loop looks at one byte after the other where it may end early, and leaves up to fifteen of them for the end where it
-//! may not. These forms have no branch for a byte and no rest, so that the compiler makes a few wide instructions of them.
+//! A plain loop compares one byte after the other if it may end early, and leaves up to fifteen for the end if it may not.
+//! These forms have no branch for each byte and no remainder, so the compiler emits a few vector instructions.
 
 /// Whether `is` holds of a byte. It should be made of comparisons alone.
 pub fn has(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
@@ -14,7 +14,7 @@ pub fn has(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
         };
     };
     let (chunks, _) = bytes.as_chunks::<16>();
-    // The last sixteen are looked at again, which costs less than the rest one by one.
+    // The last sixteen are examined again, which costs less than the rest one by one.
     chunks
         .iter()
         .fold(of(last), |found, chunk| found | of(chunk))
@@ -39,8 +39,8 @@ pub fn has_pair(bytes: &[u8], is: impl Fn(u8, u8) -> bool) -> bool {
     found
 }
 
-/// Whether the name of a field is `lower`, which is written in lower case: as `eq_ignore_ascii_case` for tokens (RFC 9110
-/// section 5.6.2), and a few instructions where that compares byte by byte.
+/// Whether the name of a field is `lower`, which is in lower case: as `eq_ignore_ascii_case` for tokens (RFC 9110 section
+/// 5.6.2), in a few instructions instead of byte by byte.
 pub fn is_name<const LENGTH: usize>(token: &[u8], lower: &[u8; LENGTH]) -> bool {
     // No byte of a token becomes a letter, a digit or `-` by that bit but the capital of the letter.
     let differ = |token: &[u8; LENGTH]| {

@@ -1,8 +1,9 @@
-//! Which responses are worth another content coding, and what changes about their heads with it.
+//! Which responses are worth another content coding, and how it changes their heads.
 //!
 //! A coded response is a representation of its own (RFC 9110 §8.4): it has its own validator, and `Vary` says that
-//! `Accept-Encoding` chose it. What the origin coded itself, what says `no-transform` (RFC 9111 §5.2.2.6), parts and streams of
-//! events are left alone. Stored responses have strong validators; what is coded on its way is in [`live`].
+//! `Accept-Encoding` selected it. Responses that the origin has coded, with `no-transform` (RFC 9111 §5.2.2.6), partial
+//! ones and event streams are not changed. Stored responses have strong validators; [`live`] is about responses that are
+//! coded while they are sent.
 
 pub mod live;
 
@@ -14,7 +15,7 @@ use crate::encoding::Coding;
 /// What a site's file says about compression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compress {
-    /// Codings that are kept beside the plain body, and sent on the way.
+    /// Codings that are stored beside the plain body, and used for responses on their way.
     pub codings: Vec<Coding>,
     /// Media types, lower case; `text/*` is every type of text.
     pub types: Vec<String>,
@@ -40,8 +41,8 @@ impl Compress {
             && self.is_for_fields(fields)
     }
 
-    /// Whether a response whose body is about to arrive may be coded on its way. `length` where it is known: of others it is
-    /// assumed that they are worth it.
+    /// Whether a response whose body is about to arrive may be coded while it is sent. `length` if it is known: others are
+    /// assumed to be worth it.
     pub fn is_for_live(&self, status: StatusCode, fields: &HeaderMap, length: Option<u64>) -> bool {
         let has_content = !(status.is_informational()
             || status.is_redirection()
@@ -107,7 +108,7 @@ pub fn coded_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     fields
 }
 
-/// Takes out what was said of bytes that are not those which are sent. `Repr-Digest` too, since a representation's bytes are
+/// Removes fields that describe other bytes than those that are sent. `Repr-Digest` too, since a representation's bytes are
 /// those of its coding (RFC 9530 §3).
 pub(crate) fn forget_bytes(fields: &mut HeaderMap) {
     fields.remove(header::CONTENT_LENGTH);
@@ -131,7 +132,7 @@ pub fn vary_on_coding(fields: &mut HeaderMap) {
     }
 }
 
-/// `"x"` becomes `"x-gzip"`; weak ones stay weak. `None` of what is no entity tag.
+/// `"x"` becomes `"x-gzip"`; weak ones stay weak. `None` if it is not an entity tag.
 fn etag_of(plain: &HeaderValue, coding: Coding) -> Option<HeaderValue> {
     let opaque = plain.as_bytes().strip_suffix(b"\"")?;
     HeaderValue::from_bytes(&[opaque, b"-", coding.token().as_bytes(), b"\""].concat()).ok()

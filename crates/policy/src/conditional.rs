@@ -1,10 +1,10 @@
-//! Conditional requests: whether a client's copy is still good, and whether its range may be joined to what it has.
+//! Conditional requests: whether a client's copy is still valid, and whether its range may be combined with what it has.
 //!
 //! RFC 9110 §13, in its order of precedence: `If-Match` before `If-Unmodified-Since`, then `If-None-Match` before
-//! `If-Modified-Since`. Call it only where the response without conditions would be 200. [`evaluate`] is for what we are
-//! the origin of (files); [`evaluate_stored`] for stored responses, for which a cache ignores the first two (§13.1.1,
-//! §13.1.4): they guard against lost updates, which only the origin can know about.
-//! The conditions that Galley itself sends to revalidate are another matter and never mix with these.
+//! `If-Modified-Since`. Call it only if the response without conditions would be 200. [`evaluate`] is for responses of
+//! which Galley is the origin (files); [`evaluate_stored`] for stored responses, for which a cache ignores the first two
+//! (§13.1.1, §13.1.4): they prevent lost updates, which only the origin can know about. The conditions that Galley itself
+//! sends to revalidate are separate and never mixed with these.
 
 use std::time::SystemTime;
 
@@ -82,8 +82,8 @@ pub fn evaluate_stored(info: &RequestInfo, v: &Validators<'_>) -> ConditionalRes
     }
 }
 
-/// Whether `Range` is to be obeyed in the presence of `If-Range` (RFC 9110 §13.1.5): a strong tag that is the same, or
-/// exactly the date of `Last-Modified`. Without the field: yes.
+/// Whether `Range` applies in the presence of `If-Range` (RFC 9110 §13.1.5): a strong tag that is the same, or exactly the
+/// date of `Last-Modified`. Without the field: yes.
 pub fn range_applies(if_range: Option<&[u8]>, v: &Validators<'_>) -> bool {
     let Some(value) = if_range.map(<[u8]>::trim_ascii) else {
         return true;
@@ -108,7 +108,7 @@ enum Comparison {
     Weak,
 }
 
-/// `*`, or a list of tags. What is no tag is skipped. `*` matches, because there is a representation.
+/// `*`, or a list of tags. An invalid tag is skipped. `*` matches, because there is a representation.
 fn matches_any(list: &[u8], ours: Option<&[u8]>, comparison: Comparison) -> bool {
     let mut rest = list.trim_ascii();
     if rest == b"*" {

@@ -1,8 +1,8 @@
 //! Cookies of a request: parsed as PHP parses them, and sorted into three classes.
 //!
-//! A *bypass* cookie means a person: the request bypasses the cache, and its response is never shared. A *vary* cookie selects a
-//! variant: its value is in the key and is sent upstream. An *ignored* cookie is neither, so that the upstream never sees it on
-//! a cacheable fetch. A cookie whose name this file cannot read is ignored. `Set-Cookie` is not read here.
+//! A *bypass* cookie identifies a person: the request bypasses the cache, and its response is never shared. A *vary* cookie
+//! selects a variant: its value is in the key and is sent upstream. An *ignored* cookie is neither, so the upstream never
+//! sees it on a cacheable fetch. A cookie with an invalid name is ignored. `Set-Cookie` is not read here.
 
 use crate::query::split_pair;
 use crate::site::{NamePattern, Policy, UnnamedCookies};
@@ -24,7 +24,7 @@ pub enum Class {
 pub struct Pair<'a> {
     /// Up to the first `=`; never empty.
     pub name: &'a [u8],
-    /// What follows it; empty where there is no `=`.
+    /// The value; empty if there is no `=`.
     pub value: &'a [u8],
 }
 

@@ -1,9 +1,10 @@
-//! The cache decision: one pure function for the fast path, the ordinary path and `galley why`.
+//! The cache decision: one pure function for the fast path, the slow path and `galley why`.
 //!
-//! A request passes three steps, each of which may settle it: [`before_lookup`] with its head alone, [`decide`] with what is
-//! stored for it, [`Decision::below_root`] with what its path means below the site's root. No step does I/O, reads a clock or
-//! allocates for a hit. Of stored responses the windows of RFC 5861 and the request directives of RFC 9111 section 5.2.1 count;
-//! with the WordPress preset the latter are empty, because the application decides how fresh its pages are, not the visitor.
+//! A request passes three steps, each of which may decide it: [`before_lookup`] with its head alone, [`decide`] with the
+//! lookup result, [`Decision::below_root`] with what its path means below the site's root. No step does I/O, reads a clock
+//! or allocates for a hit. For stored responses the windows of RFC 5861 and the request directives of RFC 9111 section
+//! 5.2.1 apply; with the WordPress preset the latter are empty, because the application decides how fresh its pages are,
+//! not the visitor.
 
 use std::time::Duration;
 
@@ -31,10 +32,10 @@ pub enum Validity {
     Unknown,
 }
 
-/// What is kept of a member's own, for a stored page.
+/// The stored private fragments of a member, for a stored page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrivateParts {
-    /// Nothing can be put into it: it has no private fragments, or the visitor is no member.
+    /// Nothing can be inserted: it has no private fragments, or the visitor is not a member.
     #[default]
     None,
     /// Something of it is missing, or it is not known yet, or it is time again to compare a generated page with it.
@@ -60,7 +61,7 @@ pub struct StoredResponse<'a> {
     pub fields: &'a HeaderMap,
     /// Whether it is requested often and expires soon, so that it should be fetched again before it does.
     pub ends_soon: bool,
-    /// What may be put into it for a member.
+    /// The private fragments that may be inserted for a member.
     pub private: PrivateParts,
 }
 
@@ -95,7 +96,7 @@ pub enum Decision {
     Slash,
     /// The fragments of the stored response that were purged are rendered again, and replaced in it before it is sent.
     Patch,
-    /// The response is fetched for all who wait for it, and is stored if it may be.
+    /// The response is fetched for all waiting requests, and is stored if it may be.
     Fetch {
         /// Why nothing stored was sent.
         why: MissWhy,
@@ -123,10 +124,10 @@ pub enum PathKind {
     Failed,
 }
 
-/// Who generates responses.
+/// The upstream that generates responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// Nobody: the site has files only.
+    /// None: the site has files only.
     None,
     /// FastCGI, which needs a script.
     FastCgi,
@@ -149,9 +150,10 @@ pub fn before_lookup(info: &RequestInfo, rules: &Policy, has_tls: bool) -> Optio
     })
 }
 
-/// Decides with what is stored under the request's key; `None` where nothing is.
+/// Decides with the entry of the request's key; `None` if there is none.
 ///
-/// [`Decision::Fetch`] and [`Decision::Pass`] are not final: a file below the root comes before them ([`Decision::below_root`]).
+/// [`Decision::Fetch`] and [`Decision::Pass`] are not final: a file below the root comes before them
+/// ([`Decision::below_root`]).
 pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse<'_>>) -> Decision {
     if let Cacheability::Pass(why) = info.cacheability() {
         return match stored {
@@ -179,7 +181,7 @@ pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse
         };
     }
     match usable {
-        // A background fetch carries no credentials, so what it brings may not be for this client.
+        // A background fetch carries no credentials, so its response may not be for this client.
         Decision::Hit if stored.ends_soon && !info.has_authorization() => Decision::HitAndRefresh,
         Decision::StaleWhileRevalidate if info.has_authorization() => stored.fetch(),
         Decision::Fetch { .. } if is_head_alone(info, rules) => Decision::Pass(PassWhy::Head),
@@ -222,7 +224,7 @@ fn is_head_alone(info: &RequestInfo, rules: &Policy) -> bool {
 }
 
 impl StoredResponse<'_> {
-    /// Whether it is a response that only a purge keeps from being sent.
+    /// Whether it is a response that only a purge prevents from being sent.
     fn was_purged(&self) -> bool {
         matches!(self.validity, Validity::Purged | Validity::Outdated) && !self.is_hit_for_pass
     }
@@ -282,8 +284,8 @@ impl StoredResponse<'_> {
         {
             return Decision::StaleAccepted;
         }
-        // Windows count from the end of freshness (RFC 5861 section 3), also where a soft purge ended it early: a soft-purged
-        // response never outlives one that nobody purged.
+        // Windows count from the end of freshness (RFC 5861 section 3), also if a soft purge ended it early: a soft-purged
+        // response never outlives one that was not purged.
         if life.fresh.saturating_add(life.stale_while_revalidate) > self.age {
             return Decision::StaleWhileRevalidate;
         }
@@ -486,7 +488,7 @@ mod tests {
             assert_eq!(decide(&info, &site, Some(&stored)), pass(), "{stored:?}");
         }
         assert_eq!(decide(&info, &site, None), pass());
-        // Whatever is kept for somebody, it is nothing for strangers.
+        // Private fragments are never used for anonymous visitors.
         let stranger = info.of_stranger().unwrap();
         let stored = StoredResponse {
             is_hit_for_pass: false,

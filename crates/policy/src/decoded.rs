@@ -1,8 +1,8 @@
-//! What an upstream has coded although it was asked for plain bytes, and the head once that is undone.
+//! The content codings that an upstream has applied although plain bytes were requested, and the head after decoding.
 //!
-//! A fetch for the store says `Accept-Encoding: identity`, and plugins compress all the same. Codings are listed in the order
-//! in which they were applied (RFC 9110 §8.4). Undone are those whose format is known here; a list with any other says
-//! [`UnknownCoding`], and what it describes is for clients that asked for it themselves.
+//! A fetch to store sends `Accept-Encoding: identity`, and some plugins compress all the same. Codings are listed in the
+//! order in which they were applied (RFC 9110 §8.4). Known ones are decoded; a list with any other is an [`UnknownCoding`],
+//! and such a response is only for clients that accept that coding.
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, ETAG};
@@ -27,7 +27,7 @@ pub enum Applied {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCoding;
 
-/// The codings of a response, in the order in which they were applied; empty where it is plain.
+/// The codings of a response, in the order in which they were applied; empty if it is plain.
 pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, UnknownCoding> {
     let mut found = SmallVec::new();
     let lines = fields.get_all(CONTENT_ENCODING).iter();
@@ -57,8 +57,8 @@ pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, 
     Ok(found)
 }
 
-/// Makes the head of a coded response that of its plain body: what was said of the coded bytes goes, their strong validator
-/// among it. A weak one means the content and stays.
+/// Makes the head of a coded response that of its plain body: fields about the coded bytes are removed, including a strong
+/// validator. A weak one describes the content and stays.
 pub fn undo(fields: &mut HeaderMap) {
     fields.remove(CONTENT_ENCODING);
     forget_bytes(fields);

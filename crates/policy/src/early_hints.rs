@@ -1,16 +1,17 @@
-//! What of a stored page's `Link` fields may be sent ahead of its next version, as `103 Early Hints` (RFC 8297).
+//! Which `Link` fields of a stored page may be sent before its next version, as `103 Early Hints` (RFC 8297).
 //!
-//! Hints name files that a page needs, never what the page says: style sheets, scripts and fonts of the site, and servers to connect
-//! to. Pictures are content of one version of the page, and other relations (`canonical`, `next`, `shortlink`) speak about it, so they
-//! stay behind. Reads link-values as RFC 8288 section 3 writes them; total over any bytes, and bounded.
+//! Hints name files that a page needs, never its content: style sheets, scripts and fonts of the site, and servers to
+//! connect to. Pictures are content of one version of the page, and other relations (`canonical`, `next`, `shortlink`)
+//! describe the page, so they are omitted. It parses link-values by RFC 8288 section 3, is total over any bytes, and
+//! bounded.
 
 use http::HeaderMap;
 use http::header::{HeaderValue, LINK};
 
 use crate::fields;
 
-/// The `Link` of an interim response for a page whose last version had `stored`; `None` where there is nothing to tell. `host` is
-/// that of the request, as it names itself.
+/// The `Link` of an interim response for a page whose last version had `stored`; `None` if there is nothing to send. `host` is
+/// that of the request.
 pub fn hints(stored: &HeaderMap, host: &[u8]) -> Option<HeaderValue> {
     let mut joined = Vec::new();
     let lines = stored.get_all(LINK).iter().map(HeaderValue::as_bytes);

@@ -1,9 +1,9 @@
-//! Content codings: which ones a client takes, and which of ours suits it best.
+//! Content codings: which ones a client accepts, and which of the available ones suits it best.
 //!
-//! Reads `Accept-Encoding` (RFC 9110 §12.5.3) with its weights, `q=0`, `*` and the implied identity. A request without
-//! the field gets identity alone: the RFC would permit anything, but a client that is silent may not decode anything.
-//! Decides nothing about whether a body is worth compressing, and never fails: a member that is not understood is as
-//! if it were not there.
+//! It reads `Accept-Encoding` (RFC 9110 §12.5.3) with its weights, `q=0`, `*` and the implied identity. A request without
+//! the field gets identity alone: the RFC would permit anything, but a client that does not send the field may not be able
+//! to decode anything. It does not decide whether a body is worth compressing, and never fails: an invalid member is
+//! ignored.
 
 /// A content coding that Galley stores or sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ impl Coding {
 
 /// What a client accepts. The default, a request without `Accept-Encoding`, is identity alone.
 ///
-/// Weights are thousandths; several lines add up as one list, as RFC 9110 §5.3 asks.
+/// Weights are thousandths; several lines form one list (RFC 9110 §5.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptedCodings {
     identity: Option<u16>,
@@ -59,7 +59,7 @@ pub struct AcceptedCodings {
 }
 
 impl AcceptedCodings {
-    /// Takes in one `Accept-Encoding` line. Where a coding is named twice, the smaller weight counts.
+    /// Adds one `Accept-Encoding` line. If a coding is named twice, the smaller weight counts.
     pub fn read(&mut self, accept_encoding_line: &[u8]) {
         if *self == Self::default()
             && let Some(codings) = Self::of_browser(accept_encoding_line)
@@ -139,7 +139,7 @@ impl AcceptedCodings {
         self.weight(coding) > 0
     }
 
-    /// Thousandths; 0 refuses. Identity that nobody mentioned is welcome, but less than anything that was named.
+    /// Thousandths; 0 excludes it. Identity that is not listed is accepted, but less than anything that is.
     fn weight(self, coding: Coding) -> u16 {
         let named = match coding {
             Coding::Identity => self.identity,

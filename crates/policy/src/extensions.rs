@@ -1,9 +1,9 @@
-//! Which extensions of PHP WordPress needs and wishes for.
+//! The PHP extensions that WordPress requires or recommends.
 //!
 //! The source is WordPress's own list: the handbook's "PHP Extensions" and the module test of Site Health
-//! (`WP_Site_Health::get_test_php_extensions`). Names are those of `php -m` in lower case; bars stand between alternatives.
+//! (`WP_Site_Health::get_test_php_extensions`). Names are those of `php -m` in lower case; bars separate alternatives.
 
-/// What is not loaded.
+/// Extensions that are not loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// WordPress does not run without these.
@@ -12,7 +12,7 @@ pub struct Missing {
     pub wished: Vec<&'static str>,
 }
 
-/// What is missing where `has` says which names are loaded.
+/// The missing extensions; `has` says which names are loaded.
 pub fn missing(has: impl Fn(&str) -> bool) -> Missing {
     let of = |all: &[&'static str]| -> Vec<&'static str> {
         let lacks = |names: &&str| !names.split('|').any(&has);

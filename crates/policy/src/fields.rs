@@ -1,9 +1,8 @@
-//! Field values that are lists, and which fields end at each hop.
+//! Field values that are lists, and the fields that are not forwarded.
 //!
-//! Owns the one reading of `a, b;q=1, "c, d"` (RFC 9110 section 5.6) and the set of fields that never travel on
-//! (RFC 9110 section 7.6.1). A `Connection` field names further ones, but it comes from strangers: it may not name
-//! away what carries identity or meaning (`Connection: Cookie` would turn a member's page into a stranger's).
-//! Does not know what any list means.
+//! It has the one parser of `a, b;q=1, "c, d"` (RFC 9110 section 5.6) and the set of hop-by-hop fields (RFC 9110 section
+//! 7.6.1). A `Connection` field names further ones, but it comes from clients: it may not remove fields with identity or
+//! meaning (`Connection: Cookie` would turn a member's page into an anonymous one). It does not know what any list means.
 
 /// Whether a head has one of these names, in lower case. Heads of responses have few fields, so this is quicker than to look up
 /// each of the names.
@@ -28,7 +27,7 @@ pub fn members(value: &[u8]) -> Members<'_> {
     }
 }
 
-/// Reads what stands between semicolons: a value first, then its parameters (RFC 9110 section 5.6.6).
+/// Parses the part between semicolons: a value first, then its parameters (RFC 9110 section 5.6.6).
 pub fn parts(member: &[u8]) -> Members<'_> {
     Members {
         rest: Some(member),
@@ -96,10 +95,10 @@ where
 }
 
 /// Whether a field ends at this hop: always (RFC 9110 section 7.6.1), or because `Connection` names it and it is not
-/// one of those that nobody may name away.
+/// protected.
 ///
-/// Departs: RFC 9110 requires the removal of whatever `Connection` lists. Protected fields stay, because a stranger
-/// could otherwise take the cookie or the forwarding fields out of somebody's request; the tests pin this.
+/// Departs: RFC 9110 requires the removal of whatever `Connection` lists. Protected fields stay, because a client could
+/// otherwise remove the cookie or the forwarding fields from somebody else's request; the tests pin this.
 pub fn is_hop_by_hop<'t>(
     name: &str,
     mut connection_tokens: impl Iterator<Item = &'t [u8]>,

@@ -1,10 +1,10 @@
 //! Shared fragments of a page, as the WordPress plugin describes them in fields of the response.
 //!
-//! `Galley-Fragment: <label> <start> <length> <blocks> <definition> <tags>`, one field for each: where its bytes are in the body,
-//! which kinds of blocks it has, what the plugin needs to render it again, and the tags that only the fragment depends on. The page's own
-//! tags are without them, so a response whose fragments cannot be understood depends on everything. A seventh word, `context`, says
-//! that the definition contains what the fragment shows of its page. In a response that consists of fragments, the definition is the
-//! number of the fragment in the request.
+//! `Galley-Fragment: <label> <start> <length> <blocks> <definition> <tags>`, one field for each: where its bytes are in the
+//! body, its kinds of blocks, what the plugin needs to render it again, and the tags of the fragment alone. The page's own
+//! tags do not contain them, so a response whose fragments cannot be parsed depends on everything. A seventh word,
+//! `context`, says that the definition contains what the fragment shows of its page. In a response that consists of
+//! fragments, the definition is the number of the fragment in the request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -23,7 +23,7 @@ const CONTEXT: &str = "context";
 /// The most fragments of one page.
 pub const MAX_FRAGMENTS: usize = 64;
 
-/// A fragment, where it is in the body and what it depends on.
+/// A fragment, with its place in the body and its dependencies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FragmentPart {
     /// For people: `widget:recent-posts-2`.
@@ -32,11 +32,11 @@ pub struct FragmentPart {
     pub start: usize,
     /// Bytes.
     pub length: usize,
-    /// Stands for the kinds of blocks in it, whose styles and scripts the page loads.
+    /// Identifies the kinds of blocks in it, whose styles and scripts the page loads.
     pub blocks: String,
     /// What the plugin needs to render it, signed by the plugin.
     pub definition: String,
-    /// What it depends on.
+    /// Its dependencies.
     pub tags: Tags,
     /// Whether the definition contains what it shows of its page, such as the current item of a menu.
     pub has_context: bool,

@@ -1,10 +1,11 @@
-//! How long a response is fresh: which of its fields counts, what it says, and what applies where none does.
+//! How long a response is fresh: which of its fields counts, its value, and the default.
 //!
-//! The first of these fields counts alone: `Galley-Cache-Control`, `CDN-Cache-Control` (RFC 9213), `Surrogate-Control`,
-//! `X-LiteSpeed-Cache-Control`, the fields of `VCaching`, `X-Accel-Expires`; then `Cache-Control` with `Expires` (RFC 9111 section
-//! 4.2.1). Directives of two fields are never mixed. By RFC 9111 the fields of other products do not count, and
-//! `Surrogate-Control` is read by the letter (Edge Architecture 1.0). An explicit lifetime counts even when it is zero; the site's
-//! table fills in for silence only. [`crate::storable`] decides whether the response is stored at all.
+//! Only the first of these fields that is present counts: `Galley-Cache-Control`, `CDN-Cache-Control` (RFC 9213),
+//! `Surrogate-Control`, `X-LiteSpeed-Cache-Control`, the fields of `VCaching`, `X-Accel-Expires`; then `Cache-Control` with
+//! `Expires` (RFC 9111 section 4.2.1). Directives of two fields are never combined. With RFC 9111 the fields of other
+//! products do not count, and `Surrogate-Control` is read as specified (Edge Architecture 1.0). An explicit lifetime counts
+//! even when it is zero; the site's table applies only if there is none. [`crate::storable`] decides whether the response
+//! is stored at all.
 
 use std::time::{Duration, SystemTime};
 
@@ -32,7 +33,7 @@ pub enum Voice {
     Vcaching,
     /// `X-Accel-Expires`.
     Accel,
-    /// `Cache-Control`, with `Expires` where it names no lifetime itself.
+    /// `Cache-Control`, with `Expires` if it names no lifetime itself.
     CacheControl,
     /// `Expires` alone.
     Expires,
@@ -43,11 +44,11 @@ pub enum Voice {
 /// What a response says about its own life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// Who says it.
+    /// The field that says it.
     pub voice: Voice,
     /// The directives; empty where the voice has none.
     pub control: CacheControl,
-    /// The lifetime, counted from the moment of composition. `None`: not said.
+    /// The lifetime, counted from the moment of generation. `None`: not stated.
     pub lifetime: Option<Duration>,
 }
 
@@ -96,11 +97,11 @@ pub fn statement(
     }
 }
 
-/// How long a stale copy may answer, while one refresh runs and when the upstream fails (RFC 5861).
+/// How long a stale copy may be served, while one refresh runs and when the upstream fails (RFC 5861).
 ///
-/// Nothing after `must-revalidate` and `proxy-revalidate`. `s-maxage` implies the latter (RFC 9111 §5.2.2.10), so that
-/// the site's windows do not apply to it; a window that the same response names is its explicit permission. Errors get
-/// no window from the site: a stale 404 would only hide what has been published since.
+/// Nothing after `must-revalidate` and `proxy-revalidate`. `s-maxage` implies the latter (RFC 9111 §5.2.2.10), so that the
+/// site's windows do not apply to it; a window that the same response names is its explicit permission. Errors get no window
+/// from the site: a stale 404 would only hide what has been published since.
 pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> StaleWindows {
     let control = &statement.control;
     if control.must_revalidate || control.proxy_revalidate {
@@ -122,8 +123,8 @@ pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> Sta
     }
 }
 
-/// The lifetime of a silent response: the site's row for its status; without a preset a tenth of its age
-/// (RFC 9111 §4.2.2, at most an hour) where it tells that; the site's default. `None`: it has none.
+/// The lifetime of a response without one: the site's row for its status; without a preset a tenth of its age (RFC 9111
+/// §4.2.2, at most an hour) if it states that; the site's default. `None`: it has none.
 pub fn default_lifetime(
     response: &ResponseHead<'_>,
     control: &CacheControl,
@@ -158,8 +159,8 @@ pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
     )
 }
 
-/// How old a response is when it arrives (RFC 9111 §4.2.3): the larger of what its `Date` shows and of what its `Age`
-/// says plus the time that asking took.
+/// How old a response is when it arrives (RFC 9111 §4.2.3): the larger of the age by its `Date` and of its `Age` plus the time
+/// of the request.
 pub fn initial_age(fields: &HeaderMap, response_delay: Duration, now: SystemTime) -> Duration {
     let apparent = date(fields)
         .and_then(|date| now.duration_since(date).ok())
@@ -263,7 +264,7 @@ fn surrogate(fields: &HeaderMap) -> Option<Statement> {
     })
 }
 
-/// Seconds, or `@` and a Unix time. What is neither is zero: doubt does not store.
+/// Seconds, or `@` and a Unix time. An invalid value is zero: in doubt nothing is stored.
 fn accel_lifetime(value: &[u8], now: SystemTime) -> Duration {
     let Some(moment) = value.strip_prefix(b"@") else {
         return delta_seconds(value).unwrap_or_default();
@@ -314,7 +315,7 @@ fn values(fields: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &
     fields.get_all(name).into_iter().map(HeaderValue::as_bytes)
 }
 
-/// Fields that are addressed to caches like ours.
+/// Fields for shared caches.
 const ADDRESSED: &[&str] = &[
     "galley-cache-control",
     "cdn-cache-control",

@@ -1,8 +1,8 @@
-//! Picture formats: which of the denser ones a client takes in place of a picture that it asks for.
+//! Picture formats: which of the denser ones a client accepts in place of the requested picture.
 //!
-//! Reads `Accept` (RFC 9110 section 12.5.1) of requests for pictures, with weights and `q=0`. A format counts as accepted only where
-//! it is named: `image/*` and `*/*` are what programs send that have never heard of it. They do count for the original, which is
-//! sent where it is more welcome. Never fails: a member that is not understood is as if it were not there.
+//! It reads `Accept` (RFC 9110 section 12.5.1) of requests for pictures, with weights and `q=0`. A format counts as
+//! accepted only if it is named: programs that do not know it also send `image/*` and `*/*`. These do count for the
+//! original, which is sent if it has a higher weight. Never fails: an invalid member is ignored.
 
 use crate::encoding;
 use crate::fields;
@@ -123,7 +123,7 @@ struct OriginalWeight {
 }
 
 impl AcceptedImages {
-    /// Takes in one `Accept` line of a request for a picture. Where a format is named twice, the smaller weight counts.
+    /// Adds one `Accept` line of a request for a picture. If a format is named twice, the smaller weight counts.
     pub fn read(&mut self, accept_line: &[u8], original: OriginalFormat) {
         for member in fields::members(accept_line) {
             let Some((range, weight)) = encoding::weighted(member) else {
@@ -153,8 +153,8 @@ impl AcceptedImages {
         }
     }
 
-    /// The most welcome format of which `is_available` holds, if it is no less welcome than the original: by weight, then by
-    /// [`ImageFormat::BY_DENSITY`]. `None`: the original is to be sent.
+    /// The preferred format for which `is_available` is true, if it is not less preferred than the original: by weight, then
+    /// by [`ImageFormat::BY_DENSITY`]. `None`: the original is to be sent.
     pub fn best_of(self, is_available: impl Fn(ImageFormat) -> bool) -> Option<ImageFormat> {
         let least = self.original.map_or(0, |original| original.weight).max(1);
         let mut best: Option<(u16, ImageFormat)> = None;
@@ -204,7 +204,7 @@ mod tests {
         let navigation =
             "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
         let table: &[(&[&str], Option<ImageFormat>, Option<ImageFormat>)] = &[
-            // Lines, what is best of both, what is best where there is only WebP.
+            // Lines, the better of both formats, and the best if there is only WebP.
             (&[], None, None),
             (&[""], None, None),
             (&["*/*"], None, None),

@@ -1,8 +1,8 @@
-//! What identifies an entry, and what a purge can name.
+//! The key of an entry, and the scopes that a purge can name.
 //!
-//! A key is the whole tuple, each part with its length in front, so that no two different requests share one by moving
-//! a delimiter (RFC 9111 section 2, with the variants that are ours). Everything that [`crate::forward::trimmed`] puts
-//! into a request is in it. The ids of scopes are SipHash-1-3 under fixed keys: the same in every process.
+//! A key is the whole tuple, each part preceded by its length, so that moving a delimiter cannot make two different
+//! requests share one (RFC 9111 section 2, with Galley's variants). Everything that [`crate::forward::trimmed`] puts into a
+//! request is in it. The ids of scopes are SipHash-1-3 under fixed keys: the same in every process.
 
 mod format;
 mod parts;
@@ -53,7 +53,7 @@ pub fn variant_id(key: &[u8]) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Names a fragment by what the plugin needs to render it, and by the variant of the pages that may show it.
+/// Identifies a fragment by what the plugin needs to render it, and by the variant of the pages that may show it.
 pub fn fragment_id(variant: u64, definition: &str) -> u64 {
     let mut hasher = scope(4);
     hasher.write(&variant.to_le_bytes());
@@ -61,8 +61,7 @@ pub fn fragment_id(variant: u64, definition: &str) -> u64 {
     hasher.finish()
 }
 
-/// Writes what the keys of a path have in common whatever the query. It is no request's key, and [`read_key`] does not
-/// read it.
+/// Writes what the keys of a path share whatever the query. It is not the key of a request, and [`read_key`] does not read it.
 pub fn write_path_key(info: &RequestInfo, out: &mut Vec<u8>) {
     write(info, QueryKey::Any, out);
 }

@@ -1,15 +1,15 @@
-//! What HTTP and WordPress permit, as pure decisions.
+//! The rules of HTTP and WordPress, as pure decisions.
 //!
-//! No function does I/O, reads a clock (`now` is an argument) or keeps state, and each is total over any input, because clients
-//! and upstreams are hostile.
+//! No function does I/O, reads a clock (`now` is an argument) or keeps state, and each is total over any input, because
+//! clients and upstreams are untrusted.
 //!
-//! [`site`] has the policy of a site: [`site::Policy`] with its two values for WordPress and RFC 9111.
-//! Requests: [`proxied`] finds the client behind proxies; [`request_info`] parses a request head once; [`access`], [`key`],
-//! [`redirect`], [`forward`] and [`cgi`] use the result. [`spellings`] knows the URLs of the same page.
-//! Responses: [`storable`] decides what is stored, [`freshness`] for how long, [`decide`] whether a stored response is sent;
-//! [`conditional`], [`range`] and [`encoding`] choose its form, [`headers`] its fields.
-//! [`fragments`] describes the shared parts of pages, [`private`] those of members, and [`esi`] finds what pages include.
-//! [`purge`] parses purges, [`class`] sorts those who wait for an upstream, and [`outcome`] has the words that explain decisions.
+//! [`site`] has the policy of a site: [`site::Policy`] with its two values for WordPress and RFC 9111. Requests:
+//! [`proxied`] finds the client behind proxies; [`request_info`] parses a request head once; [`access`], [`key`],
+//! [`redirect`], [`forward`] and [`cgi`] use the result. [`spellings`] knows the URLs of the same page. Responses:
+//! [`storable`] decides what is stored, [`freshness`] for how long, [`decide`] whether a stored response is sent;
+//! [`conditional`], [`range`] and [`encoding`] choose its form, [`headers`] its fields. [`fragments`] describes the shared
+//! parts of pages, [`private`] those of members, and [`esi`] finds what pages include. [`purge`] parses purges, [`class`]
+//! sorts requests that wait for an upstream, and [`outcome`] has the words that explain decisions.
 
 pub mod access;
 pub mod appointments;

@@ -1,11 +1,11 @@
-//! `No-Vary-Search`: which part of a query a response does not depend on (draft-ietf-httpbis-no-vary-search).
+//! `No-Vary-Search`: the part of a query on which a response does not depend (draft-ietf-httpbis-no-vary-search).
 //!
-//! A response names parameters that do not matter, or the only ones that do, or says that their order does not matter;
-//! it then answers every request whose address is equivalent to its own under that. What is not understood means the
-//! default: the whole query matters, which costs hits and never gives a wrong page.
+//! A response names parameters that do not matter, or the only ones that do, or says that their order does not matter. It
+//! can then be used for every request whose address is equivalent to its own. An invalid value means the default: the whole
+//! query matters, which costs hits and never gives a wrong page.
 //!
-//! Names and values are compared as the bytes that they decode to. The draft compares text in which every malformed
-//! UTF-8 sequence is the same; two addresses that differ there are told apart here.
+//! Names and values are compared as the bytes that they decode to. The draft compares text in which all malformed UTF-8
+//! sequences are equal; here two addresses that differ in them are different.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -15,7 +15,7 @@ use crate::query::{FormDecoded, split_pair};
 /// The field's name.
 pub const NO_VARY_SEARCH: HeaderName = HeaderName::from_static("no-vary-search");
 
-/// What of a query a response depends on, where that is less than all of it.
+/// The part of a query on which a response depends, if that is less than all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variance {
     parameters: Parameters,

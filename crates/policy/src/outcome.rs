@@ -1,8 +1,8 @@
-//! The words that explain a response: one stable word for every way a request can go, and why.
+//! The words that explain a response: one stable word for every outcome and every reason.
 //!
-//! The same word stands in `Cache-Status` (RFC 9211), in the access log and as a metric's label. A word, once released,
-//! does not change. Words are structured-field tokens (RFC 9651 §3.3.4): lower case, letters and hyphens.
-//! This file decides nothing; it names what others decided.
+//! `Cache-Status` (RFC 9211), the access log and the labels of metrics use the same word. A word does not change once
+//! released. Words are structured-field tokens (RFC 9651 §3.3.4): lower case, letters and hyphens. This module decides
+//! nothing; it names the decisions of others.
 
 /// An enum of which each variant has a word, a list of all variants, and nothing else.
 macro_rules! words {
@@ -35,9 +35,9 @@ words! {
         Cookie = "cookie",
         /// The path is one that never is the same for two visitors.
         Path = "path",
-        /// A query parameter asks for a personal or unpublished view.
+        /// A query parameter requests a personal or unpublished view.
         Query = "query",
-        /// It asked for another protocol.
+        /// It requested another protocol.
         Upgrade = "upgrade",
         /// A GET with a body.
         Body = "body",
@@ -53,9 +53,9 @@ words! {
         NoStore = "no-store",
         /// The page was found not storable a moment ago.
         Remembered = "remembered",
-        /// A part was asked for, and nothing is stored that it could be cut from.
+        /// A range was requested, and nothing is stored that it could be cut from.
         Range = "range",
-        /// Only the head was asked for, and nothing stored may answer.
+        /// Only the head was requested, and no stored response can be used.
         Head = "head",
         /// The page was generated for a member, to be compared with the stored one.
         Compared = "compared",
@@ -79,7 +79,7 @@ words! {
         Private = "private",
         /// `no-cache`.
         NoCache = "no-cache",
-        /// `Vary` names what is not part of the key.
+        /// `Vary` names a field that is not part of the key.
         Vary = "vary",
         /// A part of a representation (206, `Content-Range`).
         Partial = "partial",
@@ -91,11 +91,11 @@ words! {
         Incomplete = "incomplete",
         /// A page without content.
         Empty = "empty",
-        /// A redirect to the address that was asked for.
+        /// A redirect to the requested address.
         Loop = "loop",
-        /// Its content was purged while it was being composed.
+        /// Its content was purged while it was being generated.
         Purged = "purged",
-        /// Nothing says, or nothing is left of, how long it lives.
+        /// It has no lifetime, or has exceeded it.
         NoLifetime = "no-lifetime",
         /// A maintenance page.
         Maintenance = "maintenance",
@@ -111,7 +111,7 @@ words! {
 words! {
     /// Why a stale copy answered.
     StaleWhy {
-        /// A refresh is under way.
+        /// A refresh is in progress.
         Revalidating = "revalidating",
         /// The upstream failed.
         UpstreamError = "upstream-error",
@@ -123,13 +123,13 @@ words! {
 }
 
 words! {
-    /// Why the upstream was asked for a page that may be cached.
+    /// Why a page that may be cached was requested from the upstream.
     MissWhy {
         /// Nothing is stored under this key.
         Uri = "uri-miss",
-        /// What is stored is too old.
+        /// The stored response is too old.
         Stale = "stale",
-        /// What was stored has been purged.
+        /// The stored response was purged.
         Purged = "purged",
     }
 }
@@ -147,7 +147,7 @@ words! {
         HeadTooLarge = "head-too-large",
         /// The body is larger than allowed.
         BodyTooLarge = "body-too-large",
-        /// There is no room left to take a request's body in.
+        /// There is no room left to receive a request's body.
         NoRoom = "no-room",
         /// The client took too long.
         Timeout = "timeout",
@@ -157,17 +157,17 @@ words! {
         Denied = "denied",
         /// The client's address may not ask for this.
         Network = "network",
-        /// The administration, and the client's address is none of those that administer.
+        /// The administration, and the client's address is not one of those that may administer.
         Admin = "admin",
         /// The dashboard of a site, over a connection without TLS.
         NeedsTls = "needs-tls",
         /// A name and a password are wanted.
         Password = "password",
-        /// The client asks too often.
+        /// The client requests too often.
         Limited = "limited",
         /// XML-RPC, or a method of it, that is not served.
         XmlRpc = "xmlrpc",
-        /// It asks for the names of users.
+        /// It requests the names of users.
         Authors = "authors",
         /// A method that is not served.
         Method = "method",
@@ -181,17 +181,17 @@ words! {
         Overload = "overload",
         /// The upstream cannot be reached.
         UpstreamDown = "upstream-down",
-        /// The upstream failed several times on end, and is left alone for a moment.
+        /// The upstream failed several times in succession, and is paused for a moment.
         UpstreamPaused = "upstream-paused",
         /// The upstream took too long.
         UpstreamTimeout = "upstream-timeout",
         /// The upstream's response cannot be understood.
         BadUpstream = "bad-upstream",
-        /// What is stored must not be used without asking, and the upstream does not answer.
+        /// The stored response must not be used without validation, and the upstream does not answer.
         MustRevalidate = "must-revalidate",
         /// The request has been here before.
         Loop = "loop",
-        /// A fault of ours.
+        /// An internal error.
         Internal = "internal",
     }
 }
@@ -207,7 +207,7 @@ pub enum StoreOutcome {
     NotStored(NotStored),
 }
 
-/// The way one request went.
+/// The outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// A fresh copy answered.
@@ -237,7 +237,7 @@ pub enum Outcome {
     File,
     /// Galley redirected.
     Redirect,
-    /// A purge order, obeyed.
+    /// A purge, executed.
     Purge,
     /// The dashboard of the site answered.
     Dashboard,
@@ -263,8 +263,8 @@ impl Outcome {
         }
     }
 
-    /// The second word, where there is more to say. For a miss: why it was not kept, else `purged` if that caused it,
-    /// else `esi` if the response has ESI includes.
+    /// The second word, if there is more to say. For a miss: why it was not stored, else `purged` if that caused it, else
+    /// `esi` if the response has ESI includes.
     pub const fn detail(self) -> Option<&'static str> {
         match self {
             Self::Hit

@@ -1,8 +1,8 @@
 //! Patterns of paths, as rules name them.
 //!
 //! A pattern is a regular expression of the `regex` crate, compared with the decoded path: matching takes linear time,
-//! whatever a client sends. Letters are bytes and `.` is any of them, a line feed too, so that no encoded byte slips past.
-//! Size is bounded when it is compiled, which happens once.
+//! whatever a client sends. Letters are bytes, and `.` matches any of them, also a line feed, so that no encoded byte is
+//! missed. The size is limited when it is compiled, which happens once.
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
@@ -16,8 +16,7 @@ pub struct PathPattern(Regex);
 impl PathPattern {
     /// Compiles a regular expression.
     ///
-    /// Errors: it is no regular expression, is too large, or needs backtracking (look-around, back references); the text
-    /// says why, on one line.
+    /// Errors: it is invalid, too large, or needs backtracking (look-around, back references); the text says why, on one line.
     pub fn compile(text: &str) -> Result<Self, String> {
         RegexBuilder::new(text)
             .unicode(false)
@@ -32,7 +31,7 @@ impl PathPattern {
             })
     }
 
-    /// The same without regard to case. Itself where that is too large.
+    /// The same without regard to case. Unchanged if that is too large.
     pub(crate) fn without_case(&self) -> Self {
         let folded = Self::compile(&format!("(?i:{})", self.text()));
         folded.unwrap_or_else(|_| self.clone())
@@ -48,7 +47,7 @@ impl PathPattern {
         self.0.is_match(decoded_path)
     }
 
-    /// Whether each path that it matches ends as the name of a file that is no page, such as `.sql`.
+    /// Whether each path that it matches ends as the name of a file that is not a page, such as `.sql`.
     pub fn names_files(&self) -> bool {
         // In front of all, case is the only thing that such a flag changes.
         let text = self.text();
@@ -106,7 +105,7 @@ const PAGES: [&[u8]; 19] = [
     b"phtml", b"pl", b"rdf", b"rss", b"shtml", b"txt", b"xhtml", b"xml",
 ];
 
-/// The crate's messages draw the pattern first and say what is wrong last.
+/// The crate's messages draw the pattern first and state the error last.
 fn last_line(message: &str) -> String {
     let last = message.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()

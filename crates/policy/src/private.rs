@@ -1,9 +1,10 @@
 //! Private fragments: the parts of a page that differ between a member, a visitor with a cart, and everybody else.
 //!
-//! The plugin describes them as it describes shared fragments ([`crate::fragments`]), with `private-session` or `private-page` in
-//! place of a definition. In the public page such a fragment is a hole: what the stored page shows there is for strangers. In a
-//! page that is generated for one visitor it has that visitor's bytes, with their tags. [`assemble`] puts these bytes into the public
-//! page, [`compare`] says whether a page differs from the public one elsewhere. Both are total over any positions.
+//! The plugin describes them as it describes shared fragments ([`crate::fragments`]), with `private-session` or
+//! `private-page` in place of a definition. In the public page such a fragment is a hole: the stored page shows there what
+//! anonymous visitors see. In a page that is generated for one visitor it has that visitor's bytes, with their tags.
+//! [`assemble`] puts these bytes into the public page, [`compare`] says whether a page differs from the public one
+//! elsewhere. Both are total over any positions.
 
 use std::ops::Range;
 
@@ -15,7 +16,8 @@ use crate::fragments::FragmentPart;
 use crate::site::Policy;
 use crate::wordpress;
 
-/// The field that names the class of a visitor for whom a page was generated: roles and capabilities, or a visitor with a cart.
+/// The field that names the class of a visitor for whom a page was generated: roles and capabilities, or a visitor with a
+/// cart.
 pub const MEMBER: HeaderName = HeaderName::from_static("galley-member");
 
 /// The longest class.
@@ -31,7 +33,7 @@ pub enum PrivateScope {
 }
 
 impl PrivateScope {
-    /// The scope that stands in place of a definition; `None`: it is a shared fragment.
+    /// The scope in place of a definition; `None`: it is a shared fragment.
     pub fn of(definition: &str) -> Option<Self> {
         match definition {
             "private-session" => Some(Self::Session),
@@ -41,7 +43,7 @@ impl PrivateScope {
     }
 }
 
-/// The class of the visitor for whom a response was generated; `None`: it says of none.
+/// The class of the visitor for whom a response was generated; `None`: it names none.
 pub fn class(fields: &HeaderMap) -> Option<&str> {
     let mut values = fields.get_all(MEMBER).into_iter();
     let class = values.next()?.to_str().ok()?;
@@ -75,7 +77,7 @@ pub fn owners(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
     cookie::pairs(line).filter(|pair| wordpress::is_member_cookie(pair.name))
 }
 
-/// Whether a response sets or ends a session: what was kept of it before is not to be used again.
+/// Whether a response sets or ends a session: fragments stored for it before must not be used again.
 pub fn changes_session(fields: &HeaderMap) -> bool {
     let mut set = fields.get_all(http::header::SET_COOKIE).into_iter();
     set.any(|line| {
@@ -94,7 +96,7 @@ pub fn own_fields(fields: &HeaderMap) -> HeaderMap {
     own
 }
 
-/// Whether a field says how long a response may be stored, or stands for its bytes.
+/// Whether a field describes how long a response may be stored, or identifies its bytes.
 pub fn lets_store(name: &HeaderName) -> bool {
     let name = name.as_str();
     name.ends_with("cache-control")
@@ -118,8 +120,8 @@ const SHARED_FIELDS: &[&str] = &[
     "pragma",
 ];
 
-/// A public page with other bytes in its holes. `holes`: places in rising order, each with its bytes. `None`: they do not lie in the
-/// page, or overlap.
+/// A public page with other bytes in its holes. `holes`: places in rising order, each with its bytes. `None`: they are outside
+/// of the page, or overlap.
 pub fn assemble<'p>(
     public: &[u8],
     holes: impl Iterator<Item = (Range<u32>, &'p [u8])> + Clone,
@@ -152,7 +154,7 @@ pub enum PageDifference {
     Status(u16),
     /// It sets a cookie.
     Cookie,
-    /// Several of its private fragments have this name, with different bytes: what is kept under the name fills one of them.
+    /// Several of its private fragments have this name, with different bytes: the one stored under the name fills one of them.
     Repeated(String),
 }
 
@@ -197,7 +199,7 @@ pub fn is_repeated(page: &[u8], parts: &[FragmentPart], part: &FragmentPart) -> 
     same_name.any(|other| bytes(other) != bytes(part))
 }
 
-/// The first byte of `here` that differs from what is `there`.
+/// The first byte of `here` that differs from `there`.
 fn first_difference(
     public: &[u8],
     here: Range<usize>,

@@ -1,11 +1,12 @@
-//! Who asks, and for what, behind proxies that are trusted.
+//! The client behind trusted proxies, and the scheme and host that it requested.
 //!
-//! A proxy says in fields of the request whom it asks for: `X-Forwarded-For` (with `-Proto`, `-Host`, `-Port`), `Forwarded`
-//! (RFC 7239) or `X-Real-IP`. Anybody can write these fields, so they count only where the peer is trusted, and of a list
-//! only the end that trusted proxies wrote: it is read from its right, and the first address that is not trusted is the
-//! client. What stands left of it was sent by that client. One field is believed and the others are not looked at, since
-//! a proxy that sets one lets the others pass as they came.
-//! Total over any bytes, and allocates nothing. Does not decide what the address may then do.
+//! A proxy names its client in fields of the request: `X-Forwarded-For` (with `-Proto`, `-Host`, `-Port`), `Forwarded` (RFC
+//! 7239) or `X-Real-IP`. Anybody can write these fields, so they count only if the peer is trusted, and of a list only the
+//! end that trusted proxies wrote: it is read from its right, and the first address that is not trusted is the client. That
+//! client may have written everything to the left of it. One field is used and the others are ignored, since a proxy that
+//! sets one passes the others on unchanged.
+//!
+//! Total over any bytes, without allocation. What the address may do is decided elsewhere.
 
 mod elements;
 mod node;
@@ -18,12 +19,12 @@ use crate::request_info::Scheme;
 use crate::route;
 use elements::{Elements, Separator};
 
-/// Which proxies are believed, and what they write.
+/// The trusted proxies, and their fields.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     /// Addresses of proxies.
     pub networks: Vec<IpNet>,
-    /// Whether whoever can open a unix socket of ours is one.
+    /// Whether every client of a unix socket is a trusted proxy.
     pub unix: bool,
     /// The field that they write.
     pub field: ForwardingField,
@@ -32,7 +33,7 @@ pub struct Proxies {
 /// The field that tells the client's address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardingField {
-    /// `X-Forwarded-For`: a list, to which each proxy appends whom it was asked by.
+    /// `X-Forwarded-For`: a list, to which each proxy appends its client.
     #[default]
     XForwardedFor,
     /// `Forwarded` (RFC 7239): the same with scheme and host in each element.
@@ -41,20 +42,20 @@ pub enum ForwardingField {
     XRealIp,
 }
 
-/// What a request asks for, and who asks.
+/// The target of a request, and its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOrigin<'a> {
-    /// Who asks; port 0 where it is not known. [`NOBODY`] where a proxy does not say who.
+    /// The client; port 0 if it is unknown. [`NOBODY`] if a proxy does not name it.
     pub client: SocketAddr,
     /// How the client reached the first proxy.
     pub scheme: Scheme,
-    /// The host as it was asked for, perhaps with a port. Not canonical, and not always well formed.
+    /// The requested host, perhaps with a port. Not canonical, and not always well formed.
     pub host: &'a [u8],
     /// Where the port is found.
     pub port: Port,
 }
 
-/// The port that the client asked for.
+/// The requested port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
     /// Whatever target and `Host` name.
@@ -66,7 +67,7 @@ pub enum Port {
 /// What the connection says, without any proxy's word.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionInfo<'a> {
-    /// The other end of the connection, or whom the PROXY protocol named; [`NOBODY`] on a unix socket.
+    /// The other end of the connection, or the client that the PROXY protocol named; [`NOBODY`] on a unix socket.
     pub peer: SocketAddr,
     /// Of the connection.
     pub scheme: Scheme,
@@ -74,8 +75,8 @@ pub struct ConnectionInfo<'a> {
     pub host: &'a [u8],
 }
 
-/// Nobody's address: who asks over a unix socket, and clients that a proxy keeps secret. In no list of networks, but in
-/// `0.0.0.0/0`.
+/// The unspecified address: of clients over a unix socket, and of clients that a proxy keeps secret. In no list of networks
+/// but `0.0.0.0/0`.
 pub const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Proxies {
@@ -92,7 +93,7 @@ impl Proxies {
         self.networks.iter().any(|net| net.contains(&address))
     }
 
-    /// What a request asks for: by the connection, and by its fields where the peer is trusted. Allocates nothing.
+    /// The target and client of a request: by the connection, and by its fields if the peer is trusted. Allocates nothing.
     pub fn origin<'a>(
         &self,
         own: &ConnectionInfo<'a>,
@@ -160,7 +161,7 @@ impl Proxies {
         let mut told = ForwardedInfo::nothing(peer);
         for element in Elements::of(named(fields, "forwarded"), Separator::CommaUnquoted) {
             let said = node::ForwardedElement::read(element);
-            // What is farther counts more, as long as those who said it are trusted.
+            // The farther address counts, as long as those that stated it are trusted.
             told.scheme = said.scheme.or(told.scheme);
             told.host = said.host.or(told.host);
             told.client = said.client.unwrap_or(NOBODY);
@@ -198,9 +199,9 @@ impl<'a> ForwardedInfo<'a> {
         }
     }
 
-    /// With what `X-Forwarded-*` say of the hop that the client was found at.
+    /// With the other `X-Forwarded-*` fields for the hop at which the client was found.
     fn beside<F: HeaderFields<'a>>(client: SocketAddr, hop: usize, fields: &F) -> Self {
-        // A proxy appends to these lists, or writes them anew: then they are shorter than that of the addresses.
+        // A proxy appends to these lists, or replaces them: then they are shorter than the list of addresses.
         let at = |name| {
             let elements = Elements::of(named(fields, name), Separator::Comma);
             elements.take(hop + 1).last()

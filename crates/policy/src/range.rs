@@ -1,9 +1,9 @@
-//! `Range`: which bytes of a representation were asked for (RFC 9110 §14).
+//! `Range`: the requested bytes of a representation (RFC 9110 §14).
 //!
-//! Reads the `bytes` unit only; everything else, everything malformed, and more parts than a fair client needs, means the
-//! whole representation, as if the field were absent. Overlapping and touching ranges are joined, so that a response is
-//! never larger than the representation, however often a part was asked for (a known way to exhaust servers).
-//! Whether the field applies at all (`If-Range`, method, status) is decided in [`crate::conditional`] and by the caller.
+//! It supports the `bytes` unit only. Another unit, a malformed value, and more parts than a fair client needs mean the
+//! whole representation, as if the field were absent. Overlapping and touching ranges are joined, so a response is never
+//! larger than the representation, however often a part was requested (a known way to exhaust servers). Whether the field
+//! applies at all (`If-Range`, method, status) is decided in [`crate::conditional`] and by the caller.
 
 /// Bytes `start..end` of a representation; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,7 +20,7 @@ impl ByteSpan {
         self.end.saturating_sub(self.start)
     }
 
-    /// Both as one, where they overlap or touch.
+    /// Both as one, if they overlap or touch.
     pub fn union(self, other: Self) -> Option<Self> {
         (self.start <= other.end && other.start <= self.end).then(|| Self {
             start: self.start.min(other.start),
@@ -34,7 +34,7 @@ impl ByteSpan {
 pub struct PartialContent {
     /// Its bytes.
     pub span: ByteSpan,
-    /// Length of the whole representation, where that is told; never below the span's end.
+    /// Length of the whole representation, if it is stated; never below the span's end.
     pub complete: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
-//! From the host a client names to the site that is meant.
+//! Maps the host that a client names to a site.
 //!
-//! Owns the one form of a host name (lower case, no port, no trailing dot) that routing, key and purges share. Only
-//! configured hosts are found: an unknown one has no site, so no stranger's name ends in a link of a stored page.
-//! Does not listen, and does not know what a site is beyond its number.
+//! It defines the one form of a host name (lower case, no port, no trailing dot) that routing, key and purges share. Only
+//! configured hosts are found: an unknown one has no site, so its name never gets into a link of a stored page. It does not
+//! listen, and knows only a site's number.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -95,7 +95,7 @@ fn address(host: &[u8]) -> Option<Ipv6Addr> {
     std::str::from_utf8(inner).ok()?.parse().ok()
 }
 
-/// Splits the port off. An empty port is none (RFC 3986 section 3.2.3).
+/// Splits the port off. An empty port counts as none (RFC 3986 section 3.2.3).
 fn split_port(raw: &[u8]) -> Result<(&[u8], Option<u16>), BadHost> {
     let search_from = memchr::memrchr(b']', raw).unwrap_or(0);
     let Some(colon) = raw
@@ -140,7 +140,7 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
-    /// Reads `example.com`, `*.example.com` or `*`. A port is an error: sites are told apart by name only.
+    /// Reads `example.com`, `*.example.com` or `*`. A port is an error: sites differ by name only.
     pub fn parse(text: &str) -> Result<Self, BadHost> {
         if text == "*" {
             return Ok(Self::Any);

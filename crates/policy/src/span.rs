@@ -1,4 +1,4 @@
-//! A range of a buffer, as long as the buffer itself cannot be borrowed.
+//! A range of a buffer, while the buffer itself cannot be borrowed.
 
 /// From `start` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// What was appended to `buffer` from `start` on.
+    /// The bytes of `buffer` from `start` on.
     pub(crate) fn since(start: usize, buffer: &[u8]) -> Self {
         Self {
             start,
@@ -16,7 +16,7 @@ impl Span {
         }
     }
 
-    /// The bytes of `buffer` in this range; empty where it is not inside.
+    /// The bytes of `buffer` in this range; empty if it is outside.
     pub(crate) fn of(self, buffer: &[u8]) -> &[u8] {
         buffer.get(self.start..self.end).unwrap_or_default()
     }

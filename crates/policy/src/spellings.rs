@@ -1,12 +1,13 @@
-//! All addresses under which WordPress answers with the same page, compared with the rules that close something.
+//! All addresses under which WordPress answers with the same page, compared with the rules that deny access.
 //!
-//! WordPress ignores letter case, characters that no slug has, and doubled slashes; it takes a path behind `index.php`, and
-//! the page's name or number from the query. A rule that closes `/internal/*` has to close all of that. [`Guard`] holds a
-//! site's rules in a folded form, and `rules_of` lists the rules that apply to a request besides the one that matches its
-//! path: each of them must let the request in. Too much may match here, too little may not: where a spelling does not tell
-//! which page it shows (`?p=12`), every rule that may close a page applies.
-//! Rules that close nothing keep their exact comparison ([`crate::request_info::RequestInfo::rule`]).
-//! Does not know custom rewrite rules and bases of archives (`docs/how-to/access.md` says what to do about them).
+//! WordPress ignores letter case, characters that no slug has, and doubled slashes; it accepts a path behind `index.php`,
+//! and reads the page's name or number from the query. A rule that closes `/internal/*` has to close all of these.
+//! [`Guard`] holds a site's rules in a folded form, and `rules_of` lists the rules that apply to a request besides the one
+//! that matches its path: each of them must allow the request. Too much may match here, too little may not: if a spelling
+//! does not reveal which page it shows (`?p=12`), every rule that may close a page applies.
+//!
+//! Rules that close nothing are compared exactly ([`crate::request_info::RequestInfo::rule`]). Custom rewrite rules and
+//! bases of archives are not known here (`docs/how-to/access.md` describes what to do about them).
 
 mod form;
 mod shape;
@@ -20,7 +21,7 @@ use self::variables::{Meaning, meaning};
 use crate::query::{self, FormDecoded, MAX_PARAMETERS, split_pair};
 use crate::site::{EqualSpellings, Rule};
 
-/// The rules of a site in folded form. Empty where no rule closes anything.
+/// The rules of a site in folded form. Empty if no rule closes anything.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     shapes: Vec<Shape>,
@@ -85,7 +86,7 @@ impl Guard {
     }
 }
 
-/// What is asked, as far as rules are compared with it.
+/// The parts of a request that are compared with rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestedPaths<'a> {
     pub(crate) method: &'a str,
@@ -283,7 +284,7 @@ impl Walk<'_> {
         text != next
     }
 
-    /// Compares the text, and what it is a feed or a further page of, with the rules.
+    /// Compares the text, and the page of which it is a feed or a further page, with the rules.
     fn spelling(&mut self, otherwise: Otherwise) {
         let SpellingBuffers {
             text, lower, slug, ..
@@ -388,7 +389,7 @@ pub(crate) fn is_rest(path: &[u8]) -> bool {
         .starts_with(b"/wp-json/")
 }
 
-/// How often WordPress may decode what has been decoded once: a page's path once more. One more to be sure.
+/// How often WordPress may decode a path that was decoded once: a page's path once more. One more to be sure.
 const DECODINGS: usize = 2;
 
 /// Directories in which WordPress may live: up to three deep.

@@ -1,9 +1,9 @@
-//! Tags: the names of the things that a page depends on, as the upstream declares them.
+//! Tags: the names of the things on which a page depends, as the upstream declares them.
 //!
-//! Existing plugins use many fields; all are read, and none leaves towards clients. `Surrogate-Key` and `xkey` separate
-//! by blanks, the others by commas; as no plugin uses either inside a tag, both separate everywhere, for pages and for
-//! purge orders alike. A page whose tags cannot all be kept gets the single tag `*`, which every purge of its site
-//! touches: it may be purged too often, never too rarely.
+//! Existing plugins use many fields; all are read, and none is sent to clients. `Surrogate-Key` and `xkey` separate by
+//! blanks, the others by commas; as no plugin uses either inside a tag, both separate everywhere, for pages and for purges
+//! alike. A page with more tags than can be stored gets the single tag `*`, which every purge of its site touches: it may
+//! be purged too often, never too rarely.
 
 use crate::fields;
 use crate::key::tag_id;
@@ -44,7 +44,7 @@ impl Tags {
         }
     }
 
-    /// Adds all tags of `others`; everything where they cannot all be kept.
+    /// Adds all tags of `others`; everything if they cannot all be stored.
     pub fn add(&mut self, others: &Self) {
         if self.ids == Self::everything().ids {
             return;
@@ -90,7 +90,7 @@ pub fn is_portable(tag: &str) -> bool {
         .all(|byte| byte.is_ascii_graphic() && byte != b',')
 }
 
-/// The tags of one list; `None` where they cannot all be kept.
+/// The tags of one list; `None` if they cannot all be stored.
 pub fn from_list(list: &str) -> Option<Tags> {
     let mut tags = Tags::default();
     split(list.as_bytes())
@@ -106,8 +106,8 @@ pub fn invalidated_groups(fields: &http::HeaderMap) -> Vec<String> {
     groups(fields, "cache-group-invalidation")
 }
 
-/// The tags of a list of groups (RFC 9875 §2): strings, case-sensitive. Of what is no list of strings only the strings
-/// count, since a group that is invalidated too often does no harm.
+/// The tags of a list of groups (RFC 9875 §2): strings, case-sensitive. Of a list that does not consist of strings only the
+/// strings count, since a group that is invalidated too often does no harm.
 fn groups(fields: &http::HeaderMap, name: &str) -> Vec<String> {
     fields
         .get_all(name)

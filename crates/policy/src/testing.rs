@@ -1,4 +1,4 @@
-//! Requests of unit tests.
+//! Requests for unit tests.
 
 use crate::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use crate::site::Policy;

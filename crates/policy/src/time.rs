@@ -1,8 +1,8 @@
 //! The two clocks, as values: ticks of a monotonic clock for ages, dates for header fields.
 //!
-//! Ages are differences of [`Tick`]s, so that a step of the wall clock (a virtual machine that resumes, a correction by
-//! NTP) neither kills nor resurrects what is stored. Wall time appears only where a field carries it. Nothing here reads
-//! a clock, and no arithmetic overflows: it stops at the ends.
+//! Ages are differences of [`Tick`]s, so a step of the wall clock (a virtual machine that resumes, a correction by NTP)
+//! neither expires nor revives what is stored. Wall time is used only for fields that carry it. Nothing here reads a clock,
+//! and no arithmetic overflows: it saturates.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,10 +27,10 @@ impl Tick {
     }
 }
 
-/// A date of HTTP (RFC 9110 §5.6.7) in any of its three forms, in any case, as RFC 9111 §4.2 asks of caches.
+/// A date of HTTP (RFC 9110 §5.6.7) in any of its three forms, in any case (RFC 9111 §4.2).
 ///
 /// `None`: not a date. Other zones than GMT and years before 1970 are not dates. A wrong day of the week is ignored: the date
-/// is whole without it, and other caches do not compare it either.
+/// is complete without it, and other caches do not compare it either.
 pub fn parse_date(value: &[u8]) -> Option<SystemTime> {
     let value = value.trim_ascii();
     let mut spelled = [0; LONGEST_DATE];

@@ -4,17 +4,17 @@
 //! version 2 hex | "-" | trace id 32 hex | "-" | parent id 16 hex | "-" | flags 2 hex
 //! ```
 //!
-//! Lower-case digits only, and neither id is zero. A later version may have more behind a further `-`; version `ff` is invalid.
-//! What is not exactly so is as if it were not there (section 3.2.2), and so are two fields.
+//! Lower-case digits only, and neither id is zero. A later version may have more behind a further `-`; version `ff` is
+//! invalid. An invalid field is ignored (section 3.2.2), and so are two fields.
 
-/// A parent in a trace: who asked, and whether that is recorded.
+/// A parent in a trace: its span, and whether it is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     /// The trace. Not zero.
     pub trace_id: [u8; 16],
     /// The span that the request is part of. Not zero.
     pub parent_id: [u8; 8],
-    /// The flag `sampled`: whoever asked may have recorded the trace.
+    /// The flag `sampled`: the parent may have recorded the trace.
     pub is_sampled: bool,
 }
 
@@ -56,8 +56,8 @@ pub fn trace_id(traceparent: &[u8]) -> Option<&[u8]> {
     TextParts::of(traceparent).map(|parts| parts.trace)
 }
 
-/// Whether a trace is among the `percent` of a hundred that are recorded. A function of the id's last 56 bits, as OpenTelemetry's samplers
-/// have it, so that everyone who takes as many takes the same ones.
+/// Whether a trace is among the `percent` of a hundred that are recorded. A function of the id's last 56 bits, as in
+/// OpenTelemetry's samplers, so that all samplers with the same percentage choose the same ones.
 pub fn is_sampled(trace_id: &[u8; 16], percent: u8) -> bool {
     let random = u128::from_be_bytes(*trace_id) % RANDOM;
     let rejected = 100_u128.saturating_sub(percent.into());
@@ -121,7 +121,7 @@ const SAMPLED: u8 = 1;
 /// Numbers of 56 bits.
 const RANDOM: u128 = 1 << 56;
 
-/// Version, ids and flags with what separates them.
+/// Version, ids and flags with their separators.
 const LENGTH: usize = 2 + 1 + 32 + 1 + 16 + 1 + 2;
 
 #[cfg(test)]

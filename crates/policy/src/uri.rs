@@ -1,9 +1,9 @@
-//! Request targets: taken apart, and brought to the one form that key, files and upstream all see.
+//! Request targets: parsed, and brought to the one form that key, files and upstream share.
 //!
 //! Identity follows RFC 3986 section 6.2.2: escapes in upper case, unreserved characters decoded, dot segments removed.
-//! Case, `//` and `%2F` are kept, because an upstream may tell them apart. What could mean one thing here and another
-//! there (control characters, backslashes, fragments, broken escapes) is refused, not repaired.
-//! Does not read the query: see [`crate::query`].
+//! Case, `//` and `%2F` are kept, because an upstream may distinguish them. Anything that two programs could read
+//! differently (control characters, backslashes, fragments, broken escapes) is rejected, not repaired. The query is not
+//! parsed here: see [`crate::query`].
 
 use std::fmt;
 
@@ -55,7 +55,7 @@ pub struct RequestTarget<'a> {
     pub query: Option<&'a [u8]>,
 }
 
-/// Takes a target apart. No raw control character, space or `#` is left in what it returns.
+/// Splits a target. The parts contain no raw control character, space or `#`.
 pub fn split(target: &[u8]) -> Result<RequestTarget<'_>, BadTarget> {
     let is_bad = |byte: u8| byte <= b' ' || byte == 0x7f || byte == b'#';
     if classes::has(target, is_bad) {

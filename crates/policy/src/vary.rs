@@ -1,9 +1,9 @@
-//! `Vary`: whether the key already tells apart everything that a response says it depends on.
+//! `Vary`: whether the key already distinguishes everything on which a response says that it depends.
 //!
-//! Only trimmed requests are stored from, and what they carry is a function of the key: so members that a trimmed
-//! request sends as a constant of its key are covered. Everything else, and `*` anywhere in the list, is not
-//! (RFC 9111 §4.1, RFC 9110 §12.5.5). With the WordPress preset variants by other members are not kept; such a response
-//! is not stored. Without a preset each variant has an entry, found by what [`Selecting`] writes.
+//! Only responses to trimmed requests are stored, and what those carry is a function of the key. So a field that a trimmed
+//! request sends as a constant of its key is covered. Any other field, and `*` anywhere in the list, is not (RFC 9111 §4.1,
+//! RFC 9110 §12.5.5). With the WordPress preset there are no variants by other fields; such a response is not stored.
+//! Without a preset each variant has an entry, found by what [`Selecting`] writes.
 
 mod selecting;
 
@@ -22,7 +22,7 @@ pub enum Vary {
 }
 
 impl Vary {
-    /// Reads all lines. Never fails: what is no field name counts as `*`.
+    /// Reads all lines. Never fails: an invalid field name counts as `*`.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut names = SmallVec::new();
         for member in lines
@@ -51,7 +51,7 @@ impl Vary {
         )
     }
 
-    /// The names in the order in which variants are stored: sorted, each once. Empty for `*`, and where there is none.
+    /// The names in the order in which variants are stored: sorted, each once. Empty for `*`, and if there is none.
     pub fn names(&self) -> Vec<http::HeaderName> {
         let Self::Fields(names) = self else {
             return Vec::new();
@@ -62,8 +62,8 @@ impl Vary {
         names
     }
 
-    /// Whether requests can be told apart by what they send upstream: not where `*` or our own name for a client stands, and not
-    /// by `User-Agent`, of which there are as many as clients.
+    /// Whether requests differ in the fields that they send upstream: not if `*` or Galley's own name for a client is among
+    /// them, and not by `User-Agent`, of which there are as many as clients.
     pub fn is_selectable(&self) -> bool {
         match self {
             Self::Any => false,
@@ -89,7 +89,7 @@ impl Vary {
     }
 }
 
-/// Upstreams are asked for identity only, and codings are chosen by us.
+/// Upstream requests accept identity only, and Galley chooses codings.
 const COVERED_ALWAYS: &[http::HeaderName] = &[http::header::ACCEPT_ENCODING];
 
 /// What names the client that happened to ask first, or nearly.

@@ -1,8 +1,8 @@
-//! What the WordPress preset knows: cookies, parameters and paths, as sorted tables.
+//! The data of the WordPress preset: cookies, parameters and paths, as sorted tables.
 //!
-//! Drawn from what the page caches for WordPress agree on. Passing too much only costs speed, so doubtful cases pass;
-//! an ignored name is never seen by PHP on a cacheable fetch, so it may only be one that PHP does not use.
-//! Sites add to these lists in their file ([`crate::site::Policy`]).
+//! They follow what the page caches for WordPress agree on. Passing too much only costs speed, so doubtful cases pass; PHP
+//! never sees an ignored name on a cacheable fetch, so only names that PHP does not use are ignored. Sites add to these
+//! lists in their configuration ([`crate::site::Policy`]).
 
 mod lists;
 mod varying;
@@ -42,15 +42,15 @@ pub fn is_member_cookie(name: &[u8]) -> bool {
         || CART_COOKIES.contains(&name)
 }
 
-/// Cookies of those who have put something into a cart.
+/// Cookies of visitors with something in their cart.
 const CART_COOKIES: [&[u8]; 3] = [
     b"edd_items_in_cart",
     b"woocommerce_cart_hash",
     b"woocommerce_items_in_cart",
 ];
 
-/// `wordpress_` and an MD5: the admin cookie (`AUTH_COOKIE`). Other names that begin so, as `wordpress_test_cookie` and
-/// those of consent banners, mean nobody.
+/// `wordpress_` and an MD5: the admin cookie (`AUTH_COOKIE`). Other names with this beginning, as `wordpress_test_cookie` and
+/// those of consent banners, identify nobody.
 fn is_auth_cookie(name: &[u8]) -> bool {
     name.strip_prefix(b"wordpress_")
         .is_some_and(|hash| hash.len() == 32 && hash.iter().all(u8::is_ascii_hexdigit))
@@ -133,7 +133,7 @@ mod tests {
                     .all
                     .is_sorted_by(|a, b| a < b && !b.starts_with(a))
             );
-            // Each entry must be found by the search itself, not only lie in order.
+            // The search itself must find each entry, so order alone is not sufficient.
             assert!(
                 names
                     .exact
@@ -144,7 +144,7 @@ mod tests {
             );
         }
         assert!(BYPASS_SEGMENTS.is_sorted_by(|a, b| a < b));
-        // By length they are told from others.
+        // Their length distinguishes them from others.
         let is_known = |segment: &&[u8]| {
             is_bypass_path(&[b"/", *segment].concat())
                 && is_bypass_path(&[b"/a/", *segment, b"/b"].concat())

@@ -1,6 +1,6 @@
-//! Who runs in which pool, and with it which orders are obeyed.
+//! Which process runs in which pool, and which commands are executed.
 //!
-//! Pools and their places are fixed when the ledger is made. No order adds a pool, a place, or a process.
+//! Pools and their places are fixed when the ledger is made. No command adds a pool, a place, or a process.
 
 use crate::packet::PrivilegedOrder;
 
@@ -10,10 +10,10 @@ pub struct PoolLedger {
     pools: Vec<Vec<Option<u32>>>,
 }
 
-/// Why an order is not obeyed.
+/// Why a command is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderRefusal {
-    /// Its bytes are none.
+    /// Its bytes are invalid.
     NotAnOrder,
     /// No pool has this number.
     NoSuchPool,
@@ -50,8 +50,8 @@ impl PoolLedger {
         }
     }
 
-    /// The order of a packet, if it may be obeyed now. Changes nothing. A worker that is to be replaced must still be found among
-    /// the children of [`PoolLedger::processes`].
+    /// The command of a packet, if it may be executed now. Changes nothing. A worker that is to be replaced must still be
+    /// found among the children of [`PoolLedger::processes`].
     pub fn judge(&self, packet: &[u8]) -> Result<PrivilegedOrder, OrderRefusal> {
         let order = PrivilegedOrder::read(packet).ok_or(OrderRefusal::NotAnOrder)?;
         match order {
@@ -92,7 +92,7 @@ impl PoolLedger {
         }
     }
 
-    /// A process has ended: its place is free again. Returns the pool's number; `None` where nobody knew it.
+    /// A process has ended: its place is free again. Returns the pool's number; `None` if it was unknown.
     pub fn ended(&mut self, process: u32) -> Option<u32> {
         for (number, places) in (0..).zip(&mut self.pools) {
             if let Some(place) = places.iter_mut().find(|place| **place == Some(process)) {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent, no more run than there are places, and only what runs is signalled.
+        /// Whatever is sent, no more run than there are places, and only running processes are signalled.
         #[test]
         fn no_bytes_go_beyond_the_pools(packets in prop::collection::vec((0_u8..5, 0_u8..5, 0_u32..4, 0_u32..12), 0..60)) {
             let mut ledger = PoolLedger::new([1, 3]);

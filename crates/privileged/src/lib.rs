@@ -1,10 +1,12 @@
-//! What Galley, which has given up root, may ask of the small process that keeps it, and what that answers.
+//! The commands that Galley, which has given up root, may send to the small process that keeps it, and the reports in
+//! return.
 //!
-//! - [`PrivilegedOrder`] and [`Report`]: packets of [`BYTES`] bytes each, either way;
-//! - [`PoolLedger`]: which orders are obeyed. The process that keeps root takes every byte for hostile, since whoever has taken over
-//!   Galley writes them: an order names a pool by its number, a place in it, or a process that the ledger knows, and nothing else.
+//! - [`PrivilegedOrder`] and [`Report`]: packets of [`BYTES`] bytes each, in either direction;
+//! - [`PoolLedger`]: which commands are executed. The process that keeps root trusts no byte, since an attacker who has
+//!   taken over Galley could write them: a command names a pool by its number, a place in it, or a process that the ledger
+//!   knows, and nothing else.
 //!
-//! Pure and total: no I/O, no clock. What an order comes to is carried out in the server's `php::privileged`.
+//! Pure and total: no I/O, no clock. The server's `php::privileged` executes the commands.
 
 mod ledger;
 mod packet;

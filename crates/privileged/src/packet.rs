@@ -21,7 +21,7 @@
 /// Length of each packet.
 pub const BYTES: usize = 16;
 
-/// What Galley asks for.
+/// A command from Galley.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrivilegedOrder {
     /// Start the process of a pool for one of its places.
@@ -49,7 +49,7 @@ pub enum PrivilegedOrder {
     },
 }
 
-/// How a process is told to end.
+/// How a process is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// SIGQUIT: PHP-FPM lets its workers finish.
@@ -83,7 +83,7 @@ pub enum Report {
         /// The system's number of the error; 0: it has none.
         errno: u32,
     },
-    /// A main process has ended, and nothing of its process group is left.
+    /// A main process has ended, and nothing remains of its process group.
     Ended {
         /// Number of the pool.
         pool: u32,
@@ -92,7 +92,7 @@ pub enum Report {
         /// As `wait(2)` tells it.
         status: u32,
     },
-    /// An order was not obeyed.
+    /// A command was rejected.
     Refused,
 }
 
@@ -106,7 +106,7 @@ impl PrivilegedOrder {
         }
     }
 
-    /// The order of a packet; `None` where it is none.
+    /// The command of a packet; `None` if it is invalid.
     pub fn read(packet: &[u8]) -> Option<Self> {
         let (kind, how, numbers) = read(packet)?;
         match (kind, how, numbers) {
@@ -161,7 +161,7 @@ impl Report {
         }
     }
 
-    /// The report of a packet; `None` where it is none.
+    /// The report of a packet; `None` if it is invalid.
     pub fn read(packet: &[u8]) -> Option<Self> {
         let (kind, how, numbers) = read(packet)?;
         if how != 0 {
@@ -186,7 +186,7 @@ impl Report {
     }
 }
 
-/// 0 and what is negative to the kernel mean groups of processes, or all of them.
+/// To the kernel, 0 and negative numbers mean groups of processes, or all of them.
 fn process_id(number: u32) -> Option<u32> {
     (number != 0 && i32::try_from(number).is_ok()).then_some(number)
 }

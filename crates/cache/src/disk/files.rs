@@ -1,7 +1,7 @@
 //! Every system call that changes the disk, in one place.
 //!
-//! Nothing is decided here. In tests a fault can be set, which the next calls of one kind meet as if the kernel had
-//! reported it: a full or failing disk cannot be had otherwise by a test that runs as any user.
+//! Nothing is decided here. Tests can inject a fault, which the next calls of one kind return as if the kernel had reported
+//! it. A test that runs as any user has no other way to get a full or failing disk.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -25,7 +25,7 @@ pub(super) struct DiskFiles {
 }
 
 impl DiskFiles {
-    /// A new file that only this user may read: pages may be drafts of nobody else's business.
+    /// A new file that only this user may read: pages may be confidential drafts.
     pub(super) fn create(&self, path: &Path) -> io::Result<File> {
         self.fault(DiskOperation::Create)?;
         OpenOptions::new()
@@ -49,7 +49,7 @@ impl DiskFiles {
         std::fs::rename(from, to)
     }
 
-    /// What is not there counts as removed.
+    /// A missing file counts as removed.
     pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
         self.fault(DiskOperation::Remove)?;
         match std::fs::remove_file(path) {

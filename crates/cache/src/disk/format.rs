@@ -53,7 +53,7 @@ use crate::fragments::PageFragment;
 use crate::includes::Assembly;
 use crate::key::Key;
 
-/// Who and when, for the fixed part: what an [`Entry`] does not say itself.
+/// Identity and time, for the fixed part: what an [`Entry`] does not contain itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredOrigin {
     pub(super) generation: [u8; 16],

@@ -1,13 +1,13 @@
-//! Pages on their way from one process to another, each in the format of the disk's files, one behind the other.
+//! Pages that one process hands to another, each in the format of the disk's files, one after another.
 //!
-//! The process that writes has compared every page with the purges that it knows; the process that reads takes them as born at the
-//! number that its own counters begin with. So only purges that come later touch them, as in the first process. Other codings of a
-//! page are not written: they are made again.
+//! The writing process has compared every page with the purges that it knows. The reading process takes each page as born
+//! at the first number of its own counters, so only later purges touch it, as in the first process. Other codings of a page
+//! are not written; the reading process compresses again.
 //!
-//! The nodes of a cluster share pages in the same form. There the time since a page was written comes from the engine, because machines
-//! have different clocks since their boot.
+//! The nodes of a cluster share pages in the same form. There the engine supplies the time since a page was written,
+//! because machines have different clocks since boot.
 //!
-//! Checksums find a file that was cut short or damaged; they are no defence against somebody else's file.
+//! Checksums detect a truncated or damaged file. They do not protect from a file that somebody else has written.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl<W: Write> PageWriter<W> {
         Ok(layout.total())
     }
 
-    /// Gives back what it has written to.
+    /// Returns its output.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -105,7 +105,7 @@ pub fn read_record(
 enum PageClock {
     /// The clock of this machine since its boot.
     Boot(Boot),
-    /// Somebody else, and the wall clock where that says more.
+    /// Another process, and the wall clock if it shows more time.
     Since(Duration),
 }
 
@@ -177,7 +177,7 @@ impl<R: Read> PageReader<'_, R> {
         }
     }
 
-    /// The next page, its body paid for by `budget`. `None`: there is none, what follows is damaged, or the memory is full.
+    /// The next page, with its body reserved from `budget`. `None`: there is none, the rest is damaged, or the memory is full.
     pub fn next(&mut self, budget: &MemoryBudget) -> Option<Arc<Entry>> {
         self.read(budget).ok()
     }
@@ -215,7 +215,7 @@ impl<R: Read> PageReader<'_, R> {
         Ok(Arc::new(composition.of(Entry::new(parts))))
     }
 
-    /// Grows with what is there: the length was not proved by bytes yet.
+    /// The buffer grows with the bytes that arrive: they have not confirmed the length yet.
     fn bytes(&mut self, length: u64) -> Result<Vec<u8>, Bad> {
         let mut bytes = Vec::new();
         let read = self.from.by_ref().take(length).read_to_end(&mut bytes);

@@ -1,8 +1,8 @@
-//! Whether the disk takes entries now, and why not.
+//! Whether the disk accepts entries now, and why not.
 //!
-//! A write that fails because the disk is full, failing, read-only or closed to us turns storing off. Now and then one
-//! entry is let through to try again; when it lands, storing is on. Between, nothing is written, so that a sick disk is
-//! not asked a thousand times a second. Reading goes on all the while.
+//! A write that fails because the disk is full, failing, read-only or not writable for this user turns storing off. From
+//! time to time one entry is tried again; if it succeeds, storing is on again. Nothing else is written in between, so a
+//! failing disk does not get a thousand requests a second. Reading continues all the time.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use galley_policy::time::Tick;
 
-/// What was wrong with the disk.
+/// The fault of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseReason {
     /// No space, or the quota is used up.
@@ -45,7 +45,7 @@ impl fmt::Display for PauseReason {
 pub enum Health {
     /// Entries are stored.
     Storing,
-    /// Found entries are read, none is stored yet: what is there is still being counted.
+    /// Stored entries are read, but none is written: the entries are still being counted.
     Scanning,
     /// Nothing is stored; tried again not before `retry_at`.
     Off {
@@ -61,7 +61,7 @@ pub enum Health {
 /// Turns storing off and on.
 #[derive(Debug, Default)]
 pub(super) struct WriteBreaker {
-    /// Held for a few lines; written by whoever met a failure or a success.
+    /// Held for a few lines; written after each failure or success.
     off: Mutex<Option<Off>>,
 }
 
@@ -90,7 +90,8 @@ impl WriteBreaker {
         Ok(())
     }
 
-    /// An entry landed. One that was under way when another failed says nothing about the next: it had its room already.
+    /// An entry was stored. One that was in progress when another failed says nothing about the next: its space was reserved
+    /// already.
     pub(super) fn worked(&self) {
         let mut off = self.off();
         if off.is_some_and(|state| state.is_tried) {
@@ -104,7 +105,7 @@ impl WriteBreaker {
         if is_passing(error) {
             return reason;
         }
-        // When it is off already, the wait is set: this one was under way, or was the trial.
+        // If storing is off already, the pause is set: this entry was in progress, or was the trial.
         let mut off = self.off();
         match off.as_mut() {
             Some(state) => state.reason = reason,
@@ -127,7 +128,7 @@ impl WriteBreaker {
         }
     }
 
-    /// What it is off for, and until when.
+    /// Why it is off, and until when.
     pub(super) fn state(&self) -> Option<(PauseReason, Tick)> {
         self.off().map(|state| (state.reason, state.retry_at))
     }
@@ -164,7 +165,7 @@ const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
 const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
 
-/// Short, because somebody who freed space looks whether it helped.
+/// Short, because a person who has freed space checks whether it helped.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// Long enough not to wear a failing disk, short enough to be back the same hour.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);

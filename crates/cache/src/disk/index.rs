@@ -1,11 +1,12 @@
-//! What is on the disk, as far as it matters for limits and for the order of eviction: 24 bytes an entry.
+//! What is on the disk, as far as limits and eviction need it: 24 bytes for each entry.
 //!
-//! Rows lie in one sorted vector per directory, so that there is no empty slot to pay for and a directory is counted as
-//! one. What leaves first is found by sampling: of some rows under a moving hand, the one that has been unused longest,
-//! where the time of what was never read since it was written counts several times (so that a crawler does not push out
-//! what people read). Space is reserved here before it is written; reserved and resident together never pass a limit.
+//! Rows are in one sorted vector for each directory, so no memory goes to empty slots and the entries of a directory can be
+//! counted together. Eviction samples: among some rows at a moving position it takes the one that has been unused for the
+//! longest time. An entry that was never read since it was written counts several times its idle time, so that a crawler
+//! does not evict what people read. Space is reserved here before it is written; reserved and stored bytes together never
+//! exceed a limit.
 //!
-//! It knows no files; the caller keeps one lock around it, held for a few lines.
+//! The index does not access files. The caller protects it with one lock, held for a few lines.
 
 use std::collections::HashMap;
 
@@ -82,7 +83,7 @@ pub(super) struct IndexLimits {
     pub(super) site: u64,
 }
 
-/// A search for what is to leave, over several short holds of the lock.
+/// A search for entries to evict, over several short holds of the lock.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     pub(super) best: Option<IndexEntry>,
@@ -106,7 +107,7 @@ pub(super) struct Index {
     reserved: u64,
     /// Resident and reserved together, of each site that has any.
     sites: HashMap<SiteId, u64>,
-    /// The bucket where the next search for what leaves begins.
+    /// The bucket where the next search for evictions begins.
     hand: usize,
     /// Directories below this one have been counted.
     counted: usize,
@@ -127,7 +128,7 @@ impl Index {
         }
     }
 
-    /// Nothing is there any more, and nothing more has room. What is reserved may still be given back.
+    /// Nothing is stored any more, and nothing more has room. Reservations may still be released.
     pub(super) fn close(&mut self) {
         let nothing = IndexLimits { total: 0, site: 0 };
         *self = Self {
@@ -158,7 +159,7 @@ impl Index {
         }
     }
 
-    /// Notes a use; says what is known.
+    /// Records a use; returns the facts about the entry.
     pub(super) fn touch(&mut self, name: &FileName, second: u32) -> IndexLookup {
         let counted = self.counted;
         let bucket = &mut self.buckets[name.bucket()];
@@ -204,7 +205,7 @@ impl Index {
         true
     }
 
-    /// Reserves, or says which limit is in the way.
+    /// Reserves, or returns the limit that prevents it.
     pub(super) fn try_reserve(&mut self, site: SiteId, blocks: u32) -> Result<(), Short> {
         let blocks = u64::from(blocks);
         let of_site = self.sites.get(&site).copied().unwrap_or(0) + blocks;
@@ -233,7 +234,7 @@ impl Index {
         }
     }
 
-    /// Goes on with a search, a bounded number of directories further. Of one site only where that is what is short.
+    /// Continues a search by a bounded number of directories; within one site only if that site is over its limit.
     pub(super) fn sample(&mut self, sample: &mut Sample, short: Short, second: u32) {
         for _ in 0..BUCKETS_AT_ONCE {
             if sample.is_enough() {
@@ -300,7 +301,7 @@ impl Index {
 pub(super) const UNIT: u64 = 4096;
 /// The highest bit of `blocks`.
 const READ: u32 = 1 << 31;
-/// How much faster what was never read grows stale.
+/// How much faster entries that were never read count as idle.
 const NEVER_READ: u64 = 4;
 /// Rows looked at for one that leaves. Ten are known to come near a true least-recently-used order.
 const SAMPLED: usize = 16;

@@ -189,11 +189,11 @@ impl<'a> Cursor<'a> {
 
 pub(super) const MAGIC: [u8; 4] = *b"GLYE";
 
-/// What is written.
+/// The version that is written.
 pub(super) const VERSION: u16 = 3;
 
-/// What is still read: version 1 has no fragments, versions 1 and 2 have no includes, and they have zeros where later ones count them.
-/// An older or newer version is a miss; the file is removed.
+/// The oldest version that is read: version 1 has no fragments, versions 1 and 2 have no includes, and they have zeros where
+/// later ones count them. An older or newer version is a miss; the file is removed.
 pub(super) const OLDEST_VERSION: u16 = 1;
 
 /// Length of the fixed part.

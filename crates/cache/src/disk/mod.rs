@@ -1,13 +1,13 @@
-//! The store on disk: plain files, one per entry, that survive a restart.
+//! The store on disk: plain files, one for each entry, that survive a restart.
 //!
-//! Invariants: what leaves was verified (a bad file is a miss); an entry never takes the place of one that was born
-//! later; limits hold when space is reserved, before it is written; no error of the disk is more than a value. While
-//! what is there is still being counted after a start, entries are read but none is stored. An entry may be served only
-//! after `PurgeTable::prove`: files are not visited by purges.
+//! Invariants: every byte is verified before it is returned (a damaged file is a miss); an entry never replaces one that
+//! was born later; limits hold when space is reserved, before anything is written; an error of the disk is never more than
+//! a value. After a start, while the files are being counted, entries are read but none is stored. An entry may be served
+//! only after `PurgeTable::prove`, because purges do not visit files.
 //!
-//! All methods block and are meant for a few helper threads; the lock around the index is held for microseconds, never
-//! over a system call. No thread is started here and no clock read but once at the start: steps are called and paced
-//! from outside, and `now` is an argument.
+//! All methods block and are meant for a few helper threads. The lock around the index is held for microseconds, never
+//! during a system call. This module starts no thread and reads the clock only once, at the start: the caller calls and
+//! paces each step, and `now` is an argument.
 
 mod files;
 mod format;

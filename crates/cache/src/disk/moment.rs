@@ -1,12 +1,12 @@
-//! Ages that survive a restart, a stepped clock and both together.
+//! Ages that survive a restart and a stepped clock.
 //!
-//! A file carries two clocks of the moment it was stored: the machine's clock since boot, with the id of that boot, and
-//! the wall clock. While the machine has not been booted again the first one gives the time since, whatever was done to
-//! the wall clock. After a boot only the wall clock is left; where it says that the file was stored in the future, the
-//! time since is not known, and the entry counts as having reached the end of its freshness: it is asked for again, but
-//! stays usable when the upstream fails.
+//! A file carries two clock readings of the moment it was stored: the time since boot, with the id of that boot, and the
+//! wall clock. Until the machine boots again, the first one gives the elapsed time, whatever happens to the wall clock.
+//! After a boot only the wall clock is left. If it says that the file was stored in the future, the elapsed time is
+//! unknown, and the entry counts as at the end of its freshness: it is revalidated, but can still be served when the
+//! upstream fails.
 //!
-//! Nothing here reads a clock after [`Boot::here`].
+//! No clock is read here after [`Boot::here`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ use galley_policy::time::Tick;
 pub struct DiskClock {
     /// Monotonic: what ages in this process are counted with.
     pub tick: Tick,
-    /// Wall clock: what is left of time after a boot.
+    /// Wall clock: the only clock left after a boot.
     pub wall: SystemTime,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    /// Asks the kernel. Where it does not name its boot, a random id: then only this process trusts the clock.
+    /// Asks the kernel. If it does not name its boot, a random id: then only this process trusts the clock.
     pub(super) fn here(now: DiskClock) -> Self {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .ok()
@@ -79,7 +79,7 @@ impl Boot {
         since_wall(then, now)
     }
 
-    /// The age now of what had `age` when it was stored.
+    /// The present age of an entry that had `age` when it was stored.
     pub(super) fn age(
         &self,
         then: &StoredTime,
@@ -140,7 +140,7 @@ mod tests {
         let stored_by = Boot::of([1; 16], 50_000);
         let then = stored_by.stamp(at(10_000, 1_000_000));
         let s = Duration::from_secs;
-        // What reads it, its moment, and the age of what had 5 s when stored and is fresh for 60 s.
+        // The reader, its moment, and the age of an entry that had 5 s when stored and is fresh for 60 s.
         let table = [
             ("same process", stored_by, at(30_000, 1_000_020), s(25)),
             ("wall stepped back", stored_by, at(30_000, 900), s(25)),

@@ -1,4 +1,4 @@
-//! A body on the disk that is read in pieces.
+//! A body on the disk that is read in blocks.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use super::shared::DiskShared;
 #[error("a stored body cannot be read")]
 pub struct DiskReadError;
 
-/// What can be wrong with a read.
+/// Why a read can fail.
 pub(super) enum Flaw {
     Bad,
     Failed(io::Error),
@@ -138,6 +138,6 @@ impl std::fmt::Debug for BodyPieces {
     }
 }
 
-/// What is verified before a body is handed out in pieces: pages are far shorter, and a megabyte is hashed in less than one
+/// The part that is verified before a body is sent in pieces: pages are far shorter, and a megabyte is hashed in less than one
 /// millisecond.
 const BEGINNING: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! The cache directory: where what lies, its key, and starting over.
+//! The cache directory: its layout, its key, and how it is emptied.
 //!
 //! ```text
 //! key          magic with format version "GLYKEY1\n" 8 | generation 16 | key 16 | checksum 8
@@ -8,8 +8,8 @@
 //! old-*        what was set aside, to be removed in the background
 //! ```
 //!
-//! A key that is missing, damaged or of another generation means that all entries are purged: they are set aside by one
-//! rename, under a new key. One process uses a directory at a time; it holds a lock on the directory itself.
+//! A key that is missing, damaged or of another generation means that all entries are purged: they are moved aside by one
+//! rename, and a new key is written. One process uses a directory at a time, and holds a lock on the directory itself.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -34,11 +34,11 @@ pub(super) struct OpenedDirectory {
     /// Locked as long as it is open.
     pub(super) lock: File,
     pub(super) before: Before,
-    /// Why the key could not be written: what is stored counts in this run only, until it is.
+    /// Why the key could not be written: until it is, stored entries count in this run only.
     pub(super) unwritten: Option<io::Error>,
 }
 
-/// What was there before.
+/// The entries of before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// No entries of this generation.
@@ -48,7 +48,7 @@ pub(super) enum Before {
 }
 
 impl CacheDirectory {
-    /// Takes possession of `root`, and makes it where it is not.
+    /// Takes possession of `root`, and creates it if it does not exist.
     pub(super) fn open(root: &Path, generation: [u8; 16]) -> io::Result<OpenedDirectory> {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         let lock = File::open(root)?;
@@ -67,11 +67,11 @@ impl CacheDirectory {
         } else {
             place.set_aside(&place.entries())?;
             remove_if_there(&place.snapshot())?;
-            // A full disk is no reason to be without one until somebody starts us again.
+            // A full disk is no reason to run without one until the next start.
             unwritten = place.write_key(generation).err();
             Before::Nothing
         };
-        // Where these fail the disk can still be read; the first entry to be stored says what is wrong.
+        // If these fail the disk can still be read; the first entry to be stored reports the error.
         if is_occupied(&place.temporaries()) {
             let _ = place.set_aside(&place.temporaries());
         }
@@ -116,7 +116,7 @@ impl CacheDirectory {
         Some(bytes)
     }
 
-    /// Removes up to `limit` files of what was set aside; whether nothing is left to do.
+    /// Removes up to `limit` files of what was moved aside; true if nothing is left.
     pub(super) fn clear_old(&self, limit: &mut usize) -> io::Result<bool> {
         for entry in std::fs::read_dir(&self.root)? {
             let entry = entry?;
@@ -176,7 +176,7 @@ fn parse_key(bytes: &[u8], generation: [u8; 16]) -> Option<[u8; 16]> {
     (bytes == key_bytes(generation, key)).then_some(key)
 }
 
-/// Removes a directory and what is below, `limit` files at most; whether it is gone.
+/// Removes a directory with its contents, `limit` files at most; true if it is gone.
 fn clear(dir: &Path, limit: &mut usize, depth: usize) -> io::Result<bool> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;

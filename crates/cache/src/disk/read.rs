@@ -1,11 +1,12 @@
-//! Reading: every byte is verified before it leaves.
+//! Reading: every byte is verified before it is sent.
 //!
-//! A small body is read whole into memory that was reserved first; a larger one, or one for which there is no memory,
-//! is read block by block from the open file, which stays readable when the entry is removed or replaced meanwhile. Of
-//! such a one the first megabyte is verified before anything leaves, and again as it does: a page that is found to be
-//! damaged on the way cannot be taken back, only broken off.
-//! A file that is not exactly what we wrote, under this key, for this generation and these rules, is a miss and is
-//! removed; one that could not be read is a miss and stays.
+//! A small body is read whole into memory that was reserved first. A larger one, or one without a reservation, is read
+//! block by block from the open file, which stays readable when the entry is removed or replaced meanwhile. The first
+//! megabyte of such a body is verified before anything is sent, and every block again when it is sent: damage that is found
+//! later can only end the response early.
+//!
+//! A file that is not exactly what this process would have written under this key, generation and rules is a miss and is
+//! removed. A file that could not be read is a miss and stays.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +23,7 @@ use crate::body::StoredBody;
 use crate::budget::{MemoryBudget, Reservation};
 use crate::entry::{Entry, EntryParts};
 
-/// What a look-up came to.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum DiskLookup {
     /// The entry. Whether it may be served is for `PurgeTable::prove` and `galley_policy::decide` to say.
@@ -31,7 +32,7 @@ pub enum DiskLookup {
     Absent,
 }
 
-/// An entry that was on the disk. Its age goes on from the moment of the look-up.
+/// An entry from the disk. Its age continues from the moment of the lookup.
 #[derive(Debug)]
 pub enum OnDisk {
     /// With its body, paid for by the budget: fit for `Memory::put`.
@@ -56,7 +57,7 @@ impl Disk {
         self.shared.index().find(&name) != IndexLookup::Absent
     }
 
-    /// The entry under a key. Blocks; for a helper's thread. Memory for the body comes out of `budget`.
+    /// The entry of a key. Blocks; for a helper thread. Memory for the body is reserved from `budget`.
     pub fn get(
         &self,
         site: SiteName,
@@ -133,7 +134,7 @@ impl DiskShared {
         }
     }
 
-    /// Opens an entry's file and reads its header; the first read asks for `first` bytes.
+    /// Opens an entry's file and reads its header; the first read requests `first` bytes.
     pub(super) fn open(&self, name: &FileName, first: usize) -> Result<OpenedEntry, Miss> {
         let file = match File::open(self.place.file(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Miss::Gone),
@@ -238,7 +239,7 @@ impl DiskShared {
         ))
     }
 
-    /// An entry whose age goes on from `now`.
+    /// An entry whose age continues from `now`.
     pub(super) fn entry(
         &self,
         stored: StoredHeader,
@@ -259,7 +260,7 @@ impl DiskShared {
         stored
     }
 
-    /// When the file under a name was born; `None` where there is none that could be used.
+    /// When the file under a name was born; `None` if there is no usable one.
     pub(super) fn born(&self, name: &FileName) -> Option<u64> {
         let opened = self.open(name, FIXED + 2048).ok()?;
         Some(opened.stored.parts.born)
@@ -278,7 +279,7 @@ impl DiskShared {
 }
 
 impl OpenedEntry {
-    /// A part of the file, from what is already in memory as far as that goes.
+    /// A part of the file, from memory as far as it is there.
     fn range(&self, at: u64, length: usize) -> Result<Vec<u8>, Flaw> {
         let from = usize::try_from(at)
             .unwrap_or(usize::MAX)

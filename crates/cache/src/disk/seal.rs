@@ -1,8 +1,8 @@
-//! The directory's key, and what is made with it: names of files and checksums.
+//! The directory's key, and what it is used for: names of files and checksums.
 //!
-//! Names are a keyed hash, so that nobody outside can aim many pages at one directory. Checksums are keyed too, so a file
-//! out of another cache directory is as good as a damaged one. They find damage and mix-ups; they are no defence
-//! against somebody who can read the key beside them.
+//! Names are a keyed hash, so that no client can put many pages into one directory. Checksums are keyed too, so a file of
+//! another cache directory counts as damaged. Checksums detect damage and mix-ups. They do not protect from somebody who
+//! can read the key.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, Hasher};
@@ -34,7 +34,7 @@ impl FileName {
         SiteId(u32::from_be_bytes([a, b, c, d]))
     }
 
-    /// Which of the [`BUCKETS`] directories it lies in.
+    /// Its directory, one of [`BUCKETS`].
     pub(super) fn bucket(&self) -> usize {
         usize::from(self.0[4] >> 4) << 8 | usize::from(self.0[5])
     }
@@ -107,7 +107,7 @@ impl DirectoryKey {
     }
 }
 
-/// Bytes nobody can guess. The kernel's generator answers at once but in the first moments of a machine's life.
+/// Unpredictable bytes. The kernel's generator answers at once except in the first moments after a boot.
 pub(super) fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     let flags = rustix::rand::GetRandomFlags::empty();

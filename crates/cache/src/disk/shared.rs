@@ -1,4 +1,4 @@
-//! The disk cache that its clones share: what it holds, its opening and closing.
+//! The state that all clones of a disk cache share, and how it is opened and closed.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -29,7 +29,7 @@ pub struct DiskLimits {
     pub site_bytes: Option<u64>,
     /// The longest body. Never more than half of `bytes`.
     pub object_bytes: u64,
-    /// What was not used for so long is removed.
+    /// Entries that were unused for so long are removed.
     pub inactive: Duration,
     /// The longest body that is read into memory; longer ones are read in pieces.
     pub in_memory_bytes: u64,
@@ -70,10 +70,10 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens the cache in `dir` and makes it where there is none. `generation` is the purge log's: entries of another one
-    /// are set aside, all at once. Where there is no room to note that, storing is off for a while, and
-    /// [`Disk::is_keyed`] says so. Fails where the directory cannot be read, cannot be made, or is in use by another
-    /// process (`WouldBlock`). Takes milliseconds; `scan_step` does the rest.
+    /// Opens the cache in `dir`, and creates it if it does not exist. `generation` is the purge log's: entries of another one
+    /// are moved aside, all at once. If there is no space to record that, storing is off for a while, and [`Disk::is_keyed`]
+    /// is false. Fails if the directory cannot be read, cannot be created, or is in use by another process (`WouldBlock`).
+    /// Takes milliseconds; `scan_step` does the rest.
     pub fn open(
         dir: &Path,
         limits: DiskLimits,
@@ -141,7 +141,7 @@ impl Disk {
     }
 
     /// From now on entries are written under another generation of the purge log, and only such are found; the others are
-    /// removed when they are met. For a log that was lost and begun anew. Where it fails, the next start finds nothing.
+    /// removed when they are met. For a log that was lost and started again. If it fails, the next start finds nothing.
     pub fn begin_generation(&self, generation: [u8; 16]) -> io::Result<()> {
         *locked(&self.shared.generation) = generation;
         self.shared.place.write_key(generation)?;
@@ -149,8 +149,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether the next start finds what is stored under the generation of the opening. If not, [`Disk::begin_generation`]
-    /// is to be called, with the same one or another, until it works.
+    /// Whether the next start finds the entries of the generation of the opening. If not, [`Disk::begin_generation`] must be
+    /// called, with the same one or another, until it succeeds.
     pub fn is_keyed(&self) -> bool {
         self.shared.is_keyed.load(Ordering::Relaxed)
     }
@@ -164,7 +164,7 @@ impl Disk {
         }
     }
 
-    /// Removes what is under a key. Blocks.
+    /// Removes the entry of a key. Blocks.
     pub fn remove(&self, site: SiteName, key_bytes: &[u8]) {
         self.remove_hash(&self.shared.seal.name(site.id, key_bytes));
     }
@@ -220,8 +220,8 @@ impl Disk {
         Ok(rustix::fs::flock(&shared.lock, FlockOperation::Unlock)?)
     }
 
-    /// Stores nothing any more and writes the snapshot that saves the next start its counting. Reading goes on. Without
-    /// it, or where it fails, the next start counts.
+    /// Stops storing and writes the snapshot, which saves the next start from counting. Reading continues. Without a snapshot
+    /// the next start counts.
     pub fn close(&self) -> io::Result<()> {
         let shared = &self.shared;
         // With all names' locks held, no file takes its place between the flag and the rows.

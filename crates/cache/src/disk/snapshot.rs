@@ -1,4 +1,4 @@
-//! The index as a file, written at a clean stop so that the next start need not count what is there.
+//! The index as a file, written at a clean stop so that the next start does not have to count the entries.
 //!
 //! ```text
 //!    0   8  magic with version, "GLYIDX1\n"
@@ -10,7 +10,7 @@
 //!   ...  8  checksum of all before
 //! ```
 //!
-//! It is removed before it is used, so that it is never believed twice. Anything unexpected in it: the disk is scanned.
+//! It is removed before it is used, so it is never used twice. If it contains anything unexpected, the disk is scanned.
 
 use std::hash::Hasher as _;
 use std::io::{self, Write};

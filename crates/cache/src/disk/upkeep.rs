@@ -1,8 +1,8 @@
-//! What goes on beside requests, in small steps that a background thread calls and paces: counting what is there after
-//! a start, removing what is purged or long unused, removing what was set aside; and making room when it is asked for.
+//! Work besides requests, in small steps that a background thread calls and paces: counting the entries after a start,
+//! removing those that are purged or long unused, removing what was moved aside, and evicting when space is needed.
 //!
-//! A file is counted under the lock of its name, as it is removed or replaced under it, so that no row is left for a
-//! file that has gone.
+//! A file is counted under the lock of its name, the same lock under which it is removed or replaced. So the index has no
+//! row for a file that is gone.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::entry::Entry;
 pub enum ScanProgress {
     /// Call again after a pause.
     More,
-    /// All is counted, and nothing set aside is left.
+    /// Everything is counted, and nothing that was moved aside remains.
     Done,
 }
 
@@ -48,14 +48,14 @@ pub struct HeaderView {
     pub fingerprint: u64,
     /// Its file's name, for `Disk::remove_hash`.
     pub name: FileName,
-    /// The entry without its body: to be proved, and asked for its age.
+    /// The entry without its body: to be compared with purges, and for its age.
     pub entry: Arc<Entry>,
     /// Length of its body.
     pub body_length: u64,
 }
 
 impl Disk {
-    /// Counts some directories' files, then removes some of what was set aside. A step takes about a millisecond where
+    /// Counts the files of some directories, then removes some of what was moved aside. A step takes about a millisecond if
     /// the directories are in memory. Resumable; to be called until it is done.
     pub fn scan_step(&self) -> ScanProgress {
         let mut files = 0;
@@ -78,7 +78,7 @@ impl Disk {
             Ok(false) => ScanProgress::More,
             Ok(true) => ScanProgress::Done,
             Err(error) => {
-                // What cannot be removed costs space, no more.
+                // A file that cannot be removed only costs space.
                 self.shared.failed(&error);
                 ScanProgress::Done
             }
@@ -143,7 +143,7 @@ impl DiskShared {
             let name = entry.file_name();
             let named = name.to_str().and_then(FileName::parse);
             let Some(name) = named.filter(|name| name.bucket() == bucket) else {
-                // Nothing of ours has another name here.
+                // No file of Galley has another name here.
                 let _ = self.files.remove(&entry.path());
                 continue;
             };
@@ -196,7 +196,7 @@ impl DiskShared {
         sample.best
     }
 
-    /// Removes an entry as long as it is what was chosen: not used, replaced or removed since.
+    /// Removes an entry if it is still the chosen one: not used, replaced or removed since.
     fn evict(&self, row: &IndexEntry) -> Result<(), NotStored> {
         let _writer = self.writer(&row.name);
         if self.index().find(&row.name) != IndexLookup::Resident(*row) {

@@ -1,8 +1,8 @@
-//! Storing: reserve, write under a temporary name, take the place.
+//! Storing: reserve, write under a temporary name, rename.
 //!
-//! A file takes its place by a rename, whole or not at all, under the lock of its name; there the one that was born
-//! later stays. Nothing is synced: after a power cut a file may be damaged, and then it is a miss. Where something newer
-//! could not be stored, the older file is removed, so that it does not come back later.
+//! The rename, under the lock of the name, installs a file whole or not at all; an entry that was born later stays. Nothing
+//! is synced: a file may be damaged after a power cut, and is a miss then. If a newer entry could not be stored, the older
+//! file is removed, so that it does not come back later.
 
 use std::fs::File;
 use std::io;
@@ -34,7 +34,7 @@ pub enum NotStored {
     /// The place holds an entry that was born later.
     #[error("a newer entry is already stored")]
     Superseded,
-    /// What is on the disk is still being counted.
+    /// The files on the disk are still being counted.
     #[error("the disk cache is still being counted")]
     Scanning,
     /// The body ended at another length than was announced.
@@ -72,8 +72,8 @@ impl Disk {
         EntryWriter::begin(&self.shared, site, name, head, length, now)
     }
 
-    /// Removes what is under a key unless it was born after `born`: when something newer has come, whole, and was not
-    /// handed to [`Disk::put`] or [`EntryWriter::commit`], which do this themselves.
+    /// Removes the entry of a key unless it was born after `born`: after a newer response has arrived completely and was not
+    /// passed to [`Disk::put`] or [`EntryWriter::commit`], which do this themselves.
     pub fn remove_older(&self, site: SiteName, key_bytes: &[u8], born: u64) {
         let name = self.shared.seal.name(site.id, key_bytes);
         self.shared.forget_older(&name, born);
@@ -161,7 +161,7 @@ impl DiskShared {
         Ok(())
     }
 
-    /// Renames a complete file to its place, unless what is there was born later.
+    /// Renames a complete file to its place, unless the present one was born later.
     fn land(
         &self,
         name: &FileName,
@@ -182,7 +182,7 @@ impl DiskShared {
         let place = self.place.file(name);
         let mut renamed = self.files.rename(&temporary.path, &place);
         if is_missing(&renamed) {
-            // The first one in its directory, or somebody removed it.
+            // The first one in its directory, or the directory was removed.
             renamed = self
                 .files
                 .make_dir(&self.place.bucket(name.bucket()))
@@ -196,7 +196,7 @@ impl DiskShared {
         Ok(())
     }
 
-    /// Removes the file under a name if it was born no later than what could not be stored.
+    /// Removes the file under a name if it was born no later than the entry that could not be stored.
     fn forget_older(&self, name: &FileName, born: u64) {
         if self.index().find(name) == IndexLookup::Absent {
             return;
@@ -419,8 +419,8 @@ impl Space {
         })
     }
 
-    /// Sees to room for a body that is growing: some ahead while there is plenty, so that not each block asks; just
-    /// enough where others have to leave for it.
+    /// Reserves space for a growing body: some in advance while there is plenty, so that not each block has to; just enough if
+    /// others must be evicted for it.
     fn grow(&mut self, layout: &Layout) -> Result<(), NotStored> {
         let missing = units(layout.total()).saturating_sub(self.units);
         if missing == 0 {
@@ -435,7 +435,7 @@ impl Space {
         Ok(())
     }
 
-    /// Becomes the row of the file that landed, whose size is what was really used.
+    /// Becomes the row of the stored file, with the size that was really used.
     fn settle(&mut self, name: &FileName, layout: &Layout) {
         let second = self.shared.second();
         let mut index = self.shared.index();
@@ -459,5 +459,5 @@ fn is_missing<T>(outcome: &io::Result<T>) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Units that a body of unknown length asks for ahead: a MiB.
+/// Units that a body of unknown length reserves in advance: a MiB.
 const STEP: u32 = 256;

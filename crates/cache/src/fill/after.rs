@@ -1,4 +1,4 @@
-//! What is left to do when a fill's lock is released.
+//! What has to be done after a fill's lock is released.
 
 use std::task::Waker;
 

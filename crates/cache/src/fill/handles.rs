@@ -1,4 +1,4 @@
-//! The ends of a fill: what is handed to its writer, its readers and those who may join.
+//! The handles of a fill: for its writer, its readers, and requests that may join.
 
 use std::future::poll_fn;
 use std::sync::{Arc, PoisonError};
@@ -32,8 +32,8 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// A reader from the first byte; `None` where joining is closed: the head was private or the fill became a window,
-    /// and somebody reads it already. A fill that has ended can still be read.
+    /// A reader from the first byte; `None` if joining is closed: the head was private or the fill became a window, and it has
+    /// a reader already. A fill that has ended can still be read.
     pub fn reader(self: &Arc<Self>) -> Option<FillReader> {
         let slot = self.shared.with(|state, _| state.join())?;
         Some(FillReader {
@@ -82,7 +82,7 @@ pub struct FillWriter {
     held: Option<HeldWakers>,
 }
 
-/// What is left to do when the writer is dropped.
+/// What has to be done when the writer is dropped.
 #[derive(Clone, Copy)]
 enum DropAction {
     Abort,
@@ -90,8 +90,8 @@ enum DropAction {
 }
 
 impl FillWriter {
-    /// From now on readers see what comes, but are not woken until [`FillWriter::release`], the end, or a wait for them: what is there
-    /// together wakes another thread once. Whoever calls this releases before it waits for anything else.
+    /// From now on readers see new parts, but are not woken until [`FillWriter::release`], the end, or a wait for them: parts
+    /// that are there together wake another thread once. The caller must release before it waits for anything else.
     pub fn hold(&mut self) {
         self.held.get_or_insert_default();
     }
@@ -126,7 +126,7 @@ impl FillWriter {
         poll_fn(|cx| self.shared.with(|state, after| state.poll_room(cx, after))).await
     }
 
-    /// Appends bytes and waits for nobody: who calls this looks at the [`FillWriter::backlog`] first.
+    /// Appends bytes without waiting: the caller checks [`FillWriter::backlog`] first.
     pub fn put(&mut self, chunk: Bytes) -> Result<(), NoReaders> {
         self.with(|state, after| state.push(chunk, after))
     }
@@ -219,19 +219,19 @@ impl FillReader {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// What is there now, without waiting and without being woken later.
+    /// The parts that are there now, without waiting and without being woken later.
     pub fn try_next(&mut self) -> Result<FillRead, FillError> {
         self.shared
             .with(|state, after| state.take(self.slot, after))
     }
 
-    /// As [`FillReader::head`], for those who poll. The last context's waker is kept, one per reader.
+    /// As [`FillReader::head`], for polling. The last context's waker is kept, one per reader.
     pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<FillHead>, FillError>> {
         self.shared
             .with(|state, after| state.poll_head(self.slot, cx, after))
     }
 
-    /// As [`FillReader::next`], for those who poll.
+    /// As [`FillReader::next`], for polling.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, FillError>> {
         self.shared
             .with(|state, after| state.poll_next(self.slot, cx, after))
@@ -250,8 +250,8 @@ struct FillShared {
 }
 
 impl FillShared {
-    /// Runs `step` under the lock, and what it gathered - wakers, bytes - afterwards: a waker that is dropped may drop a
-    /// task, and with it a reader of this very fill.
+    /// Runs `step` under the lock, and afterwards what it collected - wakers, bytes: dropping a waker may drop a task, and
+    /// with it a reader of this very fill.
     fn with<T>(&self, step: impl FnOnce(&mut FillState, &mut After) -> T) -> T {
         let mut after = After::default();
         let result = {

@@ -1,13 +1,14 @@
-//! A response being received: one writer, any number of readers, on any threads and runtimes.
+//! A response being received: one writer and any number of readers, on any threads and runtimes.
 //!
-//! Until the head is there, readers may join. The head then says whether everyone may read ([`FillSharing::Shared`]: all of it
-//! is kept, readers join at any time and never hold the writer back) or one alone ([`FillSharing::Private`]: a bounded window,
-//! and a slow reader holds the writer back). A shared fill that outgrows its [`Keep`] becomes a window too: nobody joins
-//! any more, nothing is stored, those who are there read on. Readers are woken, never polled.
+//! Readers may join until the head is there. The head then decides whether everyone may read ([`FillSharing::Shared`]: the
+//! whole body is kept, readers join at any time and never slow the writer down) or only one ([`FillSharing::Private`]: a
+//! bounded window, with backpressure from a slow reader). A shared fill that exceeds its [`Keep`] becomes a window too:
+//! nobody can join any more, nothing is stored, and the present readers read on. Readers are woken, never polled.
 //!
-//! Who hands a fill out should hand out a reader made by itself, so that joining cannot be closed in between.
+//! The code that hands out a fill should hand out a reader that it made itself, so that the fill cannot close to readers in
+//! between.
 //!
-//! It does not decide what may be shared or stored, and has no timeouts.
+//! A fill does not decide what may be shared or stored, and has no timeouts.
 
 mod after;
 mod handles;

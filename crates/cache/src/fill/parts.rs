@@ -1,4 +1,4 @@
-//! What goes into a fill and comes out of it.
+//! The input and output types of a fill.
 
 use bytes::Bytes;
 use galley_policy::outcome::NotStored;
@@ -16,20 +16,20 @@ pub struct FillHead {
     pub status: StatusCode,
     /// Header fields as they are to be stored or sent on.
     pub fields: HeaderMap,
-    /// Who may read.
+    /// The permitted readers.
     pub share: FillSharing,
     /// `Content-Length` of the whole body, where known. A shared fill that ends at another length has failed.
     pub length: Option<u64>,
 }
 
-/// Who may read a fill.
+/// The permitted readers of a fill.
 #[derive(Clone, Debug)]
 pub enum FillSharing {
     /// Everyone, all of it.
     Shared {
-        /// Lifetimes that were judged.
+        /// The lifetimes.
         life: Lifetime,
-        /// Ids of its tags, for those who have to prove it before they use it.
+        /// Ids of its tags, for callers that have to compare it with purges before they use it.
         tags: Vec<u64>,
         /// Other responses whose bytes are in it, which have to be proved, too.
         inclusions: Inclusions,
@@ -38,8 +38,8 @@ pub enum FillSharing {
     Private,
 }
 
-/// Why a fill gives no (more) bytes. Readers meet it at once, also where bytes they have not read were there: who has
-/// sent nothing yet can then still answer otherwise.
+/// Why a fill gives no (more) bytes. Readers get it at once, even if there are bytes that they have not read: a reader that
+/// has sent nothing yet can still send another response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FillError {
     /// The upstream could not be reached.
@@ -54,7 +54,7 @@ pub enum FillError {
     /// It closed before the end of its response.
     #[error("the upstream closed the connection before the response was complete")]
     Closed,
-    /// It sent what is not a response.
+    /// It sent something other than a response.
     #[error("the upstream sent a malformed response")]
     Malformed,
     /// The queue in front of it is full or took too long.
@@ -88,11 +88,11 @@ pub struct Keep {
     pub max_bytes: u64,
 }
 
-/// What a fill came to.
+/// The result of a fill.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The whole body, where it was kept; `None` for private fills, for those that outgrew their limits, and for those
-    /// that ended at another length than their head said.
+    /// The whole body, if it was kept; `None` for private fills, for those that exceeded their limits, and for those whose
+    /// length differs from that in their head.
     pub body: Option<StoredBody>,
     /// Bytes received.
     pub length: u64,

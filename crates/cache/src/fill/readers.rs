@@ -1,7 +1,7 @@
-//! Who reads a fill: how far each has come, and how to wake it.
+//! The readers of a fill: their positions and wakers.
 //!
-//! Each reader has a numbered place, used again when it has left, and at most one waker, registered while it waits.
-//! Wakers that are replaced or left behind go to [`After`]: dropping one may drop a task, and with it a reader.
+//! Each reader has a numbered slot, which is reused after it has left, and at most one waker, registered while it waits.
+//! Replaced and unused wakers go to [`After`], because dropping a waker may drop a task, and with it a reader.
 
 use std::task::{Context, Waker};
 

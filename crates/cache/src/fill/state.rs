@@ -1,7 +1,7 @@
-//! What writer and readers of a fill share, under one short lock.
+//! The state that writer and readers of a fill share, under one short lock.
 //!
-//! Every step is synchronous and gathers in [`After`] what has to happen when the lock is free again. Positions are byte
-//! offsets from the start of the body, so chunks may be dropped or joined under a reader without it noticing.
+//! Every step is synchronous, and collects in [`After`] what has to happen when the lock is released. Positions are byte
+//! offsets from the start of the body, so chunks can be dropped or joined without a reader noticing.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,7 +16,7 @@ use super::parts::{FillError, FillHead, FillRead, FillSharing, Keep, NoReaders};
 use super::readers::Readers;
 use crate::budget::{MemoryBudget, Reservation};
 
-/// What the writer's end came to: bytes received and, where all were kept, the chunks and who pays for joining them.
+/// The result of the writer's end: the number of bytes and, if all were kept, the chunks and the reservation for joining them.
 pub(super) struct FillOutcome {
     pub(super) length: u64,
     pub(super) kept: Option<(Vec<Bytes>, MemoryBudget)>,
@@ -34,7 +34,7 @@ pub(super) struct FillState {
     /// The backlog that a waiting writer waits to see undercut.
     wanted: u64,
     readers: Readers,
-    /// Whether a handle is left by which somebody may join.
+    /// Whether there is still a handle by which readers can join.
     is_joinable: bool,
     /// The writer's own: waiting for room, and waiting for the readers to go.
     room: Vec<Waker>,
@@ -89,7 +89,7 @@ impl FillState {
                     .exclude_all_but_first(FillError::Unstorable(NotStored::Private));
                 Mode::Window(None)
             }
-            // The whole length is reserved here where it is known, so that what is begun is not given up midway.
+            // The whole length is reserved here if it is known, so that a transfer that has begun is not given up midway.
             FillSharing::Shared { .. } => {
                 match keep.and_then(|keep| Some((reserve(&keep, head.length)?, keep))) {
                     Some((paid, keep)) => Mode::Kept { keep, paid },
@@ -104,7 +104,7 @@ impl FillState {
 
     pub(super) fn push(&mut self, bytes: Bytes, after: &mut After) -> Result<(), NoReaders> {
         if matches!(self.mode, Mode::Undecided(_)) {
-            // Nobody could know who may read them.
+            // The permitted readers would be unknown.
             self.fail(FillError::Malformed, after);
         }
         if bytes.is_empty() || self.phase != FillPhase::Open {
@@ -224,7 +224,7 @@ impl FillState {
     pub(super) fn join(&mut self) -> Option<usize> {
         let is_open = match (&self.mode, self.phase) {
             (_, FillPhase::Failed(_)) | (Mode::Undecided(_) | Mode::Kept { .. }, _) => true,
-            // Nothing has been dropped while nobody came, so the first reader still finds all of it.
+            // Nothing has been dropped before the first reader came, so it still gets everything.
             (Mode::Window(_), _) => !self.readers.had_any(),
         };
         is_open.then(|| self.readers.add())
@@ -334,7 +334,7 @@ impl FillState {
         }
     }
 
-    /// Nobody reads, nobody can come, and nothing is kept for later.
+    /// There are no readers, none can join, and nothing is kept for later.
     pub(super) fn is_unread(&self) -> bool {
         let can_join = match self.mode {
             Mode::Kept { .. } => return false,
@@ -351,7 +351,7 @@ impl FillState {
 
     // Holding and dropping bytes.
 
-    /// Pays for all bytes up to `length`; what cannot be paid for turns the fill into a window.
+    /// Reserves all bytes up to `length`; if that fails the fill becomes a window.
     fn pay(&mut self, after: &mut After) {
         let Mode::Kept { keep, paid } = &mut self.mode else {
             return;
@@ -370,7 +370,7 @@ impl FillState {
     /// After a reader moved or left: drops what everyone has had, and lets the writer go on.
     fn make_room(&mut self, after: &mut After) {
         self.trim(after);
-        // Looked at last: it asks every reader, of whom a kept fill may have thousands.
+        // Checked last: it visits every reader, of which a kept fill may have thousands.
         if !self.room.is_empty() && self.backlog() < self.wanted {
             after.wake.append(&mut self.room);
         }
@@ -411,7 +411,7 @@ impl FillState {
     }
 }
 
-/// What has to be reserved when the head comes, or `None` where the body cannot be kept.
+/// The reservation when the head arrives, or `None` if the body cannot be kept.
 fn reserve(keep: &Keep, length: Option<u64>) -> Option<Reservation> {
     let length = length.unwrap_or(0);
     if length > keep.max_bytes {
@@ -426,7 +426,7 @@ fn register(wakers: &mut Vec<Waker>, cx: &Context<'_>, after: &mut After) {
     if wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
         return;
     }
-    // The writer has one future at a time that matters; a few more only wake in vain.
+    // The writer has one relevant future at a time; a few more only wake unnecessarily.
     if wakers.len() >= WRITER_WAKERS {
         after.wake.append(wakers);
     }

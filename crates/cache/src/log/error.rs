@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why a log could not be opened. Damage is no reason: it gives a new generation.
+/// Why a log could not be opened. Damage is not an error: it gives a new generation.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it.

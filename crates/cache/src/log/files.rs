@@ -1,7 +1,8 @@
-//! The few file operations that the log is made of, and the directory they happen in.
+//! The few file operations of the log, and the directory in which they happen.
 //!
-//! A trait, so that tests can cut the power between any two of them. Names are single components below one directory,
-//! which is held open: renaming the directory, or another mounted over it, changes nothing for who has it open.
+//! They are a trait, so that tests can cut the power between any two of them. Names are single components below one
+//! directory, which is held open: if that directory is renamed, or another one is mounted over it, the log still uses the
+//! same one.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -19,7 +20,7 @@ pub(super) trait LogDirectory: Send {
     fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>>;
     /// A new empty file, in place of an old one of that name.
     fn create(&self, name: &str) -> io::Result<Box<dyn LogFile>>;
-    /// Gives a file another name, in place of what had that name. Not durable before [`LogDirectory::sync`].
+    /// Renames a file over another one. Not durable before [`LogDirectory::sync`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Takes the name away; fine if nothing has it. Not durable before [`LogDirectory::sync`].
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -33,7 +34,7 @@ pub(super) trait LogDirectory: Send {
 pub(super) trait LogFile: Send {
     /// Writes all of `bytes`, or gives an error and may have written some of them.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes what has been written durable, its length included.
+    /// Makes the written bytes durable, including the length.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -62,7 +63,7 @@ impl Directory {
     }
 
     fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        // No symbolic links: what is written here is not to land elsewhere.
+        // No symbolic links: the log must not be written elsewhere.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd: OwnedFd = rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(fd.into())

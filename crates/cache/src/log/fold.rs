@@ -1,10 +1,10 @@
-//! Fewer records that say no less.
+//! Makes the log smaller without forgetting a purge.
 //!
-//! Exactly: of one scope only the last hard purge counts, and the last soft one if it came after that; a purge for the
-//! whole site makes all before it superfluous that are not stronger. Coarsely, above the limit: soft purges older than
-//! [`SOFT_AGE`] become one soft purge for their site, and then the oldest of a site become one hard purge for it, the
-//! floor: what was born below is purged. Both only ever purge more. A folded purge keeps the number of the newest that went
-//! into it, so numbers stay unique and rising. Hard never becomes soft.
+//! Exactly: of each scope only the last hard purge counts, and the last soft purge if it came later; a purge of the whole
+//! site replaces all earlier ones that are not stronger. Coarsely, above the limit: soft purges older than [`SOFT_AGE`]
+//! become one soft purge of their site; then the oldest ones of a site become one hard purge of it, the floor, which purges
+//! everything that was born before it. Both only ever purge more. A folded purge keeps the number of the newest purge in
+//! it, so numbers stay unique and rising. A hard purge never becomes soft.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,8 @@ use galley_policy::purge::{Scope, Strength};
 
 use super::format::Logged;
 
-/// Soft purges older than this are the first to be told coarsely: what they touched has been refreshed or is not asked for.
+/// Soft purges older than this are the first to be folded: the pages that they touched have been refreshed or are not
+/// requested.
 pub(super) const SOFT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Folds `purges`, whose numbers rise by site. Gives at most `limit` records, or one for each site if that is more,

@@ -29,12 +29,12 @@ use std::time::{Duration, SystemTime};
 use galley_policy::purge::{Purge, Scope, Strength};
 use siphasher::sip::SipHasher13;
 
-/// One life of the log. What was stored under another generation is purged: its purges may have been lost.
+/// One life of the log. Entries of another generation count as purged: their purges may have been lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Generation([u8; 16]);
 
 impl Generation {
-    /// As it stands in entry files.
+    /// As in entry files.
     pub fn bytes(self) -> [u8; 16] {
         self.0
     }

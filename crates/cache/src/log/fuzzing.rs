@@ -1,4 +1,4 @@
-//! Reads arbitrary bytes as a log of purges: as they are, and as the texts of records whose checks are right.
+//! Reads arbitrary bytes as a log of purges: unchanged, and as the contents of records with correct checksums.
 
 use std::time::SystemTime;
 

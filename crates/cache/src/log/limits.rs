@@ -1,11 +1,11 @@
-//! How long a log waits, and how large it grows.
+//! How long the log waits, and how large it may become.
 
 use std::time::Duration;
 
 /// When the file is folded, and what else has a bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogLimits {
-    /// Above this, and above twice what was left the last time, the file is compacted.
+    /// Above this size, and above twice the size after the last compaction, the file is compacted.
     pub(super) file_bytes: u64,
     /// How many purges are kept exactly when it is; above twice as many records it is compacted too.
     pub(super) records: usize,
@@ -13,7 +13,7 @@ pub(super) struct LogLimits {
     pub(super) believed_bytes: usize,
     /// Orders that wait for the writer; some ten thousand.
     pub(super) queue_bytes: usize,
-    /// How long a lost log is left alone between two tries.
+    /// The pause between two attempts to start a lost log again.
     pub(super) retry: Duration,
 }
 

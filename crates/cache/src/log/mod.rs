@@ -1,13 +1,15 @@
-//! The durable log of purges: what makes a purge outlive `kill -9`, a power cut and a restart.
+//! The durable log of purges, which keeps purges through `kill -9`, a power cut and a restart.
 //!
-//! One log for all sites, each record with its site's name: purges of different sites share an fdatasync, and entries on
-//! the disk have one [`Generation`] to be of. The price: damage costs all sites what is stored.
+//! One log serves all sites; each record has the name of its site. So purges of different sites share an fdatasync, and all
+//! entries on the disk belong to one [`Generation`]. The price: damage to the log invalidates the stored entries of all
+//! sites.
 //!
-//! A purge is published in memory first, then written; it may be acknowledged when its [`DurableTicket`] is ready. A reader that
-//! applies it in between does no harm. [`PurgeLog::open`] gives back every acknowledged purge, or a new generation, under which
-//! nothing stored before counts; never fewer. Counters begin each run `GAP` above every number in the log: purges that were
-//! published and never reached the disk used numbers too, and what was stored under these must not look newer than the
-//! purges to come. If the log cannot be written, purges are in force all the same, and tickets say so.
+//! A purge is published in memory first, then written. It may be acknowledged when its [`DurableTicket`] is ready; a reader
+//! that applies it before does no harm. [`PurgeLog::open`] returns every acknowledged purge, or a new generation that
+//! invalidates everything stored before; never less. Counters begin each run `GAP` above every number in the log, because
+//! purges that were published and never reached the disk used numbers too, and what was stored under those must not look
+//! newer than the purges to come. If the log cannot be written, purges still take effect in memory, and tickets report the
+//! failure.
 
 mod error;
 mod files;

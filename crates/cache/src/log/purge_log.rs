@@ -1,4 +1,4 @@
-//! The log as those who publish see it.
+//! The log as its publishers use it.
 
 use std::io;
 use std::path::Path;
@@ -26,18 +26,18 @@ use crate::purge_table::PurgeTable;
 pub struct OpenedLog {
     /// To publish through.
     pub log: PurgeLog,
-    /// What was stored under another generation is purged. The log's own may change later: [`PurgeLog::generation`].
+    /// Entries of another generation count as purged. The log's own may change later: [`PurgeLog::generation`].
     pub generation: Generation,
     /// All counters begin here.
     pub start: u64,
     /// The purges of earlier runs, folded; by site, the numbers rise.
     pub purges: Vec<Logged>,
-    /// What was there, for the operator.
+    /// What was found, for the operator.
     pub found: LogContents,
 }
 
 impl OpenedLog {
-    /// Makes the purge table of a site what it was. Once for each site, before anything is published or proved with it.
+    /// Restores the purge table of a site. Once for each site, before anything is published or proved with it.
     pub fn replay(&self, site: &str, table: &PurgeTable) {
         for logged in self.purges.iter().filter(|logged| logged.site == site) {
             table.replay(logged.number, &logged.purge);
@@ -45,8 +45,8 @@ impl OpenedLog {
         table.lift(self.start);
     }
 
-    /// What was born below this number is purged, whatever it is; 0: nothing is, for that reason. The number of the newest
-    /// hard purge for the whole site, dropped purges included: they are folded into one.
+    /// Every entry that was born below this number is purged; 0: none is, for that reason. The number of the newest hard purge
+    /// of the whole site, dropped purges included: they are folded into one.
     pub fn floor(&self, site: &str) -> u64 {
         let is_floor = |logged: &&Logged| {
             logged.site == site
@@ -71,7 +71,7 @@ pub enum LogContents {
     Unreadable(String),
 }
 
-/// The log. Dropping it writes what is queued and ends the thread.
+/// The log. Dropping it writes the queue and ends the thread.
 #[derive(Debug)]
 pub struct PurgeLog {
     shared: Arc<LogShared>,
@@ -87,8 +87,8 @@ impl PurgeLog {
         Self::start(Box::new(directory), LogLimits::default(), now)
     }
 
-    /// Publishes a purge of `site` in `table`, which has been replayed, and puts it into the log. It is in force when this
-    /// returns, and may be acknowledged when the ticket is ready. Who publishes several needs to wait for the last only.
+    /// Publishes a purge of `site` in `table`, which has been replayed, and puts it into the log. It is in effect when this
+    /// returns, and may be acknowledged when the ticket is ready. A publisher of several needs to wait for the last only.
     /// `now` goes into the record. A site's name has at most 1,024 bytes. Does not wait for the disk.
     pub fn publish(
         &self,
@@ -108,8 +108,7 @@ impl PurgeLog {
         published
     }
 
-    /// What entries that are written now are to say, and what entries that are read must say. It changes when a log that
-    /// was lost is begun anew.
+    /// The generation that new entries get, and that read entries must have. It changes when a lost log is started again.
     pub fn generation(&self) -> Generation {
         self.shared.status().generation
     }
@@ -119,8 +118,8 @@ impl PurgeLog {
         self.shared.status().durability
     }
 
-    /// Writes what is queued, ends the thread and lets go of the directory, so that another process may open the log. Purges that are
-    /// published later are in force and never on the disk. Blocks.
+    /// Writes the queue, ends the thread and closes the directory, so that another process may open the log. Purges that are
+    /// published later are in effect and never on the disk. Blocks.
     pub fn close(&self) {
         self.shared.close();
         let writer = self
@@ -230,7 +229,7 @@ impl Drop for PurgeLog {
     }
 }
 
-/// A purge that is in force.
+/// A purge that is in effect.
 #[derive(Debug)]
 pub struct Published {
     /// Its number.
@@ -243,7 +242,7 @@ pub struct Published {
 /// more than 50 bytes each: there are never so many. Proofs have room for a billion runs.
 const GAP: u64 = 1 << 32;
 
-/// What is there, if it can be believed.
+/// The contents, if they can be trusted.
 fn read(files: &dyn LogDirectory, limits: LogLimits) -> (Option<Scanned>, LogContents) {
     let bytes = match files.read(NAME, limits.believed_bytes) {
         Ok(bytes) => bytes,

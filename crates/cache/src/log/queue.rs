@@ -1,8 +1,8 @@
-//! Orders on their way to the writer.
+//! Records on their way to the writer.
 //!
-//! Publishers add to it inside the critical section of their site's counter, so that numbers rise in the file; they only
-//! copy bytes here and never wait for the disk. Bounded: above its limit a purge is noted as a hard one for its whole
-//! site, one number for each site, which purges more after a restart and forgets nothing.
+//! Publishers add to the queue inside the critical section of their site's counter, so that numbers rise in the file. They
+//! only copy bytes here and never wait for the disk. The queue is bounded: above its limit, a purge is recorded as a hard
+//! purge of its whole site, one number for each site. That purges more after a restart, and forgets nothing.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,7 +22,7 @@ pub(super) struct LogShared {
     /// Bytes of purges that may wait.
     limit: usize,
     queue: Mutex<LogQueue>,
-    /// Something was added, or the end was asked for.
+    /// Something was added, or the end was requested.
     arrived: Condvar,
     /// Written by the writer.
     status: Mutex<LogStatus>,
@@ -43,11 +43,11 @@ struct LogQueue {
     life: QueueLifecycle,
 }
 
-/// Whether somebody takes from the queue.
+/// Whether a writer reads the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueueLifecycle {
     Running,
-    /// The log is being closed; what is in the queue is still written.
+    /// The log is being closed; the queue is still written.
     Closing,
     /// The writer is gone, by a panic.
     Dead(Restart),
@@ -65,7 +65,7 @@ pub(super) struct LogBatch {
 }
 
 impl LogBatch {
-    /// Adds the records of what found no room.
+    /// Adds the records for purges that found no room.
     pub(super) fn settle_overflow(&mut self) {
         for (site, stamp) in mem::take(&mut self.overflow) {
             push_purge(&mut self.bytes, &site, stamp, &WHOLE_SITE);
@@ -90,7 +90,7 @@ impl Drop for LogBatch {
 }
 
 impl LogShared {
-    /// `replayed`: what was read back.
+    /// `replayed`: what was read from the log.
     pub(super) fn new(start: u64, limit: usize, status: LogStatus, replayed: &[Logged]) -> Self {
         let highest = replayed.iter().map(|logged| {
             let stamp = RecordStamp {
@@ -155,7 +155,7 @@ impl LogShared {
         self.arrived.notify_one();
     }
 
-    /// The writer is gone: nobody is to wait for it.
+    /// The writer is gone: nobody must wait for it.
     pub(super) fn bury(&self, restart: Restart) {
         let batch = {
             let mut queue = self.lock();
@@ -192,7 +192,7 @@ impl LogShared {
         Some(mem::take(&mut queue.batch))
     }
 
-    /// Everything published so far, as one hard purge for each site; and whatever is in the queue, which that covers.
+    /// Everything published so far, as one hard purge for each site; and the contents of the queue, which that covers.
     pub(super) fn take_floors(&self) -> (LogBatch, Vec<Logged>) {
         let mut queue = self.lock();
         let floors = queue.highest.iter().map(|(site, stamp)| Logged {

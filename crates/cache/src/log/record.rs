@@ -12,7 +12,7 @@ use super::scan::read_purge;
 pub struct PurgeRecord {
     /// The site's name, of at most 1,024 bytes.
     pub site: String,
-    /// What is purged there.
+    /// The scope of the purge.
     pub purge: Purge,
 }
 

@@ -1,8 +1,8 @@
-//! Reading a log back.
+//! Reads a log.
 //!
-//! Three outcomes: whole, whole but for a last record that was cut off (the file ends inside it; it was never
-//! acknowledged, because the mark or its own end would be there), or [`LogError`]. Nothing is ever skipped: one bad byte
-//! anywhere makes the whole log unreadable, and whoever asked then treats everything as purged hard.
+//! There are three outcomes: whole; whole except for a truncated last record (the file ends inside it; it was never
+//! acknowledged, because otherwise the mark or the record's own end would be there); or [`LogError`]. Nothing is ever
+//! skipped: one bad byte anywhere makes the whole log unreadable, and the caller then treats everything as purged hard.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Scanned {
     pub(super) generation: Generation,
     /// The last start.
     pub(super) start: Start,
-    /// As they stand in the file: by site, the numbers rise.
+    /// In the order of the file: for each site, the numbers rise.
     pub(super) purges: Vec<Logged>,
     /// Where the last whole record ends.
     pub(super) end: usize,
@@ -123,7 +123,7 @@ fn cut<'a>(bytes: &'a [u8], at: usize, chain: &Chain) -> Result<Option<&'a [u8]>
     Ok(Some(record))
 }
 
-/// What has been read so far.
+/// The part that has been read.
 struct RecordReader {
     chain: Chain,
     numbers: Numbers,
@@ -158,7 +158,7 @@ impl RecordReader {
     }
 }
 
-/// What is wrong with a record whose checks are right.
+/// The error of a record whose checksums are right.
 enum Wrong {
     Record,
     NotRising,
@@ -242,7 +242,7 @@ pub(super) fn read_purge(record: &[u8]) -> Option<(String, Purge)> {
     Some((string(site)?, Purge { scope, strength }))
 }
 
-/// Proofs keep a number and one bit in 64; half of that is left for numbers to come.
+/// Proofs keep a number and one bit in 64; half of that remains for future numbers.
 const MAX_NUMBER: u64 = 1 << 62;
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! Waiting for the disk: one round of purges that become durable together, and the tickets of those who wait for it.
+//! Waiting for the disk: a batch of purges that become durable together, and the tickets of those that wait for it.
 //!
-//! No runtime is known here: a ticket may be waited for by a thread, or polled by any executor. A dropped ticket changes
-//! nothing for the purge.
+//! It does not depend on a runtime: a thread can block on a ticket, and any executor can poll it. Dropping a ticket does
+//! not affect the purge.
 
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What became of a purge that is already in force.
+/// The state of a purge that is in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// It is on the disk: it outlives a crash. Acknowledge it.
     Kept,
-    /// It is in force until this process ends, and what happens then is in [`Loss::restart`]. Acknowledge it with a warning.
+    /// It is in effect until this process ends; [`Loss::restart`] says what happens then. Acknowledge it with a warning.
     Lost(Loss),
 }
 
@@ -30,12 +30,12 @@ pub struct Loss {
 pub enum Restart {
     /// The log was taken away, so everything stored so far counts as purged hard: no purge is forgotten.
     PurgesAll,
-    /// Not even that could be done: what was purged may come back from the disk after a restart.
+    /// Not even that succeeded: the purged entries may come back from the disk after a restart.
     MayForget,
 }
 
-/// The place of one purge in the log. Ready when its round is on the disk, or lost; what was published before it, whatever
-/// the site, is then on the disk too, or lost as well.
+/// The place of one purge in the log. Ready when its batch is on the disk, or lost; everything published before it, for any
+/// site, is then on the disk too, or lost as well.
 #[must_use = "a purge may be acknowledged only when its ticket says so"]
 #[derive(Debug)]
 pub struct DurableTicket {
@@ -58,7 +58,7 @@ impl DurableTicket {
         }
     }
 
-    /// What has become of it so far; `None`: still on its way.
+    /// Its state so far; `None`: not written yet.
     pub fn outcome(&self) -> Option<Durability> {
         self.round.lock().outcome.clone()
     }

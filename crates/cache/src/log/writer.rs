@@ -1,11 +1,12 @@
 //! The thread that owns the file.
 //!
-//! One round: take all that is queued, write it at the end, fdatasync, tell the waiting, move the mark. A failed write or
-//! fdatasync is never tried again on the same file (after a failed fdatasync nobody knows what is on the disk): the file
-//! is taken away, so that a restart purges everything, and a new one is begun under a new generation as soon as that
-//! works. In place of the purges until then it says one number for each site below which everything is purged.
+//! Each round takes all queued records, appends them, calls fdatasync, wakes the waiters, and writes the mark. A failed
+//! write or fdatasync is never repeated on the same file, because after a failed fdatasync nobody knows what is on the
+//! disk. The file is removed, so that a restart purges everything, and a new one with a new generation is started as soon
+//! as that works. It does not contain the purges until then, but one number for each site, below which everything is
+//! purged.
 //!
-//! A whole file only ever appears by [`replace`]: a crash leaves the old one or the new one.
+//! A complete file is only ever installed by [`replace`]: a crash leaves the old one or the new one.
 
 use std::io;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(super) struct LogWriterThread {
 /// Whether there is a file to write to.
 pub(super) enum LogFileState {
     Writing(OpenLogFile),
-    /// There is none; the next try is due at `again`.
+    /// There is none; the next attempt is due at `again`.
     Lost {
         loss: Loss,
         again: Instant,
@@ -77,7 +78,8 @@ struct Due {
 }
 
 impl OpenLogFile {
-    /// A file that holds `image`. It is due when it has doubled, so that what cannot be folded is not folded each time.
+    /// A file with the contents `image`. It is due for compaction when it has doubled, so that records that cannot be folded
+    /// are not folded each time.
     pub(super) fn new(file: Box<dyn LogFile>, image: &Image, limits: LogLimits) -> Self {
         let length = image.bytes.len() as u64;
         Self {
@@ -156,7 +158,7 @@ impl LogWriterThread {
         }
     }
 
-    /// Takes the file away and gives what is now true of every purge that is not on the disk.
+    /// Removes the file and returns what is now true of every purge that is not on the disk.
     fn lose(&mut self, error: &io::Error) -> Durability {
         let restart;
         (restart, self.names) = take_away(&*self.files, self.names);
@@ -171,7 +173,7 @@ impl LogWriterThread {
         outcome
     }
 
-    /// Begins a new file under a new generation. What it says covers all that was published until now.
+    /// Begins a new file under a new generation. It covers everything that was published until now.
     fn recover(&mut self) -> Durability {
         let (covered, floors) = self.shared.take_floors();
         let begun = Generation::random()
@@ -197,7 +199,7 @@ impl LogWriterThread {
         outcome
     }
 
-    /// Where there was no log to come back, and none got the name, there still is none.
+    /// If there was no old log that could come back, and the new one did not get the name, there still is none.
     fn fail_again(&mut self, failed: &Failed) -> Durability {
         match (failed, &self.state) {
             (Failed::Unnamed(error), LogFileState::Lost { loss, .. })
@@ -213,7 +215,7 @@ impl LogWriterThread {
         }
     }
 
-    /// Writes the file anew with what still counts. Where that fails, the file that is there stays, and grows.
+    /// Rewrites the file with the records that still count. If that fails, the present file stays, and grows.
     fn compact(&mut self) {
         let LogFileState::Writing(open) = &mut self.state else {
             return;
@@ -240,7 +242,7 @@ impl LogWriterThread {
     }
 }
 
-/// A writer that ends by a panic leaves purges that are in force and not on the disk, now and later.
+/// If the writer panics, purges are in effect but not on the disk, now and later.
 impl Drop for LogWriterThread {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -249,7 +251,7 @@ impl Drop for LogWriterThread {
     }
 }
 
-/// What our own file says, folded, under the same generation. `length` is what was written: less or more is damage.
+/// The contents of the file, folded, under the same generation. `length` is what was written: a different length is damage.
 fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::Result<Image> {
     let bytes = files.read(NAME, limits.believed_bytes)?;
     let scanned = scan(&bytes).map_err(io::Error::other)?;
@@ -262,8 +264,8 @@ fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::
     Ok(Image::new(scanned.generation, scanned.start, &purges))
 }
 
-/// Puts a whole new file in place of what is there. In order: the bytes are durable before they get the name, and the name
-/// is durable before anything is added.
+/// Replaces the present file by a new one. In order: the bytes are durable before they get the name, and the name is durable
+/// before anything is appended.
 pub(super) fn replace(files: &dyn LogDirectory, image: &Image) -> Result<Box<dyn LogFile>, Failed> {
     let written = || -> io::Result<Box<dyn LogFile>> {
         let mut file = files.create(NEW_NAME)?;
@@ -292,7 +294,7 @@ pub(super) enum Failed {
 /// Whether a power cut may give the name back to a file that had it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameDurability {
-    /// What has the name now will have it then.
+    /// The file that has the name now will have it then.
     Durable,
     /// A name was changed since the directory was last synced.
     InDoubt,
@@ -317,7 +319,7 @@ pub(super) fn take_away(
     let removed = files.remove(NAME);
     let synced = files.sync();
     let is_gone = removed.is_ok() && synced.is_ok();
-    // What was emptied is what has the name after a power cut too.
+    // The emptied file is the one that has the name after a power cut too.
     let is_empty = emptied.is_ok() && (synced.is_ok() || names == NameDurability::Durable);
     let restart = if is_gone || is_empty {
         Restart::PurgesAll

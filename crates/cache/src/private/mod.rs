@@ -1,8 +1,9 @@
-//! What members and visitors with a cart have of their own: private fragments, and which stored pages these can be put into.
+//! What members and visitors with a cart see of their own: private fragments, and the stored pages into which these can be
+//! inserted.
 //!
-//! [`PrivateStore`] is apart from all that is shared: [`crate::memory::Memory`] and [`crate::disk`] never see a private byte.
-//! A fragment is found only with the hash of the cookies that it was generated for, under a key that no other process knows. It is
-//! an [`crate::entry::Entry`], so purges reach it as they reach pages.
+//! [`PrivateStore`] is separate from everything that is shared: [`crate::memory::Memory`] and [`crate::disk`] never contain
+//! a private byte. A fragment is found only with the hash of the cookies for which it was generated, under a key that no
+//! other process knows. It is an [`crate::entry::Entry`], so purges reach it as they reach pages.
 
 mod session;
 mod store;

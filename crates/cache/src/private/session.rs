@@ -1,9 +1,10 @@
-//! Who a visitor is, and until when what is kept of a session may be used.
+//! Which session a visitor has, and until when its fragments may be used.
 //!
-//! A session ends with its cookies: with a login, a logout, and every request that may change something. Then nothing that was
-//! generated before is used any more, also not what is still being generated. So each cookie of a session has a number that such a
-//! request raises, and fragments are used only while the numbers are those from before their generation. Cookies share numbers, which
-//! costs a fragment now and then and needs no memory for sessions that have ended.
+//! A session ends with its cookies: with a login, a logout, and every request that may change something. Fragments from
+//! before are not used any more, including those that are still being generated. To this end each cookie of a session has a
+//! number that such a request raises, and a fragment is used only while the numbers are those from before it was generated.
+//! Several cookies share a number: that invalidates a fragment unnecessarily from time to time, but needs no memory for
+//! sessions that have ended.
 
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};

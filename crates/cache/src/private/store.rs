@@ -31,12 +31,12 @@ pub struct PrivateStore {
 #[derive(Debug, Default)]
 struct KeptVisitors(HashMap<u128, KeptVisitor>);
 
-/// What is kept of one visitor.
+/// The stored fragments of one visitor.
 #[derive(Debug)]
 struct KeptVisitor {
-    /// What they were generated under.
+    /// The state under which they were generated.
     ticket: SessionTicket,
-    /// `None`: PHP knows nobody by these cookies.
+    /// `None`: PHP does not recognise these cookies.
     class: Option<Arc<str>>,
     /// When it was last added to or used.
     used: Tick,
@@ -72,13 +72,12 @@ pub struct PrivateCounts {
     pub compared: u64,
     /// Those of them that differed.
     pub differed: u64,
-    /// Visitors of whom something is kept.
+    /// Visitors with stored fragments.
     pub visitors: u64,
 }
 
 impl PrivateStore {
-    /// An empty store. `budget` pays for what it keeps.
-    /// `secret`: random.
+    /// An empty store. `budget` reserves its contents. `secret`: random.
     pub fn new(budget: MemoryBudget, secret: [u64; 2]) -> Self {
         Self {
             sessions: SessionNumbers::new(secret),
@@ -91,7 +90,7 @@ impl PrivateStore {
         }
     }
 
-    /// Who a request is from. `variant`: `galley_policy::key::variant_id` of its key; `cookies`: as
+    /// The session of a request. `variant`: `galley_policy::key::variant_id` of its key; `cookies`: as
     /// `galley_policy::private::session_cookies` writes them; `agent`: the browser.
     pub fn visitor(&self, variant: u64, cookies: &[u8], agent: &[u8]) -> VisitorId {
         self.sessions.visitor(variant, cookies, agent)
@@ -160,8 +159,8 @@ impl PrivateStore {
         })
     }
 
-    /// Keeps what was generated for a visitor with a page, unless their session has ended since `ticket`. `class`: none if PHP knows
-    /// nobody by their cookies.
+    /// Stores the fragments that were generated for a visitor with a page, unless their session has ended since `ticket`.
+    /// `class`: none if PHP does not recognise their cookies.
     pub fn keep(
         &self,
         visitor: &VisitorId,
@@ -201,7 +200,7 @@ impl PrivateStore {
         kept.fragments.extend(fragments);
     }
 
-    /// Notes what came of comparing a page with one that was generated for a member of this class.
+    /// Records the result of comparing a page with one that was generated for a member of this class.
     pub fn judge(&self, page: &Entry, class: &str, difference: Option<PageDifference>, now: Tick) {
         self.compared.fetch_add(1, Ordering::Relaxed);
         if difference.is_some() {
@@ -221,7 +220,7 @@ impl PrivateStore {
         self.assembled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets visitors who have been away for longer than any fragment is used.
+    /// Forgets visitors whose last visit is longer ago than any fragment is used.
     pub fn sweep(&self, now: Tick) {
         let mut visitors = lock(&self.visitors);
         visitors.0.retain(|_, kept| now.since(kept.used) < AWAY);
@@ -298,7 +297,7 @@ impl SessionEnd {
 }
 
 impl KeptVisitors {
-    /// Forgets one of some visitors, the one who has been away longest, but not `kept`. False: there is none.
+    /// Forgets one of some visitors, the one with the oldest visit, but not `kept`. False: there is none.
     fn evict(&mut self, kept: u128) -> bool {
         let others = self.0.iter().filter(|(id, _)| **id != kept);
         let oldest = others
@@ -325,13 +324,13 @@ const MOST_VISITORS: usize = 32 * 1024;
 /// Fragments of one visitor.
 const MOST_FRAGMENTS: usize = 512;
 
-/// Visitors of whom the one is forgotten who has been away longest.
+/// The number of visitors among which the one with the oldest visit is forgotten.
 const SAMPLE: usize = 8;
 
-/// Visitors who may have to go for one fragment.
+/// How many visitors may be forgotten for one fragment.
 const MOST_EVICTED: usize = 8;
 
-/// How long it is remembered that PHP knows nobody by some cookies.
+/// How long it is remembered that PHP does not recognise some cookies.
 const STRANGER: Duration = Duration::from_secs(60);
 
 /// Longer than fragments live.

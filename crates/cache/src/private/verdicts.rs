@@ -1,6 +1,7 @@
-//! Which stored pages may be sent to which members: those of which a generated page was the same outside of its private fragments.
+//! Which stored pages may be sent to which members: those whose generated page was the same outside of its private
+//! fragments.
 //!
-//! A page is compared once for each class of members and each time that it is generated for strangers, then again after
+//! A page is compared once for each class of members and each version generated for anonymous visitors, then again after
 //! [`MOST_USES`] uses or [`LIFETIME`].
 
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use galley_policy::private::PageDifference;
 use galley_policy::time::Tick;
 
-/// What is known of a page for a class of members.
+/// The verdict on a page for a class of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageVerdict {
     /// Nothing, or it is time to compare again.

@@ -1,7 +1,7 @@
-//! The scope of a purge in the form that entries are compared with, and what of an entry is compared.
+//! The scope of a purge in the form that entries are compared with, and the parts of an entry that are compared.
 //!
-//! Paths are canonical on both sides (`galley_policy::uri`), so comparing bytes is comparing resources. A prefix means
-//! whole segments: `/shop` reaches `/shop`, `/shop/` and `/shop/cart`, not `/shopping`.
+//! Paths are canonical on both sides (`galley_policy::uri`), so equal bytes mean the same resource. A prefix matches whole
+//! segments: `/shop` matches `/shop`, `/shop/` and `/shop/cart`, not `/shopping`.
 
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ pub struct Touch<'a> {
     pub host: u64,
     /// `galley_policy::key::url_id`.
     pub url: u64,
-    /// Canonical path, then `?` and the normalised query where there is one.
+    /// Canonical path, then `?` and the normalised query if there is one.
     pub path_query: &'a [u8],
     /// `galley_policy::key::tag_id` of each tag; `None` while they are not known.
     pub tags: Option<&'a [u64]>,
@@ -80,7 +80,7 @@ impl Mark {
     }
 }
 
-/// Whether `path` is `prefix` or lies below it.
+/// Whether `path` is `prefix` or is below it.
 pub(super) fn is_below(path: &[u8], prefix: &[u8]) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')

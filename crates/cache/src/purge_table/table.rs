@@ -119,8 +119,8 @@ impl PurgeTable {
         self.current.store(number, Ordering::Release);
     }
 
-    /// Lifts the counter to `number`, if it is lower, without a purge: what was born before stays as it is, and the
-    /// numbers between are never given out.
+    /// Raises the counter to `number`, if it is lower, without a purge: older entries stay as they are, and the numbers
+    /// between are never used.
     pub(crate) fn lift(&self, number: u64) {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.lift(number);
@@ -143,7 +143,7 @@ impl PurgeTable {
         }
     }
 
-    /// Which fragments of a page were purged, by their number, where no purge touches the page itself and all of those can be
+    /// Which fragments of a page were purged, by their number, if no purge touches the page itself and all of them can be
     /// rendered alone. A page with a fragment that is switched off is never patched. Waits for a writer.
     pub fn purged_fragments(&self, entry: &Entry) -> Option<Vec<usize>> {
         let mut versions = entry.fragments().iter().map(|fragment| &fragment.version);
@@ -169,8 +169,8 @@ impl PurgeTable {
             .then(|| purged.into_iter().map(|(number, _)| number).collect())
     }
 
-    /// Whether purges newer than `born` touch a fill. Waits for a writer. Soft purges count: who begins after one does
-    /// not join what was begun before it.
+    /// Whether purges newer than `born` touch a fill. Waits for a writer. Soft purges count: a request after one does not join
+    /// a fetch from before it.
     pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
         if self.current() <= born {
             return Touched::No;
@@ -196,8 +196,8 @@ impl PurgeTable {
             .any(|part| self.newer_than(born.max(part.born), part.scopes.touch()) != Touched::No)
     }
 
-    /// The newest purge above `born` that touches something, for people who ask what purged it; `None` if there is none.
-    /// Proves nothing and changes nothing. Waits for a writer; tests patterns under the lock, so not for a hot path.
+    /// The newest purge above `born` that touches something, for `galley why`; `None` if there is none. Proves nothing and
+    /// changes nothing. Waits for a writer; tests patterns under the lock, so not for a hot path.
     pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
         self.tables
             .read()
@@ -214,7 +214,7 @@ impl PurgeTable {
         self.prove_at(entry, now, patience)
     }
 
-    /// Compares `entry` with what is newer than its last proof and notes `now`, the counter as the caller loaded it.
+    /// Compares `entry` with the purges since its last proof and records `now`, the counter as the caller loaded it.
     fn prove_at(&self, entry: &Entry, now: u64, patience: OnContention) -> Validity {
         let proved = entry.proof.load();
         let touch = entry.scopes.touch();

@@ -1,11 +1,11 @@
-//! The numbers of the purges, by scope, and the newest purges as they came.
+//! The numbers of purges by scope, and a ring of the newest purges.
 //!
-//! Two ways to the same answer: the ring, when an entry was proved a few purges ago (compare it with those few), and the
-//! tables, after a gap (look every scope of the entry up). A property test holds them together.
+//! There are two ways to the same answer: the ring, if an entry was proved a few purges ago (compare it with those few),
+//! and the tables after a longer gap (look up every scope of the entry). A property test compares both.
 //!
-//! Bounded: above the limits, old scopes are folded into a floor. Whatever was not proved since the floor counts as
-//! touched by a hard purge, so nothing is ever forgotten, only remembered more coarsely. For the same reason paths are
-//! kept as hashes: two that collide purge too much, never too little.
+//! Both are bounded: above the limits, old scopes are folded into a floor. An entry that was not proved since the floor
+//! counts as touched by a hard purge, so nothing is forgotten, only remembered less exactly. For the same reason paths are
+//! kept as hashes: a collision purges too much, never too little.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -44,7 +44,7 @@ pub(super) struct Tables {
     limits: PurgeTableLimits,
     /// Number of the newest purge.
     last: u64,
-    /// What was last proved before this purge counts as purged hard.
+    /// An entry that was last proved before this purge counts as purged hard.
     pub(super) floor: u64,
     /// Of all purges: what touches the tag `*`.
     pub(super) any: PurgeSequences,
@@ -208,7 +208,7 @@ impl Tables {
         }
     }
 
-    /// Forgets the older half of what is above its limit, by raising the floor to the newest purge among it.
+    /// Forgets the older half of the scopes above its limit, by raising the floor to the newest purge among them.
     fn fold(&mut self) {
         let middle = |mut newest: Vec<u64>, limit: usize| {
             if newest.len() <= limit {

@@ -1,6 +1,7 @@
-//! Which purge touched something: for `galley why`.
+//! Finds the purge that touched something, for `galley why`.
 //!
-//! Reads the same tables as the proof, and decides nothing. What was folded into the floor is known as that only.
+//! It reads the same tables as the proof and decides nothing. Of a purge that was folded into the floor, only that is
+//! known.
 
 use galley_policy::purge::Strength;
 
@@ -12,7 +13,7 @@ use super::tables::{Named, PurgeSequences, Tables};
 pub struct Touching {
     /// Its number. Of [`PurgeKind::Forgotten`] the highest that it may have had.
     pub number: u64,
-    /// What it named.
+    /// Its scope.
     pub kind: PurgeKind,
     /// Whether it only made stale.
     pub is_soft: bool,
@@ -27,7 +28,7 @@ pub enum PurgeKind {
     Host,
     /// One address.
     Url,
-    /// A path and what is below it.
+    /// A path with everything below it.
     Prefix,
     /// A tag.
     Tag,

@@ -1,4 +1,4 @@
-//! What the process may do: unix sockets, user, sandbox; whether it watches its configuration.
+//! The process: unix sockets, user, sandbox, and whether it watches its configuration.
 
 use crate::options::ValueKind::{Flag, Text, Word};
 use crate::options::{OptionRow, OptionSection};

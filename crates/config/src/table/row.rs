@@ -1,10 +1,10 @@
-//! What rows are written with: kinds of values and their usual bounds.
+//! The building blocks of rows: kinds of values and their usual bounds.
 
 use std::time::Duration;
 
 use crate::options::{OptionRow, OptionSection, ValueKind};
 
-/// The name of the row that stands for every status, in `[site.ttl]` and `[site.error_pages]`.
+/// The name of the row for all statuses, in `[site.ttl]` and `[site.error_pages]`.
 pub(crate) const STATUS: &str = "<status>";
 
 pub(super) const fn row(

@@ -1,4 +1,4 @@
-//! TLS: towards clients, and towards upstreams.
+//! TLS for clients, and for upstreams.
 
 use crate::options::ValueKind::{self, List, Word};
 use crate::options::{OptionRow, OptionSection};

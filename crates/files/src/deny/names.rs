@@ -1,10 +1,10 @@
-//! The names that are never sent, as lists. All in lower case; `deny` compares without case.
+//! The names that are never sent, as lists. All are in lower case; `deny` compares without case.
 //!
-//! Each has been found on real sites by the scanners that ask every site for them: keys, passwords, dumps, copies that
-//! editors and people leave, settings of tools, archives of whole sites, folders of backup plugins.
+//! Scanners request each of them from every site, and have found them on real ones: keys, passwords, dumps, copies that
+//! editors and people leave behind, settings of tools, archives of whole sites, folders of backup plugins.
 
-/// Endings that people and tools put behind the name of a file when they keep, pack or number a copy of it. What is in front of
-/// one is judged as well: `dump.sql.gz`, `id_rsa.txt`, `debug.log.old`.
+/// Endings that people and tools append to the name of a file when they keep, pack or number a copy of it. The name without
+/// them is checked as well: `dump.sql.gz`, `id_rsa.txt`, `debug.log.old`.
 pub(super) const COPY_ENDINGS: &[&[u8]] = &[
     b"7z",
     b"back",
@@ -183,13 +183,13 @@ pub(super) const ARCHIVES: &[&[u8]] = &[
     b"7z", b"cpio", b"rar", b"tar", b"tbz", b"tbz2", b"tgz", b"txz", b"tzst", b"zip",
 ];
 
-/// Packed files: archives too, unless what is packed is something that browsers show, such as `sitemap.xml.gz`.
+/// Packed files: archives too, unless the packed file is something that browsers show, such as `sitemap.xml.gz`.
 pub(super) const PACKED: &[&[u8]] = &[b"bz2", b"gz", b"lz", b"lz4", b"lzma", b"xz", b"z", b"zst"];
 
 /// What editors upload for others, although elsewhere it would be a secret: presentations, databases of an office.
 pub(super) const UPLOADED: &[&[u8]] = &[b"accdb", b"key", b"mdb"];
 
-/// Programs that Galley does not run by itself, so that they would be sent as text.
+/// Programs that Galley does not run, so they would be sent as text.
 pub(super) const PROGRAMS: &[&[u8]] = &[
     b"asp", b"aspx", b"bash", b"cfm", b"cgi", b"jsp", b"pl", b"ps1", b"py", b"pyc", b"rb", b"sh",
 ];
@@ -231,7 +231,7 @@ pub(super) const PRIVATE_UPLOADS: &[&[u8]] = &[
     b"wpvivid",
 ];
 
-/// Directories of `wp-content` that hold what was uploaded or generated.
+/// Directories of `wp-content` with uploaded or generated files.
 pub(super) const WRITABLE: &[&[u8]] = &[
     b"blogs.dir",
     b"cache",
@@ -240,5 +240,5 @@ pub(super) const WRITABLE: &[&[u8]] = &[
     b"uploads",
 ];
 
-/// Scripts below `wp-includes` that are meant to be asked for.
+/// Scripts below `wp-includes` that are meant to be requested.
 pub(super) const CORE_ENTRANCES: &[&[u8]] = &[b"js/tinymce/wp-tinymce.php", b"ms-files.php"];

@@ -1,4 +1,4 @@
-//! Verdicts on access, and what the directives of one section say.
+//! Access verdicts, and the directives of one section.
 
 use super::pattern::HtaccessPattern;
 
@@ -13,7 +13,7 @@ pub(crate) enum PublicAccess {
     Public,
 }
 
-/// What is asked about.
+/// The question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// The path as requested; whether anything is there is not known.
@@ -32,9 +32,9 @@ pub(super) struct HtaccessSection {
     /// Whether it hangs on something that we cannot evaluate: then its denials hold and its
     /// permissions do not.
     pub(super) is_uncertain: bool,
-    /// What its `Require` lines come to, where it has some.
+    /// The result of its `Require` lines, if it has some.
     pub(super) require: Option<PublicAccess>,
-    /// `Order`, `Allow`, `Deny`, where it has some.
+    /// `Order`, `Allow`, `Deny`, if it has some.
     pub(super) compat: Option<Compat>,
     /// `Satisfy any` (true) or `all`.
     pub(super) satisfy_any: Option<bool>,
@@ -61,8 +61,7 @@ impl HtaccessSection {
 }
 
 impl Compat {
-    /// For a client about whom nothing is known. `Deny from <address>` keeps out some, not the
-    /// public.
+    /// For an unknown client. `Deny from <address>` denies some clients, not the public.
     pub(super) fn access(self) -> PublicAccess {
         let is_public = if self.is_allow_deny {
             self.allow_all && !self.deny_all

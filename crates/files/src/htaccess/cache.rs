@@ -1,9 +1,8 @@
-//! The `.htaccess` files of a root, read once and looked at again for change.
+//! The `.htaccess` files of a root, read once and checked for changes.
 //!
-//! One entry per directory that exists, so that nobody can fill the cache by asking for directories
-//! that do not; and bounded all the same. An entry holds for a second; then the file's stamp
-//! decides, and its absence is a stamp too. A file that is there and cannot be read, or is larger
-//! than any real one, closes its directory.
+//! There is one entry for each directory that exists, so that requests for directories that do not exist cannot fill the
+//! cache; the number is bounded as well. An entry is valid for a second; then the file's stamp decides, and absence is a
+//! stamp too. A file that exists and cannot be read, or is larger than any real one, closes its directory.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -20,7 +19,7 @@ use super::rules::Rules;
 use crate::recheck::RECHECK;
 use crate::tree::{self, Tree};
 
-/// What has been read, by the directory's relative path.
+/// The files that have been read, by the directory's relative path.
 #[derive(Default)]
 pub(crate) struct HtaccessCache {
     entries: Mutex<HashMap<Vec<u8>, CachedHtaccess>>,
@@ -46,7 +45,7 @@ enum HtaccessStamp {
     },
 }
 
-/// Reads the file that `seen` was the stamp of; answers with the stamp of what was really read.
+/// Reads the file with the stamp `seen`; returns the stamp of what was really read.
 fn read(directory: BorrowedFd<'_>, seen: HtaccessStamp) -> (HtaccessStamp, Rules) {
     match seen {
         HtaccessStamp::Absent => return (seen, Rules::default()),
@@ -58,14 +57,14 @@ fn read(directory: BorrowedFd<'_>, seen: HtaccessStamp) -> (HtaccessStamp, Rules
         // Not a regular file, or too large: as long as it stays so.
         Ok(None) => (seen, Rules::closed()),
         Err(error) if is_absence(&error) => (HtaccessStamp::Absent, Rules::default()),
-        // No permission, or a failing disk. The stamp of the file that was seen does not hold for
-        // this: mode changes show in it, a disk that works again does not.
+        // No permission, or a failing disk. The file's stamp is not valid for this: it shows mode changes, but not that a disk
+        // works again.
         Err(_) => (HtaccessStamp::Unreadable, Rules::closed()),
     }
 }
 
 impl HtaccessCache {
-    /// The rules in force in the directory `relative`; `None` when it is not a directory.
+    /// The rules that apply in the directory `relative`; `None` if it is not a directory.
     pub(crate) fn rules_of(
         &self,
         tree: &Tree,
@@ -98,7 +97,7 @@ impl HtaccessCache {
         Some(rules)
     }
 
-    /// What was checked less than a second ago.
+    /// Checked less than a second ago.
     pub(crate) fn held(&self, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get(relative)?;
@@ -106,7 +105,7 @@ impl HtaccessCache {
         is_recent.then(|| Arc::clone(&entry.rules))
     }
 
-    /// What was read from a file with this very stamp; holds for another second.
+    /// Read from a file with this stamp; valid for another second.
     fn unchanged(&self, relative: &[u8], stamp: HtaccessStamp, now: Instant) -> Option<Arc<Rules>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get_mut(relative)?;
@@ -120,7 +119,7 @@ impl HtaccessCache {
     fn put(&self, relative: &[u8], entry: CachedHtaccess) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= MAX_ENTRIES && !entries.contains_key(relative) {
-            // All at once: simple, and what is needed is read again within a few requests.
+            // All at once: simple, and the entries in use are read again within a few requests.
             entries.clear();
         }
         entries.insert(relative.to_vec(), entry);

@@ -1,8 +1,7 @@
 //! Reads the text of a `.htaccess`.
 //!
-//! Line by line, total over any bytes; a line that is not understood is ignored, as is everything
-//! that is not about access. Sections nest on an explicit stack. An unclosed section reaches to the
-//! end of the file.
+//! It reads line by line and accepts any bytes. A line that it does not understand is ignored, as is everything that is not
+//! about access. Sections nest on an explicit stack. An unclosed section extends to the end of the file.
 
 use super::access::{HtaccessSection, PublicAccess};
 use super::pattern::{Case, HtaccessPattern};
@@ -53,12 +52,11 @@ struct OpenSection {
 enum SectionKind {
     /// As if it were not there: `<IfModule>`.
     Transparent,
-    /// What is inside does not concern `GET`.
+    /// The contents do not concern `GET`.
     Ignored,
     /// One of `Rules::sections`.
     Section(usize),
-    /// `<RequireAll>` and its kin, with what was required inside; `None` for what neither grants
-    /// nor denies.
+    /// `<RequireAll>` and similar sections, with their requirements; `None` if they neither grant nor deny.
     Require(Vec<Option<PublicAccess>>),
 }
 
@@ -298,7 +296,7 @@ impl Parser {
                 // Only negations, or nothing in a container: Apache refuses such a file as a whole.
                 section.require = any(requires).or(Some(PublicAccess::Denied));
             } else if section.has_login && !self.has_require {
-                // Who may come in is said elsewhere, in the server's own file.
+                // Access is defined elsewhere, in the server's own file.
                 section.require = Some(PublicAccess::Unchecked);
             }
         }
@@ -319,7 +317,7 @@ fn required(arguments: &[String]) -> Option<PublicAccess> {
     match words.as_slice() {
         ["all", "granted", ..] => Some(PublicAccess::Public),
         ["all", ..] | ["not", "all", "granted", ..] => Some(PublicAccess::Denied),
-        // Keeps out some, grants nothing.
+        // Denies some clients, grants nothing.
         ["not", ..] => None,
         ["method", methods @ ..] if methods.contains(&"get") => Some(PublicAccess::Public),
         _ => Some(PublicAccess::Unchecked),
@@ -334,8 +332,7 @@ fn any(inside: &[Option<PublicAccess>]) -> Option<PublicAccess> {
     inside.iter().flatten().max().copied()
 }
 
-/// `<RequireNone>`: denies those that one of its lines would let in. Who they are is unknown unless
-/// it is everybody.
+/// `<RequireNone>`: denies clients that one of its lines would admit. They are unknown unless it is everybody.
 fn none(inside: &[Option<PublicAccess>]) -> Option<PublicAccess> {
     inside
         .contains(&Some(PublicAccess::Public))

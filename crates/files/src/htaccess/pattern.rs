@@ -1,8 +1,7 @@
 //! Patterns of `<Files>`, `<FilesMatch>`, `RewriteRule` and `RedirectMatch`.
 //!
-//! Apache uses PCRE. Here matching takes linear time, so what needs backtracking (look-around, back
-//! references) does not compile; the one form of it that site owners do write, a leading
-//! `^(?!...)`, is taken apart into two patterns.
+//! Apache uses PCRE. Here matching takes linear time, so a pattern that needs backtracking (look-around, back references)
+//! does not compile. The one such form that site owners do write, a leading `^(?!...)`, is split into two patterns.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -99,7 +98,7 @@ fn split_negation(text: &str) -> Option<(&str, &str)> {
             ']' => in_class = false,
             '(' if !in_class => depth += 1,
             ')' if !in_class => depth -= 1,
-            // Then `B` is not all that the caret holds for.
+            // Then the caret does not apply to all of `B`.
             '|' if depth == 0 => return None,
             _ => {}
         }

@@ -1,11 +1,10 @@
-//! Rewrite rules, as far as they refuse.
+//! Rewrite rules, as far as they deny access.
 //!
-//! Nothing is rewritten here. A rule counts when it refuses (`[F]`, `[G]`, `[R=403]` and the like)
-//! without conditions, or with conditions that the file's being there decides; rules before it
-//! count as far as they end or skip the pass. Conditions about the visitor (referer, agent, cookie)
-//! keep out some and not the public: a rule with one is passed over. And a file that every request
-//! for it hands to a script (`RewriteRule ^(.*)$ guard.php?file=$1`) is one that the script guards:
-//! sending it directly would go around the guard, so it is refused.
+//! Nothing is rewritten here. A rule counts if it denies (`[F]`, `[G]`, `[R=403]` and similar flags) without conditions, or
+//! with conditions that depend only on whether the file exists. Rules before it count as far as they end or skip the pass.
+//! Conditions about the visitor (referer, agent, cookie) deny some clients and not the public, so a rule with one is
+//! ignored. If every request for a file is rewritten to a script (`RewriteRule ^(.*)$ guard.php?file=$1`), the script
+//! guards that file: sending it directly would bypass the guard, so it is denied.
 
 use super::access::Subject;
 use super::pattern::{Case, HtaccessPattern};
@@ -20,14 +19,14 @@ pub(super) struct Rewrite {
     action: Action,
 }
 
-/// What conditions come to.
+/// The result of conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConditionResult {
     /// There are none.
     None,
-    /// They hold for a regular file that is there.
+    /// They are true for a regular file that exists.
     HoldsForFile,
-    /// They fail for it, or look at what is not known here.
+    /// They fail for it, or depend on something unknown here.
     Other,
 }
 
@@ -164,8 +163,7 @@ fn is_script(substitution: &str) -> bool {
 /// The `RewriteCond` lines before a rule: groups joined by `[OR]`, all of which must hold.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
-    /// Whether it holds for a regular file that is there, and whether it is joined to the next by
-    /// `[OR]`.
+    /// Whether it is true for a regular file that exists, and whether it is joined to the next by `[OR]`.
     lines: Vec<(bool, bool)>,
 }
 
@@ -180,7 +178,7 @@ impl Conditions {
         self.lines.push((holds_for_file(arguments), is_or));
     }
 
-    /// What they come to; empties the list.
+    /// The result of them; empties the list.
     pub(super) fn take(&mut self) -> ConditionResult {
         let lines = std::mem::take(&mut self.lines);
         if lines.is_empty() {
@@ -194,7 +192,7 @@ impl Conditions {
     }
 }
 
-/// Whether a condition is known to hold for every request for a regular file that is there.
+/// Whether a condition is known to be true for every request for a regular file that exists.
 fn holds_for_file(arguments: &[String]) -> bool {
     let [subject, test, ..] = arguments else {
         return false;
@@ -204,7 +202,7 @@ fn holds_for_file(arguments: &[String]) -> bool {
     is_about_the_file && ["-f", "-e", "-s", "!-d"].contains(&test.as_str())
 }
 
-/// Ways to write the path of the file that was asked for.
+/// Ways to write the path of the requested file.
 const FILE_VARIABLES: [&str; 4] = [
     "%{REQUEST_FILENAME}",
     "%{SCRIPT_FILENAME}",

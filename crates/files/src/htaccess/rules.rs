@@ -1,9 +1,9 @@
 //! The rules of one `.htaccess`, and how the files of a chain of directories combine into one verdict.
 //!
-//! As in Apache, `Require` (`mod_authz_core`) and `Order`/`Allow`/`Deny` (`mod_access_compat`) are
-//! two guards that both must be passed; for each, what a deeper directory says replaces what a
-//! shallower one says, and `<Files>` sections come after all directories. Stricter than Apache in
-//! one point: a `<Files>` section does not open what a deeper directory has closed.
+//! As in Apache, `Require` (`mod_authz_core`) and `Order`/`Allow`/`Deny` (`mod_access_compat`) are two guards that a
+//! request must both pass. For each guard, a deeper directory overrides a shallower one, and `<Files>` sections come after
+//! all directories. One point is stricter than Apache: a `<Files>` section does not open what a deeper directory has
+//! closed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::path::RelPath;
 /// What one `.htaccess` says about access.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    /// What holds for the directory; always there once something was read.
+    /// The rules of the directory; always there once something was read.
     pub(super) base: HtaccessSection,
     /// `<Files>`, `<FilesMatch>` and `<If>`, in file order.
     pub(super) sections: Vec<HtaccessSection>,
@@ -41,7 +41,7 @@ pub(crate) fn judge(
     for (depth, rules) in chain.iter().enumerate() {
         standing.apply(&rules.base, depth);
     }
-    // What hangs on the unknown comes last, so that nothing opens what it may have closed.
+    // Unknown conditions come last, so that nothing opens what they may have closed.
     for is_uncertain in [false, true] {
         for (depth, rules) in chain.iter().enumerate() {
             let sections = rules.sections.iter();
@@ -106,8 +106,7 @@ impl HtaccessState {
 
     fn access(&self) -> PublicAccess {
         let (require, compat) = (self.require.0, self.compat.0);
-        // `Satisfy any` with an open `Allow` lifts a login; what is closed to everybody stays
-        // closed.
+        // `Satisfy any` with an open `Allow` lifts a login; anything closed to everybody stays closed.
         if self.satisfy_any && compat == PublicAccess::Public && require == PublicAccess::Unchecked
         {
             return PublicAccess::Public;

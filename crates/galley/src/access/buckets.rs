@@ -4,10 +4,12 @@
 //! a slot, 64 bits:  | tag, 20 bits | when the bucket is full again, 44 bits, in ticks |
 //! a set, one cache line: eight slots; which set, and the tag, come from a hash with a key of the process
 //! ```
-//! A bucket that is full again is as good as none, so the slot that gives way to a newcomer is the one that is full first: to
-//! be rid of an empty bucket, a client would have to bring eight emptier ones into a set that he cannot know. Two clients share
-//! a bucket if set and tag agree, one in a million pairs of a set.
-//! Written by all cores, by compare and exchange; nobody waits.
+//!
+//! A full bucket holds no information, so the slot that is reused for a new client is the one that will be full first. To
+//! get rid of an empty bucket, a client would have to bring eight emptier ones into a set that it cannot know. Two clients
+//! share a bucket if set and tag are equal, one in a million pairs of a set.
+//!
+//! All cores write it, by compare and exchange; no core waits.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +94,7 @@ impl Buckets {
 }
 
 impl BucketSet {
-    /// The slot of this tag, else the one that gives way, with what it holds.
+    /// The slot of this tag, otherwise the one to be reused, with its contents.
     fn find(&self, tag: u64, now: u64) -> (&AtomicU64, u64) {
         let [first, ..] = &self.0;
         let mut least = (first, first.load(Ordering::Relaxed));
@@ -110,7 +112,7 @@ impl BucketSet {
     }
 }
 
-/// Full buckets are those of moments long gone, and the first tick of the process is none.
+/// Full buckets are those of moments long past, and the first tick of the process is not one.
 fn bucket_time(now: Tick) -> u64 {
     now.0.saturating_mul(TICKS_PER_S / 1_000) + TICKS_PER_S
 }
@@ -124,7 +126,7 @@ const TIME_BITS: u32 = 44;
 const TIMES: u64 = (1 << TIME_BITS) - 1;
 const TAGS: u64 = (1 << (64 - TIME_BITS)) - 1;
 
-/// Each lost one is a token that somebody else got.
+/// Each lost one is a token that another client got.
 const TRIES: usize = 64;
 
 #[cfg(test)]
@@ -184,7 +186,7 @@ mod tests {
                 "the table holds what it holds"
             );
         }
-        // Whoever comes now has a bucket; those above have had time to fill.
+        // A new client has a bucket; those above have had time to fill.
         assert_eq!(granted(&buckets, u64::MAX, 3_600_000, 20), 5);
     }
 

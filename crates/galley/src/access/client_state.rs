@@ -1,4 +1,4 @@
-//! The counts and proven passwords of clients.
+//! The counters and verified passwords of clients.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ impl ClientState {
         }
     }
 
-    /// Takes a token for a client of a site; the error says when the next one is available. A shared limit is counted here, and the other
-    /// nodes hear of it: nobody waits for them.
+    /// Takes a token for a client of a site; the error says when the next one is available. A shared limit is counted here,
+    /// and reported to the other nodes: nobody waits for them.
     pub fn take(
         &self,
         site: LimitedSite<'_>,
@@ -107,7 +107,7 @@ impl ClientState {
             .await
     }
 
-    /// Checks credentials of a login that lasts: what was proved lately does not count.
+    /// Checks credentials for a session: recent results do not count.
     pub async fn compare(
         &self,
         passwords: &Arc<Passwords>,

@@ -1,9 +1,10 @@
 //! How many connections each client has.
 //!
-//! Counts lie in two rows of fixed size, at places that a hash with a key of the process names; a client's count is the lesser
-//! of its two. So it is never too small, and too large only where others share both places: with the keys unknown nobody can
-//! arrange that, and honest clients are far below the limit.
-//! Written by all cores, when a connection begins and ends.
+//! Counts are in two rows of fixed size, at places that a keyed hash selects (the key is the process's own); a client's
+//! count is the smaller of its two. So it is never too small, and too large only if others share both places. Without the
+//! key nobody can arrange that, and ordinary clients are far below the limit.
+//!
+//! All cores write it, when a connection begins and ends.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The countries of addresses, from a database in the format of MMDB files (`server.geoip`).
 //!
-//! Read whole into memory, at most [`MOST_BYTES`]. Providers replace the file every few days: [`Countries::refresh`] reads it again when
-//! it has changed, and keeps what there is if the new one cannot be used. A look-up walks a tree in memory, without a lock.
+//! The file is read whole into memory, at most [`MOST_BYTES`]. Providers replace it every few days: [`Countries::refresh`]
+//! reads it again when it has changed, and keeps the former data if the new file cannot be used. A lookup walks a tree in
+//! memory, without a lock.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
-//! Whether a password is that of a stored hash. Slow by intent, so never called on a front core.
+//! Compares a password with a stored hash. Slow by intent, so never called on a front core.
 //!
-//! bcrypt and SHA-crypt come from libraries; the rounds of MD5 that Apache and old systems use come from none that is light and
-//! maintained, and are here, after the description in Apache's `apr_md5_encode`. Digests are compared in constant time.
+//! Libraries implement bcrypt and SHA-crypt. No light and maintained library has the MD5 scheme of Apache and old systems,
+//! so it is implemented here, from the description in Apache's `apr_md5_encode`. Digests are compared in constant time.
 
 use base64ct::{Base64, Encoding};
 use galley_policy::access::passwords::Hash;

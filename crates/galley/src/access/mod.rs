@@ -1,7 +1,8 @@
-//! Rate limits, connection limits and proven passwords of clients, and their countries: the state behind `galley_policy::access`.
+//! The state behind `galley_policy::access`: rate limits, connection limits and verified passwords of clients, and their
+//! countries.
 //!
-//! One for the process, shared by all threads, of fixed size. A hit never waits here: counts are atomics, and only requests with
-//! a password, which bypass the cache, take the lock of the proven passwords.
+//! There is one for the process, shared by all threads, of fixed size. A hit never waits here: counts are atomics, and only
+//! requests with a password, which bypass the cache, take the lock of the verified passwords.
 
 mod buckets;
 mod client_state;

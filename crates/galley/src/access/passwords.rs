@@ -1,10 +1,12 @@
-//! Whose password is right, and for how long that is known.
+//! Verifies passwords, and remembers the result for a while.
 //!
-//! Comparing takes up to seconds of a core (bcrypt), so it is done on a helper thread, by a few at one time, and what was proved
-//! holds for a minute: the assets of a page cost nothing. The file is read anew for each comparison, so a name that is taken
-//! out of it is gone after that minute, and one that is added is there at once.
-//! Neither passwords nor names are kept: a proof is a keyed digest of the credentials, of a key that ends with the process. It
-//! is one client's own: others would learn from it, without a comparison and so without limit, whether they guessed right.
+//! A comparison takes up to seconds of a core (bcrypt), so it runs on a helper thread, a few at a time, and a success is
+//! remembered for a minute: the assets of a page cost nothing. The file is read again for each comparison, so a name that
+//! is removed from it is rejected after that minute, and one that is added works at once.
+//!
+//! Neither passwords nor names are stored: a success is a keyed digest of the credentials, with a key that ends with the
+//! process. It is valid for one client only. Otherwise another client could learn from it, without a comparison and so
+//! without a limit, whether a guess was right.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -63,7 +65,7 @@ impl Passwords {
     }
 }
 
-/// Tells a password file from what it was before.
+/// Distinguishes a password file from its former state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordsStamp {
     file: u64,
@@ -83,7 +85,7 @@ pub enum PasswordCheck {
     TooMany(Duration),
 }
 
-/// What was proved lately.
+/// Recent results.
 pub(super) struct Proofs {
     key: [u8; 32],
     known: Mutex<HashMap<[u8; 32], Tick>>,
@@ -104,7 +106,7 @@ impl Proofs {
         }
     }
 
-    /// `may_compare` is asked before anything costs time. Cancel-safe: a comparison that has begun ends for nobody.
+    /// `may_compare` is called before anything costs time. Cancel-safe: a comparison that has begun continues.
     pub(super) async fn prove(
         &self,
         file: &Arc<Passwords>,
@@ -162,7 +164,7 @@ impl Proofs {
         }
     }
 
-    /// Looked up by a keyed digest: the time that takes tells nothing of what is known.
+    /// Looked up by a keyed digest: its timing reveals nothing about the stored ones.
     fn digest(&self, file: &Passwords, client: Network, credentials: &[u8]) -> [u8; 32] {
         let client = match client {
             Network::V4(bits) => (4_u8, u64::from(bits)),
@@ -280,13 +282,13 @@ mod tests {
             proofs.prove(&passwords, HERE, b"!", at(0), || Ok(())).await,
             PasswordCheck::Wrong
         );
-        // Nobody else learns from it.
+        // No other client learns from it.
         let elsewhere = Network::V4(2);
         let proof = proofs
             .prove(&passwords, elsewhere, &right, at(1), never)
             .await;
         assert_eq!(proof, PasswordCheck::TooMany(Duration::from_secs(9)));
-        // Another file is another question, and who is taken out is out when his minute is over.
+        // Another file is another question, and a name that was removed is rejected after its minute.
         let (_other, others) = file("joe:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
         assert_eq!(
             proofs.prove(&others, HERE, &right, at(0), || Ok(())).await,

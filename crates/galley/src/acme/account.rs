@@ -1,7 +1,7 @@
-//! The one account of a directory: made when the first certificate is ordered, then taken from its file.
+//! The one account at an ACME directory: created with the first certificate, then read from its file.
 //!
-//! It is opened anew for each order, because the directory's addresses may have changed in two months; that costs one
-//! request. One task at a time opens it, so that many sites make one account.
+//! It is opened for each order, because the directory's addresses may have changed in two months; that costs one request.
+//! One task at a time opens it, so that many sites create only one account.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ use super::sharing::Sharing;
 use super::store::{self, Store};
 use crate::clock::Clock;
 
-/// Where the account is asked for.
+/// The address of the account's directory.
 pub(super) struct Office {
     pub(super) settings: Settings,
     store: Arc<Store>,
@@ -48,7 +48,7 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    /// A failure, with what the directory said beside it.
+    /// A failure, with further statements of the directory.
     pub(super) fn trouble(&self, trouble: OrderError) -> OrderError {
         trouble.with(self.notes.retry_after())
     }
@@ -90,7 +90,7 @@ impl Office {
         })
     }
 
-    /// The account; made where there is none.
+    /// The account; created if there is none.
     pub(super) async fn open(&self) -> Result<Visit, OrderError> {
         let _turn = self.opening.acquire().await.map_err(OrderError::new)?;
         let notes = Arc::new(Notes::default());
@@ -102,7 +102,7 @@ impl Office {
         Ok(Visit { account, notes })
     }
 
-    /// The account, where there is one.
+    /// The account, if there is one.
     pub(super) async fn open_existing(&self) -> Option<Result<Visit, OrderError>> {
         self.known().await?;
         Some(self.open().await)

@@ -1,4 +1,4 @@
-//! One certificate as it is stored and used: private key and chain in PEM, and what is to be known of them.
+//! One certificate as it is stored and used: private key and chain in PEM, and their properties.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct IssuedCertificate {
     pub(super) validity: ValidityPeriod,
     /// The names it is for.
     names: CertificateNames,
-    /// How the directory calls it (RFC 9773 section 4.1); `None` where it has no authority key identifier.
+    /// Its id at the directory (RFC 9773 section 4.1); `None` if it has no authority key identifier.
     pub(super) id: Option<CertificateIdentifier<'static>>,
     /// A number that belongs to this certificate and to no other.
     pub(super) dice: u64,
@@ -78,7 +78,7 @@ pub(super) fn request(names: &[String]) -> Result<(KeyPair, Vec<u8>), OrderError
     Ok((key, request.der().to_vec()))
 }
 
-/// The certificate that proves a name by TLS-ALPN-01 (RFC 8737 section 3): signed by itself, with the digest of the key
+/// The certificate that proves a name by TLS-ALPN-01 (RFC 8737 section 3): self-signed, with the digest of the key
 /// authorization in a critical extension.
 pub(super) fn challenge(
     name: &str,
@@ -105,7 +105,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A certificate of these names as it would be stored, signed by itself.
+    /// A self-signed certificate of these names as it would be stored.
     pub(in crate::acme) fn stored(names: &[&str]) -> String {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let params = CertificateParams::new(names).unwrap();

@@ -10,7 +10,7 @@ use super::certificate::{self, SHA256_BYTES};
 use super::problem::OrderError;
 use crate::tls::Certificates;
 
-/// What an authority asks for, and the answer.
+/// The path that an authority requests, and the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// A token, and the key authorization that its path shows (RFC 8555 section 8.3).
@@ -63,7 +63,7 @@ impl Challenge {
         text.into_bytes()
     }
 
-    /// `None`: it is none of this version.
+    /// `None`: it is not of this version.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let (kind, rest) = text.split_once('\n')?;

@@ -1,4 +1,4 @@
-//! The certificates of ACME and the challenges under way, as front threads and the admin interface see them.
+//! The certificates of ACME and the current challenges, as front threads and the admin interface see them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,14 +10,14 @@ use super::state::{CertificateStatus, StatusFields};
 /// Where the directory's servers look for the answers to HTTP-01 challenges (RFC 8555 section 8.3).
 pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
-/// The certificates that Galley gets by itself, and the challenges under way. Outlives its keepers.
+/// The automatic certificates, and the current challenges. Outlives its keepers.
 pub struct Acme {
     pub(super) tokens: Tokens,
     pub(super) certificates: Vec<Arc<CertificateStatus>>,
 }
 
 impl Acme {
-    /// The answer to an HTTP-01 challenge, where `path` is that of one which is under way.
+    /// The response to an HTTP-01 challenge, if `path` is that of a current one.
     pub fn response(&self, path: &[u8]) -> Option<Bytes> {
         self.tokens.find(path.strip_prefix(CHALLENGES.as_bytes())?)
     }
@@ -30,8 +30,8 @@ impl Acme {
     }
 }
 
-/// The HTTP-01 challenges under way. Written by orders, read by front cores for paths of challenges only; the lock is held
-/// for a look-up.
+/// The current HTTP-01 challenges. Written by orders, read by front cores for paths of challenges only; the lock is held for a
+/// lookup.
 #[derive(Default)]
 pub(super) struct Tokens(RwLock<HashMap<Vec<u8>, Bytes>>);
 

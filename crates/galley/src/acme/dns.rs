@@ -1,5 +1,5 @@
-//! Proofs in the DNS (RFC 8555 section 8.4): TXT records that a program of the site owner adds and removes, or Galley itself with
-//! dynamic updates ([`super::dns_update`]).
+//! DNS challenges (RFC 8555 section 8.4): TXT records that a program of the site owner adds and removes, or that Galley
+//! changes with dynamic updates ([`super::dns_update`]).
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -110,13 +110,13 @@ impl RecordChange {
     }
 }
 
-/// The last line that is not empty, of what was written; [`OrderError`] shortens it.
+/// The last line of the output that is not empty; [`OrderError`] shortens it.
 fn last_line(file: &mut File) -> String {
     let mut end = Vec::new();
     let length = file.seek(SeekFrom::End(0)).unwrap_or(0);
     let begin = length.saturating_sub(MOST_READ);
     if file.seek(SeekFrom::Start(begin)).is_ok() {
-        // What cannot be read is not shown.
+        // Unreadable output is not shown.
         let _ = file.take(MOST_READ).read_to_end(&mut end);
     }
     let text = String::from_utf8_lossy(&end);

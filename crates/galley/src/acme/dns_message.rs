@@ -30,7 +30,7 @@ pub(super) enum RecordAction {
     Remove,
 }
 
-/// A request with what its response has to be signed over.
+/// A request with the data for the signature of its response.
 pub(super) struct SignedRequest {
     pub(super) message: Vec<u8>,
     id: u16,
@@ -50,7 +50,7 @@ pub(super) enum UpdateResult {
     BadSignature(u16),
 }
 
-/// It is no response to the request, or nobody vouches for it.
+/// It is not a response to the request, or it is not signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the response is not a signed response to the update")]
 pub(super) struct BadUpdateResponse;
@@ -115,7 +115,7 @@ pub(super) fn response(
     }
     let code = read.flags & FLAGS_CODE;
     let Some(tsig) = read.tsig else {
-        // Of a zone that it does not have, Knot says so without a signature. Nothing was done, whoever says so.
+        // For a zone that it does not have, Knot reports that without a signature. Nothing was done, whoever answered.
         return match code {
             0 => Err(BadUpdateResponse),
             code => Ok(of_code(code)),
@@ -227,7 +227,7 @@ fn read_tsig<'a>(before: &'a [u8], content: &'a [u8]) -> Option<TsigRecord<'a>> 
     })
 }
 
-/// What is signed of the signature's own record (RFC 8945 section 4.3.3).
+/// The signed part of the signature's own record (RFC 8945 section 4.3.3).
 fn variables(key: &TsigKey, time: &[u8], fudge: u16, error: u16, other: &[u8]) -> Vec<u8> {
     let mut out = key.name.bytes().to_vec();
     put(&mut out, &[CLASS_ANY, 0, 0]);

@@ -1,11 +1,11 @@
-//! Names of the DNS, as they are sent and signed (RFC 1035 section 3.1, RFC 4034 section 6.2).
+//! DNS names in their wire format and in their canonical form for signatures (RFC 1035 section 3.1, RFC 4034 section 6.2).
 
 /// A name in lower case as bytes: each label after its length, then a zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DnsName(Vec<u8>);
 
 impl DnsName {
-    /// Reads `_acme-challenge.example.com`, with or without a dot at its end. `None`: it is no name.
+    /// Reads `_acme-challenge.example.com`, with or without a dot at its end. `None`: it is not a valid name.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let mut bytes = Vec::with_capacity(text.len() + 2);
@@ -30,7 +30,7 @@ impl DnsName {
     }
 }
 
-/// The bytes behind a name at the beginning of `bytes`, which may end with a pointer. `None`: it is no name.
+/// The bytes behind a name at the beginning of `bytes`, which may end with a pointer. `None`: it is not a valid name.
 pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
     loop {

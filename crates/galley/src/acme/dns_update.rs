@@ -1,7 +1,7 @@
-//! Changes to the DNS by dynamic updates (RFC 2136), signed with a key that the server knows.
+//! Changes DNS records by dynamic updates (RFC 2136), signed with a key that the server knows.
 //!
-//! The zone of a name is found by asking: an update for a zone that the server does not have changes nothing. Over TCP, so that
-//! nobody who cannot read the connection can answer.
+//! The zone of a name is found by trying: an update for a zone that the server does not have changes nothing. It uses TCP,
+//! so that only somebody who can read the connection could answer.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,8 +1,8 @@
-//! How the directory is asked: HTTPS, one connection for each request, bounds on time and size.
+//! Requests to the directory: HTTPS, one connection for each request, with limits on time and size.
 //!
-//! A dozen requests every two months are not worth a pool. The directory is a stranger with a certificate: what it sends is
-//! cut at a megabyte and waited for half a minute. What the ACME library does not pass on is noted here: how long a
-//! refusal wants to be left alone.
+//! A dozen requests every two months do not need a pool. The directory is an untrusted server with a certificate: its
+//! response is limited to a megabyte and half a minute. The `Retry-After` of an error, which the ACME library does not pass
+//! on, is recorded here.
 
 use std::future::Future;
 use std::io;
@@ -25,7 +25,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::clock::Clock;
 
-/// Asks the directory for one attempt.
+/// Sends one attempt to the directory.
 pub(super) struct AcmeClient {
     pub(super) tls: Arc<ClientConfig>,
     pub(super) notes: Arc<Notes>,
@@ -37,7 +37,7 @@ pub(super) struct AcmeClient {
 pub(super) struct Notes(Mutex<Option<Duration>>);
 
 impl Notes {
-    /// How long the last refusal wants to be left alone.
+    /// The `Retry-After` of the last error.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,9 +139,9 @@ fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// Whom the directory's own certificate must come from: the machine's roots and those in `ca`.
+/// The authorities for the directory's own certificate: the machine's roots and those in `ca`.
 ///
-/// Errors: `ca` cannot be read or holds no certificate.
+/// Errors: `ca` cannot be read or contains no certificate.
 pub(super) fn trust(ca: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

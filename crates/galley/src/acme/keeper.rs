@@ -1,10 +1,11 @@
-//! Keeps one certificate: takes it from disk, orders it, renews it, and goes on with what there is while that fails.
+//! Keeps one certificate: loads it from disk, orders it, renews it, and keeps using the current one while that fails.
 //!
-//! Renewals are due by the wall clock, which certificates are about; pauses after failures by the monotonic one, so that a
-//! clock that jumps brings nobody to order without end. No sleep is longer than ten minutes: a machine that was
-//! suspended, or whose clock was set, finds out soon.
+//! Renewals are due by the wall clock, as certificates are; pauses after failures use the monotonic clock, so that a clock
+//! that jumps cannot cause endless orders. No sleep is longer than ten minutes, so that a machine that was suspended, or
+//! whose clock was set, notices soon.
 //!
-//! In a cluster one node orders for all (`sharing`): a keeper takes what another one got, and orders only when it is this node's turn.
+//! In a cluster one node orders for all (`sharing`): a keeper takes the certificate of another node, and orders only when
+//! it is this node's turn.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -70,7 +71,7 @@ pub(super) struct CertificateKeeper {
 }
 
 impl CertificateKeeper {
-    /// Takes what is stored, and hands it over to the handshakes.
+    /// Loads the stored certificate, and installs it for handshakes.
     pub(super) fn open(parts: KeeperParts) -> Self {
         let now = Instant::now();
         let held = stored(&parts);
@@ -97,7 +98,7 @@ impl CertificateKeeper {
         keeper
     }
 
-    /// Goes on until it is dropped.
+    /// Runs until it is dropped.
     pub(super) async fn run(mut self) {
         loop {
             self.synchronize().await;
@@ -268,7 +269,7 @@ impl CertificateKeeper {
         let visit = office.open().await?;
         let ordered = self.order_as(&visit).await;
         match ordered {
-            // The directory has lost it, or was set up anew.
+            // The directory has lost it, or was set up again.
             Err(trouble) if trouble.kind == "accountDoesNotExist" => {
                 office.forget(visit.account.id()).await;
                 let visit = office.open().await?;
@@ -301,7 +302,7 @@ impl CertificateKeeper {
         ordered.map_err(|trouble| visit.trouble(trouble))
     }
 
-    /// Takes what was issued into use, once it is proved to be what was ordered.
+    /// Installs the issued certificate, after checking that it is what was ordered.
     fn accept(&mut self, pem: &str) -> Result<(), OrderError> {
         let held = IssuedCertificate::read(pem)?;
         if !self.is_complete(&held) {
@@ -381,7 +382,7 @@ impl CertificateKeeper {
             .note(|state| state.not_after = Some(not_after));
     }
 
-    /// Asks when the certificate should be renewed, as often as the directory wants to be asked (RFC 9773 section 4.3).
+    /// Asks when the certificate should be renewed, as often as the directory permits (RFC 9773 section 4.3).
     async fn ask_for_window(&mut self) {
         let Some(held) = self.held.as_ref() else {
             return;
@@ -416,7 +417,7 @@ impl CertificateKeeper {
         self.query_at = now + pause;
     }
 
-    /// Writes what was issued; what cannot be written is in use all the same, and tried again with each turn.
+    /// Writes the issued certificate; if that fails it is used all the same, and written again with each turn.
     async fn write_again(&mut self) {
         let Some(held) = self.held.as_ref().filter(|_| self.is_unwritten) else {
             return;
@@ -473,7 +474,7 @@ fn stored(parts: &KeeperParts) -> Option<IssuedCertificate> {
 const SYNCHRONIZE_EVERY: Duration = Duration::from_secs(15);
 /// While another node orders, or the engine is away.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How long nobody looks at the clock.
+/// The longest time between two readings of the clock.
 const LONGEST_SLEEP: Duration = Duration::from_secs(600);
 /// A hundred names take two minutes where the directory is slow.
 const LONGEST_ORDER: Duration = Duration::from_secs(600);

@@ -1,14 +1,14 @@
-//! Certificates by themselves: ACME (RFC 8555) for the sites that ask for it with `tls = "auto"`.
+//! Automatic certificates: ACME (RFC 8555) for sites with `tls = "auto"`.
 //!
-//! One task per certificate (`keeper`) decides when to order by pure rules (`schedule`), orders (`order`) with the one
-//! account of the directory (`account`), writes what it got to disk (`store`) and hands it to the handshakes. What is
-//! stored is handed over before the first listener opens, so that a restart orders nothing. A certificate that is in
-//! use stays in use until another one is there, whatever fails meanwhile. Nothing here is on a visitor's way: front
-//! cores look at the tokens under way ([`Acme::response`]) for requests to [`CHALLENGES`] alone.
+//! One task for each certificate (`keeper`) decides by pure rules when to order (`schedule`), orders (`order`) with the one
+//! account at the directory (`account`), writes the result to disk (`store`) and installs it for handshakes. Stored
+//! certificates are installed before the first listener opens, so a restart orders nothing. A certificate that is in use
+//! stays in use until there is another one, whatever fails. Visitors never wait for this module: front threads read the
+//! current tokens ([`Acme::response`]) only for requests to [`CHALLENGES`].
 //!
 //! In a cluster with a key, one node orders for all, and every node answers the challenges (`sharing`).
 //!
-//! It does not revoke. Records in the DNS are changed by a program of the site owner, or by dynamic updates (`dns`).
+//! Certificates are not revoked. DNS records are changed by a program of the site owner, or by dynamic updates (`dns`).
 
 mod account;
 mod certificate;

@@ -1,4 +1,4 @@
-//! Opens the storage of ACME, hands over the certificates that are there, and starts their keepers.
+//! Opens the storage of ACME, installs the stored certificates, and starts their keepers.
 
 use std::io;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::{account, keeper};
 use crate::clock::Clock;
 use crate::tls::Certificates;
 
-/// What is needed to begin.
+/// The arguments of a start.
 pub struct AcmeSpec<'b> {
     /// `[acme]`.
     pub settings: Settings,
-    /// What is wanted.
+    /// The wanted certificates.
     pub wanted: Vec<WantedCertificate>,
     /// Time.
     pub clock: Clock,

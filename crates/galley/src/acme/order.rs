@@ -1,7 +1,8 @@
 //! One order, from the list of names to the certificate (RFC 8555 section 7.4).
 //!
-//! Answers to challenges stand only while their order is under way: they go with the order, however it ends.
-//! Cancel-safe in this sense: dropped midway, nothing of it stays but an order at the directory that expires by itself.
+//! Challenge responses are served only while their order is in progress: they are removed with the order, however it ends.
+//! Cancel-safe in this sense: an order that is dropped midway leaves nothing but an order at the directory, which expires
+//! by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use super::problem::OrderError;
 use super::sharing::Sharing;
 use crate::tls::Certificates;
 
-/// What is ordered, and how.
+/// The contents of an order.
 pub(super) struct OrderRequest<'a> {
     pub(super) names: &'a [String],
     /// The certificate that it takes the place of (RFC 9773 section 5).
@@ -169,7 +170,7 @@ fn kind(way: AcmeChallenge) -> ChallengeType {
     }
 }
 
-/// Waits until the directory has seen all proofs; where it did not take one, tells which and why.
+/// Waits until the directory has seen all proofs; reports which one it did not accept and why.
 async fn await_proof(order: &mut Order) -> Result<(), OrderError> {
     let told = match order.poll_ready(&POLLING).await {
         Ok(OrderStatus::Ready | OrderStatus::Valid) => return Ok(()),
@@ -202,7 +203,7 @@ struct Proof {
     record: Option<TxtRecord>,
 }
 
-/// A directory asks from several places of the world before it is satisfied; most are after two seconds.
+/// A directory validates from several places in the world; most are satisfied after two seconds.
 const POLLING: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)

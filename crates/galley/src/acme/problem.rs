@@ -1,18 +1,18 @@
-//! What went wrong with an order, in the directory's own words where it said some.
+//! Why an order failed, in the directory's own words if it gave a reason.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use instant_acme::{Error, Problem};
 
-/// Why an order did not come to its end.
+/// Why an order failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OrderError {
     /// For people: one line, without control characters, of limited length.
     pub(super) words: String,
     /// The type of the problem document, without the part that is the same for all (RFC 8555 section 6.7).
     pub(super) kind: String,
-    /// How long the directory wants to be left alone.
+    /// The pause that the directory requests.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -53,7 +53,7 @@ impl OrderError {
         }
     }
 
-    /// The same, with how long the directory wants to be left alone.
+    /// The same, with the pause that the directory requests.
     pub(super) fn with(self, retry_after: Option<Duration>) -> Self {
         Self {
             retry_after,
@@ -61,7 +61,7 @@ impl OrderError {
         }
     }
 
-    /// Whether too much was asked of the directory.
+    /// Whether a rate limit of the directory was exceeded.
     pub(super) fn is_rate_limit(&self) -> bool {
         self.kind == "rateLimited"
     }

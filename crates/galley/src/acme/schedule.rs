@@ -1,5 +1,5 @@
-//! When a certificate is renewed, and when something that failed is tried again. Pure: `now` comes as an argument, and chance as
-//! a number that the caller has drawn.
+//! When a certificate is renewed, and when a failed order is tried again. Pure: `now` is an argument, and so is the random
+//! number.
 
 use std::time::{Duration, SystemTime};
 
@@ -43,25 +43,25 @@ pub(super) fn renewal(
     }
 }
 
-/// How long a certificate that was just issued is left alone: a directory whose window lies in the past for ever would
-/// otherwise be asked without end.
+/// How long a certificate that was just issued is not renewed: a directory whose window is always in the past would otherwise
+/// be asked without end.
 pub(super) fn rest(validity: ValidityPeriod) -> Duration {
     (validity.length() / 3).min(SHORTEST_REST)
 }
 
-/// What is known of a failure.
+/// A failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RenewalFailure {
     /// How many there were in a row, this one counted.
     pub(super) in_a_row: u32,
-    /// What the directory asked for (RFC 9110 section 10.2.3).
+    /// The pause that the directory requested (RFC 9110 section 10.2.3).
     pub(super) retry_after: Option<Duration>,
     /// Whether it said that too much was asked (RFC 8555 section 6.6).
     pub(super) is_rate_limit: bool,
 }
 
-/// How long to wait after a failure: `first`, twice as long each time up to half a day, and up to a quarter more by chance, so
-/// that the sites of many machines do not come back together. Never shorter than the directory asks for.
+/// How long to wait after a failure: `first`, twice as long each time up to half a day, and up to a quarter more at random, so
+/// that the sites of many machines do not come back together. Never shorter than the directory requests.
 pub(super) fn pause(failure: RenewalFailure, first: Duration, dice: u64) -> Duration {
     let doublings = failure.in_a_row.saturating_sub(1).min(16);
     let pause = first.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
@@ -87,7 +87,7 @@ pub(super) fn ask_again(asked: Duration) -> Duration {
     asked.clamp(Duration::from_secs(60), Duration::from_secs(86_400))
 }
 
-/// The part of a time that a number stands for: 0 is none of it, the largest number all.
+/// The fraction of a time that a number selects: 0 is none of it, the largest number all.
 fn part(time: Duration, dice: u64) -> Duration {
     // Of more than five hundred years, that much.
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -101,7 +101,7 @@ pub(super) const ASK_LATER: Duration = Duration::from_secs(6 * 3_600);
 const LONGEST_PAUSE: Duration = Duration::from_secs(43_200);
 /// Limits of Let's Encrypt are counted by the hour and by the week.
 const RATE_LIMITED: Duration = Duration::from_secs(3_600);
-/// Nobody is to be put off for ever by one field: it is tried again after a week.
+/// No single field may delay it for ever: it is tried again after a week.
 const MOST_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 const SHORTEST_REST: Duration = Duration::from_secs(3_600);
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(renewal(days(0, 90), None, 0), at(60 * DAY));
         assert!(renewal(days(0, 90), None, u64::MAX) >= at(57 * DAY));
         assert_eq!(renewal(days(100, 106), None, 0), at(104 * DAY));
-        // What is valid for no time at all is renewed at once.
+        // A certificate without any lifetime is renewed at once.
         assert_eq!(renewal(days(5, 5), None, 7), at(5 * DAY));
         assert_eq!(renewal(days(5, 3), None, 7), at(3 * DAY));
     }
@@ -149,7 +149,7 @@ mod tests {
             (window(1, 1), half, 1),
             // Its end before its start: the start.
             (window(7, 6), half, 7),
-            // Too late: a sixth is left.
+            // Too late: a sixth remains.
             (window(89, 90), half, 75),
         ] {
             let point = renewal(days(0, 90), window, dice);

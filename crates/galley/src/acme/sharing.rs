@@ -1,7 +1,8 @@
-//! What the nodes of a cluster share of ACME: certificates with their keys, the account, challenges, and whose turn it is to order.
+//! What the nodes of a cluster share of ACME: certificates with their keys, the account, challenges, and whose turn it is
+//! to order.
 //!
-//! All of it is encrypted with the key of the cluster. The engine of the cluster may be away at any time; then each node goes on with
-//! what is on its disk.
+//! All of it is encrypted with the key of the cluster. If the engine of the cluster is away, each node continues with the
+//! files on its disk.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ impl Sharing {
         self.secrets.keep_connected().await;
     }
 
-    /// The certificate of the nodes whose first name is this one; `None`: there is none that can be read.
+    /// The certificate of the nodes whose first name is this one; `None`: there is none that can be parsed.
     pub(super) async fn certificate(
         &self,
         first: &str,

@@ -1,4 +1,4 @@
-//! How a certificate stands, for people. Written by its keeper, read by the admin thread.
+//! The state of a certificate for people. Its keeper writes it, the admin thread reads it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ pub struct CertificateStatus {
     state: Mutex<StatusFields>,
 }
 
-/// How it stands at this moment.
+/// Its present state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusFields {
     /// The names that it is wanted for.
@@ -29,9 +29,9 @@ pub struct StatusFields {
     pub not_after: Option<SystemTime>,
     /// When it is ordered next.
     pub next: Option<SystemTime>,
-    /// Whether an order is under way.
+    /// Whether an order is in progress.
     pub is_ordering: bool,
-    /// Why the last order came to nothing; `None` after one that did not.
+    /// Why the last order failed; `None` after a success.
     pub trouble: Option<String>,
     /// Certificates that were issued since the start.
     pub issued: u64,
@@ -53,7 +53,7 @@ impl CertificateStatus {
         }
     }
 
-    /// The same as `before`, which stood for a certificate of the same names: what became of its orders goes on.
+    /// The same as `before`, which was a certificate of the same names: the results of its orders are kept.
     pub(super) fn after(wanted: WantedCertificate, before: &Self) -> Self {
         let state = StatusFields {
             is_ordering: false,

@@ -1,12 +1,12 @@
-//! What survives a restart: the account and the certificates, in files that nobody else can read.
+//! The files that survive a restart: the account and the certificates, readable by nobody else.
 //!
 //! ```text
 //! <storage>/<directory>/account.json       the account's address, its key, what it was registered with
 //! <storage>/<directory>/sites/<name>.pem   private key, then the chain: one file, so that they cannot come apart
 //! ```
 //!
-//! A file is written beside its place, made durable, and renamed: after a crash the old or the new one is there, whole. What
-//! cannot be understood is set aside as `.broken` and replaced by its next version. Blocking: not for a core.
+//! A file is written under a temporary name, synced, and renamed: after a crash the old or the new one is complete. A file
+//! that cannot be parsed is renamed to `.broken` and replaced by its next version. These calls block: not for a front core.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Makes the folders where they are missing, and clears away what a crash has left half written.
+    /// Creates missing folders, and removes half-written files of a crash.
     pub(super) fn open(storage: &Path, directory: &str) -> io::Result<Self> {
         let store = Self::of(storage, directory);
         let (folder, sites) = (&store.folder, &store.sites);
@@ -62,7 +62,7 @@ impl Store {
     }
 }
 
-/// Private keys are not written where somebody else can put files in their place.
+/// Private keys are not written where other users can replace files.
 fn is_ours(folder: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(folder)?;
     let me = rustix::process::geteuid().as_raw();
@@ -85,7 +85,7 @@ fn clear(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The file's text; `None` where there is none.
+/// The file's text; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     match file::read_text(path, galley_certs::MOST_BYTES) {
         Ok(text) => Ok(Some(text)),
@@ -94,7 +94,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Puts `text` in the place of what is there, durably, for the owner alone.
+/// Replaces the file by `text`, durably, readable by the owner only.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     let beside = beside(path, "tmp");
     let written = write_beside(path, &beside, text);
@@ -120,7 +120,7 @@ fn write_beside(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
     }
 }
 
-/// Takes a file out of the way that cannot be used, for people to look at.
+/// Renames a file that cannot be used, so that people can look at it.
 pub(super) fn set_aside(path: &Path) -> io::Result<()> {
     fs::rename(path, beside(path, "broken"))
 }

@@ -30,7 +30,7 @@ impl fmt::Debug for TsigKey {
     }
 }
 
-/// Why a file holds no key. Each text goes on after the name of the file.
+/// Why a file contains no key. Each text continues after the name of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadTsigKey {
     #[error("which is not a key as `tsig-keygen` prints it")]

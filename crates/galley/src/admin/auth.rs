@@ -1,4 +1,4 @@
-//! Who may order what.
+//! Who may use which part of the admin interface.
 
 use std::convert::Infallible;
 
@@ -23,12 +23,12 @@ pub(super) enum TokenReach {
     None,
 }
 
-/// Who is at the other end of a connection.
+/// The client at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdminPeer {
     /// The server's own user or root, by the kernel's word.
     Operator,
-    /// The dashboard of the site with this row in the counters, for somebody with its password.
+    /// The dashboard of the site with this row in the counters, for a user with its password.
     Dashboard(u32),
     /// Anybody.
     Stranger,
@@ -50,7 +50,7 @@ impl Connected<IncomingStream<'_, TcpListener>> for AdminPeer {
     }
 }
 
-/// Who asks: taken from the connection and the head.
+/// The sender: taken from the connection and the head.
 #[derive(Debug)]
 pub(super) struct Asker {
     peer: AdminPeer,
@@ -69,7 +69,7 @@ impl<S: Sync> FromRequestParts<S> for Asker {
     }
 }
 
-/// Judges by the bearer token, compared in constant time. The operator needs none, but one that is sent must be right.
+/// Decides by the bearer token, compared in constant time. The operator needs none, but one that is sent must be right.
 pub(super) fn reach(state: &AdminState, asker: &Asker) -> TokenReach {
     let Some(given) = asker.token.as_deref() else {
         return match asker.peer {

@@ -1,5 +1,5 @@
-//! The families of `GET /metrics` that tell where bodies are beside the stored pages: on their way to slow clients, small files in
-//! memory, and in the hands of the compressors.
+//! The metrics about bodies outside of stored pages: on their way to slow clients, small files in memory, and bodies that
+//! are being compressed.
 
 use super::text::Text;
 use super::{AdminState, families};

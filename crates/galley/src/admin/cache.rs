@@ -1,13 +1,12 @@
-//! `GET /cache`: what is stored, in pages.
+//! `GET /cache`: lists the stored entries, in pages.
 //!
-//! `?site=HOST` names the site (by default all that the token reaches), `prefix=/path` whole segments of it, `tag=T` a tag,
-//! `kind=page|hit-for-pass|varies` one kind of entry,
-//! `limit=N` how many at once (100, at most 1000). The answer has `entries` and `next`; asking again with `after=NEXT` and
-//! otherwise the same goes on, until `next` is null.
+//! `?site=HOST` names the site (by default all sites of the token), `prefix=/path` selects whole segments, `tag=T` a tag,
+//! `kind=page|hit-for-pass|varies` one kind of entry, and `limit=N` the size of a page (100, at most 1000). The response
+//! has `entries` and `next`; the same request with `after=NEXT` continues, until `next` is null.
 //!
 //! A listing is a walk through the store that pauses between pages, so each call costs the same however much is stored: it
-//! looks at no more than [`MOST_LOOKED`] entries, and may therefore come back with few, or none, and a `next`. What is
-//! stored or leaves meanwhile may be missed. A walk that nobody goes on with ends by itself.
+//! visits at most [`MOST_LOOKED`] entries, and may therefore return few entries, or none, and a `next`. An entry that is
+//! stored or removed meanwhile may be missed. A walk that is not continued ends by itself.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -108,12 +107,12 @@ fn ended() -> JsonReply {
 }
 
 impl Listings {
-    /// Starts a walk. The oldest one ends where there are too many.
+    /// Starts a walk. The oldest one ends if there are too many.
     fn begin(&self, state: &AdminState, wanted: ListFilter) -> (String, mpsc::Sender<ListQuery>) {
         let (asks, asked) = mpsc::channel(1);
         // Not to be guessed: a cursor is all that names a walk.
         let id = format!("{:016x}", u64::from_ne_bytes(sys::random_bytes()));
-        // Ends when its sender here is dropped, when nobody asks for a while, and with the runtime.
+        // Ends when its sender here is dropped, when it is not continued for a while, and with the runtime.
         tokio::spawn(walk(
             Arc::clone(&state.services.memory),
             Arc::clone(&state.sites),

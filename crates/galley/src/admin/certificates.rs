@@ -1,4 +1,5 @@
-//! The families of `GET /metrics` about certificates that Galley gets by itself. When they end is told with those from files, in `tls`.
+//! The metrics about automatic certificates. Their expiry is reported together with that of certificates from files, in
+//! `tls`.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +16,7 @@ pub(super) fn of(state: &AdminState, site: &Arc<Site>) -> Vec<Certificate> {
     acme.map_or_else(Vec::new, |acme| acme.of_site(site.number).collect())
 }
 
-/// Adds them; nothing where no site has such a certificate. A certificate is named by its first host.
+/// Adds them; nothing if no site has such a certificate. A certificate is named by its first host.
 pub(super) fn metrics(rows: &[SiteCounters], text: &mut Text) {
     let rows = rows.iter().flat_map(|row| {
         row.certificates.iter().map(|one| {

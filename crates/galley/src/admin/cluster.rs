@@ -1,4 +1,4 @@
-//! What is told of the cluster: in the status, and as metrics. Nothing where there is none.
+//! The cluster in the status and in the metrics. Absent without `[cluster]`.
 
 use galley_cluster::PagesStatus;
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
-//! `GET /config`: the options in effect, set or default, with file and line where a file sets them. For the server's token only.
+//! `GET /config`: the options in effect, set or default, with file and line where a file sets them. For the server's token
+//! only.
 //!
-//! Without a parameter the sections that all sites share; `?site=HOST` has those of one site. What a reload would change says
-//! `POST /reload` with `compare`.
+//! Without a parameter it returns the sections that all sites share; `?site=HOST` returns those of one site. `POST /reload`
+//! with `compare` returns what a reload would change.
 //!
 //! ```json
 //! { "ok": true, "sections": [ { "header": "[cache]", "options": [

@@ -1,10 +1,11 @@
-//! `POST /cron`: the plugin announces when WordPress's scheduler has something to do, where no response could carry that.
+//! `POST /cron`: the plugin announces when WordPress's scheduler has work, if no response could carry that.
 //!
 //! ```json
 //! { "site": "example.com", "due_ms": [12000, 90000] }
 //! ```
-//! Milliseconds from now. They replace what was announced before; bounds are those of the field (`policy::appointments`). Without
-//! `site` the token has to reach one site only.
+//!
+//! The unit is milliseconds from now. They replace the times announced before; the limits are those of the field
+//! (`policy::appointments`). Without `site` the token must belong to one site.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is told of the disk: in the status, and as metrics. Nothing where there is none.
+//! The disk cache in the status and in the metrics. Absent without `cache.disk`.
 
 use galley_cache::disk::{DiskUsage, Health};
 use galley_cache::log::Durability;

@@ -3,9 +3,10 @@
 //! ```json
 //! { "ok": true, "dry_run": true, "pages": 12, "complete": true }
 //! ```
-//! Variants of one URL are one page, and what is purged already is none. It looks at no more than [`MOST_LOOKED`] entries;
-//! where there are more, `complete` is false and there may be more pages. Pages of which only a fragment would be rendered
-//! again are not counted: they stay stored.
+//!
+//! Variants of one URL count as one page, and entries that are already purged are not counted. It visits at most
+//! [`MOST_LOOKED`] entries; if there are more, `complete` is false and there may be more pages. Pages of which only a
+//! fragment would be rendered again are not counted: they stay stored.
 
 use std::collections::HashSet;
 use std::sync::Arc;

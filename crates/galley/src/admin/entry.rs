@@ -1,4 +1,4 @@
-//! A stored entry in JSON, for listings and explanations. Looks only: counts no hit, removes nothing.
+//! A stored entry in JSON, for listings and explanations. Read-only: it counts no hit and removes nothing.
 
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fragments::PageFragment;
@@ -37,7 +37,7 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
     })
 }
 
-/// All of it: the windows, what it weighs, its place among purge orders, the fields that matter.
+/// All of it: the windows, its size, its number among purges, the relevant fields.
 pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let mut value = brief(clock, site, entry);
     let touching = newest_touching(site, entry);
@@ -54,7 +54,7 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
             assembly.includes.iter().map(include).collect::<Vec<_>>()
         }),
         "fragments": entry.fragments().iter().map(fragment).collect::<Vec<_>>(),
-        // A marker holds the upstream's own words, which are told as the reason.
+        // A marker holds the upstream's own words, which are shown as the reason.
         "fields": if entry.kind == EntryKind::Page { fields(entry) } else { Vec::new() },
     });
     if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
@@ -98,7 +98,7 @@ fn include(include: &PageInclude) -> Value {
     })
 }
 
-/// The newest purge that touches a page or what it includes.
+/// The newest purge that touches a page or its includes.
 fn newest_touching(site: &Site, entry: &Entry) -> Option<Touching> {
     let purges = &site.core.purges;
     let own = purges.newest_touching(entry.born, &entry.scopes.touch());
@@ -129,7 +129,7 @@ fn url(entry: &Entry) -> String {
     url_of(entry.key.bytes())
 }
 
-/// The address that a key stands for.
+/// The address of a key.
 pub(super) fn url_of(key: &[u8]) -> String {
     let Some(parts) = read_key(key) else {
         return String::new();
@@ -176,7 +176,7 @@ pub(super) fn signed(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
-/// Stored fields that decide something or show what it is.
+/// Stored fields that decide something or identify the entry.
 const TELLING: &[&str] = &[
     "content-type",
     "content-encoding",

@@ -1,4 +1,4 @@
-//! Every family of `GET /metrics`: its name, what it counts, and its text. Names do not change once released.
+//! Every family of `GET /metrics`: its name, what it counts, and its help text. Names do not change once released.
 
 use super::text::{MetricFamily, MetricKind};
 

@@ -87,5 +87,5 @@ async fn has_responded(site: Arc<Site>) -> (u32, Option<String>) {
     (site.row, reason)
 }
 
-/// Orchestrators wait for a second by default; the next request finds what came meanwhile.
+/// Orchestrators wait for a second by default; the next request gets newer results.
 const PROBE_TIME: Duration = Duration::from_secs(5);

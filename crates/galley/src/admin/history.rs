@@ -1,7 +1,7 @@
 //! `GET /history`: the last 24 hours in minutes, for graphs, as JSON.
 //!
-//! `?site=HOST` asks for one site, `?minutes=N` for the last N. Minutes without any request are left out, but for the
-//! current one, which is there in any case and not over yet.
+//! `?site=HOST` selects one site, `?minutes=N` the last N minutes. Minutes without any request are omitted, except for the
+//! current one, which is always included and not complete yet.
 //!
 //! ```json
 //! { "ok": true, "time": 1760740680, "sites": [ { "name": "example.com", "minutes": [ { "time": 1760740680, "requests": 12,

@@ -1,4 +1,4 @@
-//! The families of `GET /metrics` that tell how clients use HTTP/2, and which connections Galley ended.
+//! The metrics about HTTP/2: how clients use it, and which connections Galley ended.
 
 use super::text::Text;
 use super::{AdminState, families};

@@ -1,4 +1,4 @@
-//! Which site a host is, when several sites share it on different listeners.
+//! Which site a host means, when several sites share the host on different listeners.
 
 use galley_policy::route;
 
@@ -30,7 +30,7 @@ impl ListenerSites {
     }
 }
 
-/// What stands behind the scheme of a URL that has one.
+/// The part of a URL behind its scheme.
 fn authority(url: &str) -> Option<&str> {
     url.split_once("://").map(|(_, authority)| authority)
 }

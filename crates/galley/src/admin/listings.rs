@@ -1,4 +1,4 @@
-//! The walks through the store that `GET /cache` has under way.
+//! The walks through the store that `GET /cache` has in progress.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use galley_cache::entry::EntryKind;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-/// The walks under way, the oldest first; their number is limited.
+/// The walks in progress, the oldest first; their number is limited.
 #[derive(Default)]
 pub(super) struct Listings(pub(super) Mutex<VecDeque<Listing>>);
 
@@ -17,7 +17,7 @@ pub(super) struct Listing {
     pub(super) queries: mpsc::Sender<ListQuery>,
 }
 
-/// What is listed.
+/// The selection of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListFilter {
     /// `None`: all sites.

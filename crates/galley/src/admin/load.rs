@@ -1,6 +1,7 @@
 //! Metrics of the upstreams: slots, queues, classes, servers.
 //!
-//! One series for each upstream of a site; a site with several tells them apart by the address of the first server.
+//! There is one series for each upstream of a site. If a site has several, they are labelled with the address of the first
+//! server.
 
 use super::families;
 use super::text::{MetricRow, Text};

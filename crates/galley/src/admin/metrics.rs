@@ -1,9 +1,10 @@
 //! `GET /metrics`: counters in the text format of Prometheus (version 0.0.4).
 //!
-//! Written by hand: the counters are sums of plain arrays that cores own, read when asked for, and a metrics library would
-//! want to own them, with atomic additions on every core's way. Names and labels do not change once released. Reasons
-//! that never happened are left out; outcomes and histograms are always there.
-//! A site's token gets its site's families only. What no site was found for stands under the site `-`.
+//! It is written by hand: the counters are sums of plain arrays that cores own, and are read on request. A metrics library
+//! would own them itself, with atomic additions on every core. Names and labels do not change once released. Reasons that
+//! never happened are omitted; outcomes and histograms are always there.
+//!
+//! A site's token gets only the metrics of its site. Requests that belong to no site are counted under the site `-`.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -204,7 +205,7 @@ fn upstreams(rows: &[SiteCounters], text: &mut Text) {
     load::metrics(&rows.collect::<Vec<_>>(), text);
 }
 
-/// The sites with what this process counts of them.
+/// The sites with the counters of this process.
 fn of_process(rows: &[SiteCounters]) -> impl Iterator<Item = (&str, &ProcessCounters)> {
     let rows = rows.iter();
     rows.filter_map(|row| Some((row.site.as_str(), row.own.as_ref()?)))

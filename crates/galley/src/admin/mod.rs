@@ -1,8 +1,8 @@
-//! The operator's door: purge orders and questions, on a listener and a thread of its own.
+//! The admin interface: purges and queries, on a listener and a thread of its own.
 //!
-//! It runs where load cannot starve it. On a unix socket the kernel says who connects: the server's own user and root need no
-//! token. Everybody else does, and on a TCP listener everybody. The server's token reaches every site, a site's token only that
-//! site. While there is no token at all, others cannot even connect to the socket.
+//! It runs where load cannot starve it. On a unix socket the kernel says who connects: the server's own user and root need
+//! no token. Everybody else does, and on a TCP listener everybody. The server's token is valid for every site, a site's
+//! token only for that site. If no token is configured, other users cannot even connect to the socket.
 
 mod auth;
 mod bodies;

@@ -1,7 +1,8 @@
-//! `GET /not-cached`: why requests reach PHP, with counts, sentences and remedies, and the latest pages that were not stored.
+//! `GET /not-cached`: why requests reach PHP, with counts, sentences and remedies, and the latest pages that were not
+//! stored.
 //!
-//! `?site=HOST` asks for one site. Pages whose next request bypasses the cache because of what their response said are listed by
-//! `GET /cache?kind=hit-for-pass`.
+//! `?site=HOST` selects one site. `GET /cache?kind=hit-for-pass` lists the pages whose next request bypasses the cache
+//! because of their response.
 //!
 //! ```json
 //! { "ok": true, "sites": [ { "name": "example.com", "requests": 120,
@@ -56,7 +57,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
     })
 }
 
-/// Nothing where it has not happened.
+/// Nothing if it has not happened.
 fn reason(kind: &str, word: &str, requests: u64, advice: &Advice) -> Option<Value> {
     (requests > 0).then(|| {
         let advice = advice.value();

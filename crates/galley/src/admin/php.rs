@@ -1,4 +1,4 @@
-//! The families of `GET /metrics` that tell of the PHP which Galley runs. They are there where it runs one.
+//! The metrics about managed PHP. Absent if Galley runs none.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

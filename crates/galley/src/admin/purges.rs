@@ -1,15 +1,18 @@
-//! `POST /purge`: purge orders as JSON.
+//! `POST /purge`: purges as JSON.
 //!
 //! ```json
 //! { "site": "example.com", "all": true, "urls": ["https://example.com/a/"], "tags": ["p12"],
 //!   "prefixes": ["/blog/"], "patterns": ["^/shop/.*"], "soft": false }
 //! ```
-//! `site` may be any host of the site; without it an order goes to the site of its URL, the token's site, or all sites. The answer
-//! comes when every order holds and is on the disk: `{"ok": true, "purges": 3}`, with a `warning` where it could not be written. Orders that cannot be understood are named, and then none is obeyed.
 //!
-//! Another Galley that forwards a purge says `"forwarded": true`: then the purge goes to no further Galley.
+//! `site` may be any host of the site. Without it a purge applies to the site of its URL, the token's site, or all sites.
+//! The response comes when every purge is in effect and on the disk: `{"ok": true, "purges": 3}`, with a `warning` if it
+//! could not be written. If one purge is invalid, the response names it and none is executed.
 //!
-//! With `"dry_run": true` nothing is purged: the answer says how many stored pages the same request would purge (`dry_run.rs`).
+//! Another Galley that forwards a purge sends `"forwarded": true`: then the purge is not forwarded again.
+//!
+//! With `"dry_run": true` nothing is purged: the response says how many stored pages the same request would purge
+//! (`dry_run.rs`).
 
 use std::sync::Arc;
 
@@ -100,7 +103,7 @@ fn reply(orders: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
     (StatusCode::OK, Json(answer))
 }
 
-/// Publishes the purges. The newest receipt of a site stands for all of the site.
+/// Publishes the purges. The newest receipt of a site covers all purges of the site.
 fn publish(orders: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
     let mut newest: Vec<(&Arc<Site>, Receipt)> = Vec::new();
     for (site, order) in orders {
@@ -233,8 +236,8 @@ fn scopes(site: &Site, wanted: &PurgeRequest, complaints: &mut Vec<String>) -> V
     scopes
 }
 
-/// Whether a URL's host, where it names one, is this site's. Of several sites with one host on different listeners it is every
-/// one's: the port of the URL may be that of a proxy in front.
+/// Whether a URL's host, if it names one, is this site's. If several sites share a host on different listeners it counts for
+/// each: the port of the URL may be that of a proxy in front.
 fn concerns(scope: &Scope, site: &Site, state: &AdminState) -> bool {
     match scope {
         Scope::Url {

@@ -1,4 +1,4 @@
-//! Query parameters of the admin interface: few, named, and unknown ones refused.
+//! Query parameters of the admin interface: few, named; unknown ones are rejected.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! `POST /reload`: the control thread reads the configuration again, and the response says what became of it.
+//! `POST /reload`: the control thread reads the configuration again, and the response reports the result.
 //!
-//! `{ "compare": true }` changes nothing and says what a reload would change. For the server's token only.
+//! `{ "compare": true }` changes nothing and returns what a reload would change. For the server's token only.
 //!
 //! ```json
 //! { "ok": true, "changes": ["site `b.test`: added"], "restart": ["cache.memory"], "files": ["/etc/galley/galley.toml"] }

@@ -1,4 +1,4 @@
-//! What the admin interface and the control thread say to each other about reloads and upgrades.
+//! The messages between the admin interface and the control thread about reloads and upgrades.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,17 +8,17 @@ use tokio::sync::oneshot;
 
 /// A configuration that is to be read.
 pub struct ReloadRequest {
-    /// What it does.
+    /// Its state.
     pub action: ReloadAction,
     /// Gets the result.
     pub reply: oneshot::Sender<ReloadResult>,
 }
 
-/// What is ordered of the control thread.
+/// A command for the control thread.
 pub enum ControlRequest {
     /// Another configuration.
     Reload(ReloadRequest),
-    /// Another program. Gets what came of it.
+    /// Another program. Receives the result.
     Upgrade(oneshot::Sender<UpgradeResult>),
 }
 
@@ -48,9 +48,9 @@ impl UpgradeError {
 pub struct UpgradeReport {
     /// Its process id.
     pub pid: u32,
-    /// Pages of the memory that it goes on with.
+    /// Pages that it took over in memory.
     pub pages: u64,
-    /// PHP-FPMs that it goes on with.
+    /// PHP-FPMs that it took over.
     pub pools: usize,
     /// From the order until it answered visitors, in milliseconds.
     pub milliseconds: u64,

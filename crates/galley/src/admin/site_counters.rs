@@ -18,18 +18,18 @@ pub(super) struct SiteCounters {
     pub(super) totals: Totals,
     /// `None` for what belongs to no site.
     pub(super) own: Option<ProcessCounters>,
-    /// Those that Galley gets by itself.
+    /// The automatic certificates.
     pub(super) certificates: Vec<Certificate>,
     /// Where Galley runs its PHP.
     pub(super) php: Option<Arc<PoolNumbers>>,
-    /// Where it is reached over TLS.
+    /// Whether it is reached over TLS.
     pub(super) certificate_ends: Option<u64>,
 }
 
 pub(super) struct ProcessCounters {
-    /// What its stored pages take in memory.
+    /// The memory of its stored pages.
     pub(super) memory_bytes: u64,
-    /// What they take on disk.
+    /// Their size on the disk.
     pub(super) disk_bytes: Option<u64>,
     pub(super) purges: u64,
     pub(super) healed: u64,

@@ -1,7 +1,7 @@
-//! The dashboard of a site on the site's own address: the files of the page, the login, and what the page asks.
+//! The dashboard of a site on the site's own address: the files of the page, the login, and the requests of the page.
 //!
-//! Front threads hand requests over ([`DashboardHost`]); they are answered on the thread of the admin interface. What the page asks
-//! goes through the routes of the admin interface with the reach of the site's token, so that this module grants nothing by itself.
+//! Front threads pass requests on ([`DashboardHost`]); the thread of the admin interface answers them. Requests of the page
+//! use the routes of the admin interface with the rights of the site's token, so this module grants nothing by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -335,7 +335,7 @@ fn cookie(
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// A name that browsers accept over TLS only, where there is TLS.
+/// A cookie name that browsers accept over TLS only, if there is TLS.
 fn cookie_name(request: &DashboardRequest) -> &'static str {
     if has_tls(request) {
         "__Secure-galley-dashboard"

@@ -1,6 +1,6 @@
 //! Who is signed in at the dashboards of sites: a name and a password of the site's own file open a session.
 //!
-//! A site's sessions end when its password file changes, so that a name that is taken out of it is out at once.
+//! A site's sessions end when its password file changes, so a name that is removed from it is signed out at once.
 
 use std::collections::HashMap;
 use std::io;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::sys::sockets;
 
-/// Who may connect to a unix socket; what they may then do is decided by [`super::auth`].
+/// Which users may connect to a unix socket; [`super::auth`] decides what they may do then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Openness {
     /// The server's own user and root.
@@ -40,8 +40,8 @@ pub(super) fn set_openness(path: &Path, openness: Openness) -> io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
-/// Makes a folder that others may walk through and neither list nor write to, so that the socket's own mode decides. One that
-/// exists must belong to this user, since it may lie below `/tmp`.
+/// Creates a folder that others may pass through but neither list nor write to, so that the socket's own mode decides. One
+/// that exists must belong to this user, since it may be below `/tmp`.
 fn private_folder(folder: &Path) -> io::Result<()> {
     if !folder.exists() {
         return std::fs::DirBuilder::new()
@@ -54,7 +54,7 @@ fn private_folder(folder: &Path) -> io::Result<()> {
 
 /// Whether the user with this number may put its socket here, as far as can be seen without doing it.
 ///
-/// Errors: somebody answers there, a file is in the way, or the folder is another user's.
+/// Errors: somebody answers there, a file exists there, or the folder is another user's.
 pub fn is_free(path: &Path, uid: u32) -> io::Result<()> {
     match path.parent() {
         Some(folder) if folder.exists() => is_trusted(folder, uid)?,

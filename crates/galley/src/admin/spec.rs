@@ -1,4 +1,4 @@
-//! What the admin thread is started with.
+//! The arguments with which the admin thread is started.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::telemetry::counters::CounterReader;
 
 /// What the admin thread is started with.
 pub struct AdminSpec {
-    /// The configuration in force.
+    /// The current configuration.
     pub config: Arc<Config>,
-    /// Where it listens.
+    /// Its address.
     pub listen: AdminListen,
     /// The token that reaches every site.
     pub token: Option<String>,

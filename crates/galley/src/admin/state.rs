@@ -1,4 +1,4 @@
-//! What the handlers of the admin interface see: the state of the configuration in force, and what outlives it.
+//! The state that the handlers of the admin interface use: that of the current configuration, and what outlives a reload.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ pub(super) struct AdminLasting {
     /// Counters of the kernel and the spool over the last hour; written by [`super::history::keep`].
     pub(super) last_hour: Mutex<RecentCounters>,
     pub(super) listings: Listings,
-    /// Who is signed in at the dashboards of sites, by their rows in the counters.
+    /// The sessions of the dashboards of sites, by their rows in the counters.
     pub(super) logins: SiteLogins,
     /// Sites whose upstream has sent a response, by their rows in the counters. Locked while the others are asked.
     pub(super) ready_sites: tokio::sync::Mutex<HashSet<u32>>,
@@ -52,7 +52,7 @@ pub(super) struct AdminLasting {
     pub(super) last_reload: Arc<LastReload>,
 }
 
-/// The state in force, for requests that begin now.
+/// The current state, for requests that begin now.
 #[derive(Clone)]
 pub(super) struct AdminShared(Arc<ArcSwap<AdminState>>);
 

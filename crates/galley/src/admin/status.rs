@@ -1,7 +1,7 @@
-//! `GET /status`: what the server is and does, as JSON.
+//! `GET /status`: the state of the server, as JSON.
 //!
-//! A site's token sees its own site and what was answered for it; memory, the upstream's load and the counts of all sites
-//! are for the server's token.
+//! A site's token sees its own site and its counters. Memory, the load of upstreams and the counters of all sites require
+//! the server's token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +61,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
     (StatusCode::OK, Json(body))
 }
 
-/// Adds what only the server's token is told.
+/// Adds the parts for the server's token only.
 fn of_server(state: &AdminState, body: &mut Value) {
     let services = &state.services;
     body["memory"] = memory(services.memory.usage());
@@ -109,7 +109,7 @@ fn compression(compressor: &Compressor) -> Value {
     })
 }
 
-/// Exchanges under way at the upstreams, and requests that wait for a place there.
+/// Exchanges in progress at the upstreams, and requests that wait for a slot there.
 pub(super) fn load(fetch_threads: &[Handle]) -> (usize, usize) {
     let all_stats = fetch_threads.iter().flat_map(Handle::upstream_stats);
     let loads = all_stats.map(|stats| stats.load());
@@ -186,7 +186,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
 /// Pages that are named where members get others.
 const MOST_DIFFERENCES: usize = 50;
 
-/// Of the members of a site, where they get stored pages.
+/// About the members of a site, if they get stored pages.
 fn members(state: &AdminState, private: &PrivateStore) -> Value {
     let counts = private.counts();
     let differences = private.differences(state.services.clock.tick());
@@ -231,7 +231,7 @@ fn php(numbers: &PoolNumbers) -> Value {
     })
 }
 
-/// The certificates that Galley gets for a site by itself; null where it gets none.
+/// The automatic certificates of a site; null if it has none.
 fn certificates(state: &AdminState, site: &Site) -> Value {
     let Some(acme) = &state.services.acme else {
         return Value::Null;
@@ -256,7 +256,7 @@ fn certificates(state: &AdminState, site: &Site) -> Value {
     json!((!all.is_empty()).then_some(all))
 }
 
-/// The certificates that a site has from files; empty where Galley gets them by itself, or there are none.
+/// The certificates of a site from files; empty if they are automatic, or there are none.
 fn certificate_files(state: &AdminState, site: &Site) -> Vec<Value> {
     let now = state.services.clock.wall();
     let all = tls::certificates_from_files(&state.services, site);

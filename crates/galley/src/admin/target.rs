@@ -1,4 +1,4 @@
-//! Whose numbers a question is about: the sites that its token reaches, or the one among them that it names.
+//! The sites that a query is about: those of its token, or the one among them that it names.
 
 use std::sync::Arc;
 
@@ -45,9 +45,9 @@ pub(super) fn refuse(status: StatusCode, error: &str) -> JsonReply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 
-/// The sites that the token of a question reaches; with `host` only the site of that host.
+/// The sites that the token of a query may see; with `host` only the site of that host.
 ///
-/// A site's token gets the same answer for hosts of others and for hosts of nobody.
+/// A site's token gets the same answer for hosts of others and for unknown hosts.
 pub(super) fn target(
     state: &AdminState,
     asker: &Asker,
@@ -110,7 +110,7 @@ pub(super) fn is_number(site: &Site, number: usize) -> bool {
     usize::try_from(site.number) == Ok(number)
 }
 
-/// No token, or one that nobody knows.
+/// No token, or an unknown one.
 pub(super) fn unknown() -> JsonReply {
     refuse(StatusCode::UNAUTHORIZED, "a token is required")
 }

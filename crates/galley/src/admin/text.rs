@@ -1,4 +1,4 @@
-//! The text format of Prometheus, version 0.0.4: names, labels and values, escaped as it wants them.
+//! The text format of Prometheus, version 0.0.4: names, labels and values, escaped as the format requires.
 
 use std::fmt::{Display, Write as _};
 
@@ -18,13 +18,13 @@ pub(super) enum MetricKind {
     Histogram,
 }
 
-/// What has a sample in each of several families, and the labels of these samples.
+/// An object with a sample in each of several families, and the labels of these samples.
 pub(super) struct MetricRow<'l, T, const N: usize> {
     pub(super) labels: [(&'static str, &'l str); N],
     pub(super) of: T,
 }
 
-/// A family, and what it counts of a row.
+/// A family, and its value for a row.
 pub(super) type Column<T> = (MetricFamily, fn(&T) -> u64);
 
 /// The format: each family once, its samples behind it.

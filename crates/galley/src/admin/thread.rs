@@ -28,9 +28,9 @@ use super::{
 use crate::doctor::RecentCounters;
 use crate::request::{Site, Sites};
 
-/// The admin thread, or nothing where it is off.
+/// The admin thread, or nothing if it is off.
 pub struct AdminThread {
-    /// `None` where it is off.
+    /// `None` if it is off.
     shared: Option<AdminShared>,
     address: Option<String>,
     /// Told: accept no more. Dropped: end.
@@ -45,7 +45,7 @@ pub struct AdminThread {
 /// The listener of the process before.
 #[derive(Debug)]
 pub struct InheritedAdmin {
-    /// What it is called in the configuration.
+    /// Its name in the configuration.
     pub listen: String,
     /// The socket.
     pub socket: OwnedFd,
@@ -57,7 +57,7 @@ impl AdminThread {
         self.address.as_deref()
     }
 
-    /// Shows another configuration from now on. Its listener stays where it is.
+    /// Uses another configuration from now on. Its listener stays the same.
     pub fn replace(&self, spec: AdminSpec) {
         let Some(shared) = &self.shared else { return };
         if let Some(socket) = &self.socket
@@ -70,7 +70,7 @@ impl AdminThread {
         history::begin(&shared.now());
     }
 
-    /// The listener, for another process, and what it is called in the configuration.
+    /// The listener, for another process, and its name in the configuration.
     pub fn handed_over(&self) -> Option<HandedAdmin<'_>> {
         let socket = match self.listener.as_ref()? {
             AdminListener::Tcp(listener) => listener.as_fd(),
@@ -82,7 +82,7 @@ impl AdminThread {
         })
     }
 
-    /// Accepts no more, and leaves the socket to another process; ends by itself after the requests under way.
+    /// Accepts no more, and keeps the socket's file for another process; ends by itself after the requests in progress.
     pub fn retire(&mut self) {
         if let Some(stop) = self.stop.take() {
             // It may have ended.
@@ -91,7 +91,7 @@ impl AdminThread {
         self.socket = None;
     }
 
-    /// Answers again after [`AdminThread::retire`], on the same socket. Nothing, where it has not retired.
+    /// Serves again after [`AdminThread::retire`], on the same socket. Nothing if it has not retired.
     pub fn resume(&mut self, spec: AdminSpec) -> io::Result<()> {
         let Some(listener) = self.listener.as_ref().filter(|_| self.stop.is_none()) else {
             return Ok(());
@@ -133,7 +133,7 @@ impl AdminThread {
 
 /// The listener of the admin interface, for another process.
 pub struct HandedAdmin<'a> {
-    /// What it is called in the configuration.
+    /// Its name in the configuration.
     pub listen: String,
     /// The socket.
     pub socket: BorrowedFd<'a>,
@@ -218,7 +218,7 @@ fn spawn(
     let thread = std::thread::Builder::new().name("admin".to_owned());
     thread.spawn(move || {
         runtime.block_on(serve(door, router, shared, stopped));
-        // It holds the services, which hold it: fetch threads end when nobody has the services any more.
+        // It holds the services, which hold it: fetch threads end when the last reference to the services is dropped.
         dashboards.close();
     })
 }
@@ -295,7 +295,7 @@ async fn serve(
             return;
         }
         let _ = retire.send(());
-        // The listener is done first, when the requests under way are.
+        // The listener ends first, after the requests in progress.
         std::future::pending::<()>().await;
     };
     let result = tokio::select! {
@@ -308,7 +308,7 @@ async fn serve(
     }
 }
 
-/// Answers until `retired`, then to the end of the requests under way.
+/// Serves until `retired`, then to the end of the requests in progress.
 async fn listen(
     door: AdminListener,
     router: Router,

@@ -1,4 +1,4 @@
-//! Handshakes and certificates in numbers.
+//! Handshakes and certificates in the metrics.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;

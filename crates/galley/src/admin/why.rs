@@ -4,9 +4,10 @@
 //! { "url": "https://example.com/hello/", "method": "GET", "headers": [["Cookie", "a=1"]], "client": "192.0.2.7",
 //!   "site": "example.com" }
 //! ```
-//! The request goes through the same parser and admission as one from a client, so this is the server's own opinion and not
-//! a second one. Nothing is composed, counted as a hit, moved or removed. Values of cookies and credentials are never sent
-//! back: only names. The answer's keys do not change once released; those that do not apply are null.
+//!
+//! The request uses the same parser and admission as one from a client, so the result is the server's own decision and not
+//! a second opinion. Nothing is fetched, counted as a hit, moved or removed. Values of cookies and credentials are never
+//! returned, only names. The keys of the response do not change once released; those that do not apply are null.
 
 mod access;
 mod advise;
@@ -153,7 +154,7 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
     })
 }
 
-/// How a browser asks for it: what the address says, if the site speaks TLS at all.
+/// The scheme of a browser's request: that of the address, if the site speaks TLS at all.
 fn scheme(site: Option<&Site>, wanted: &WhyRequest) -> Scheme {
     let speaks_tls = site.is_some_and(|site| site.speaks_tls);
     if speaks_tls && !wanted.url.trim_start().starts_with("http://") {
@@ -270,7 +271,7 @@ const SECTIONS: &[&str] = &[
 /// URLs of one batch: what WordPress lists on a page at most is a few hundred.
 const MOST_URLS: usize = 200;
 
-/// Who asks where nothing else is said, and where.
+/// The client and the listener by default.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A page that is not stored here.

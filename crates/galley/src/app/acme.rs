@@ -1,4 +1,4 @@
-//! Certificates that Galley gets by itself, from the configuration: which are wanted, and what gets them.
+//! Automatic certificates of the configuration: their names, and the services that obtain them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::acme::{self, Acme, AcmeReady, MOST_NAMES, WantedCertificate};
 use crate::clock::Clock;
 use crate::tls::Certificates;
 
-/// Loads what is stored and hands it to the handshakes; `None` where no site wants any.
+/// Loads the stored certificates and installs them for handshakes; `None` if no site wants any.
 pub(super) fn open(
     config: &Config,
     handshakes: &Arc<Certificates>,
@@ -34,7 +34,7 @@ pub(super) fn open(
     acme::open(spec).map(Some).map_err(ServerStartError::Acme)
 }
 
-/// The files of certificates that Galley gets by itself, with their sites.
+/// The files of automatic certificates, with their sites.
 pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
     let Some(settings) = &config.acme else {
         return Vec::new();
@@ -47,8 +47,8 @@ pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
     wanted(&config.sites).into_iter().filter_map(file).collect()
 }
 
-/// One certificate for each site, for several where it has more hosts than go into one. Sites that begin with the same host
-/// (on different addresses) share it, so that neither takes the other's file.
+/// One certificate for each site, several if it has more hosts than fit into one. Sites that begin with the same host (on
+/// different addresses) share it, so that neither overwrites the other's file.
 fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
     let mut all: Vec<WantedCertificate> = Vec::new();
     for (number, site) in (0..).zip(sites).filter(|(_, site)| site.has_auto_tls) {

@@ -1,4 +1,4 @@
-//! From a configuration to the parts of one generation: its sites, with the pools and fetch threads behind them.
+//! Turns a configuration into the parts of one generation: its sites, their pools and fetch threads.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -32,7 +32,7 @@ use crate::sys;
 use crate::sys::sandbox::Sandbox;
 use crate::tls::Certificates;
 
-/// What was built.
+/// The parts that were built.
 pub(super) struct Built {
     pub(super) services: Arc<Services>,
     pub(super) sites: Arc<Vec<Arc<Site>>>,
@@ -214,7 +214,7 @@ fn cron(site: &SiteConfig, planned: &Planned, fetch_threads: &[Handle]) -> Optio
     })
 }
 
-/// What is a site's own.
+/// The parts of one site.
 struct SiteParts {
     folder: Option<Arc<SiteFiles>>,
     php: Option<Arc<PoolNumbers>>,

@@ -1,9 +1,9 @@
-//! Folders whose emptying purges a site.
+//! Folders that purge a site when they are emptied.
 //!
-//! nginx-helper purges everything by removing what is in nginx's cache folder, with PHP's own functions and without a request.
-//! Galley keeps one file in such a folder and watches it; when anything there is removed the site is purged, hard. The file is put
-//! back *before* that, so that a removal that found nothing to remove, and is not told, is followed by a purge as well.
-//! Where the file is missing at the start, it was removed while nobody watched.
+//! nginx-helper purges everything by removing the contents of nginx's cache folder, with PHP's own functions and without a
+//! request. Galley keeps one file in such a folder and watches it; when anything there is removed, the site is purged hard.
+//! The file is written again *before* the purge: if PHP removes the folder's contents once more in between, that removal
+//! causes another purge. If the file is missing at the start, it was removed while Galley was not running.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -86,7 +86,7 @@ async fn purge(site: &Site, path: &Path) {
 /// A folder that is watched.
 struct CanaryFolder {
     path: PathBuf,
-    /// Who is to be able to remove files there, where Galley may give the folder away.
+    /// The user who must be able to remove files there, if Galley may change the folder's owner.
     owner: Option<FolderOwner>,
     events: AsyncFd<OwnedFd>,
 }
@@ -137,7 +137,7 @@ impl CanaryFolder {
 
     /// Sees to it that there is something to be removed. Says whether there was not.
     fn put_back(&self) -> io::Result<bool> {
-        // Whoever may write here may have put a link in its place: what is there, of any kind, is left alone.
+        // A user who may write here may have put a link in its place: whatever is there is not touched.
         let made = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -150,7 +150,7 @@ impl CanaryFolder {
         }
     }
 
-    /// Waits until something was removed. Cancel-safe: what was not read is read next time.
+    /// Waits until something was removed. Cancel-safe: unread events are read next time.
     async fn news(&self) -> io::Result<CanaryEvent> {
         loop {
             let mut ready = self.events.readable().await?;
@@ -169,7 +169,7 @@ impl CanaryFolder {
     }
 }
 
-/// Everything that has come so far, as one; `WouldBlock` where that is nothing.
+/// All events so far as one; `WouldBlock` if there are none.
 fn read(events: &OwnedFd) -> io::Result<CanaryEvent> {
     let mut buffer = [MaybeUninit::uninit(); BUFFER];
     let mut reader = Reader::new(events, &mut buffer);
@@ -190,7 +190,7 @@ fn read(events: &OwnedFd) -> io::Result<CanaryEvent> {
     }
 }
 
-/// The file that is there to be removed; its name is for people who look.
+/// The file whose removal is detected; its name is for people.
 const NAME: &str = "remove-to-purge-all";
 
 /// For its owner and group, who may be PHP's.

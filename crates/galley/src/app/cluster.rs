@@ -1,4 +1,4 @@
-//! The node's part in a cluster, from the configuration.
+//! Starts the cluster node of the configuration.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -171,5 +171,5 @@ impl PurgeSink for SitesSink {
     }
 }
 
-/// What the thread of shared pages asks the kernel for, as fetch threads do: they wait for it a few milliseconds at most.
+/// The time slice of the thread of shared pages, as for fetch threads: they wait for it a few milliseconds at most.
 const TURN: Duration = Duration::from_micros(200);

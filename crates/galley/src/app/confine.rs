@@ -1,4 +1,4 @@
-//! What the process may do, from the configuration: whose it is, and what its threads may reach.
+//! The user of the process, and what its threads may access, from the configuration.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
     for root in config.sites.iter().filter_map(|site| site.root.as_ref()) {
         sandbox.read(root);
     }
-    // Files of passwords are read anew for each comparison, and often replaced by another of the same name.
+    // Password files are read again for each comparison, and often replaced by another of the same name.
     let sites = config.sites.iter();
     let passwords = sites.flat_map(|site| site.rules.password_files());
     for folder in passwords.filter_map(|(_, file)| file.parent()) {
@@ -66,8 +66,8 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
         sandbox.write(&disk.path);
     }
     if let Some(spool) = spool {
-        // A folder that somebody removes and makes anew is another one: it is within reach by the folder around it, where
-        // that is no folder of the system's.
+        // A folder that somebody removes and creates again is a different one: it is accessible through its parent folder,
+        // unless that is a folder of the system.
         let around = spool
             .parent()
             .filter(|around| around.components().count() > 2);

@@ -1,7 +1,7 @@
 //! The control thread's part while the server runs: what outlives generations, and the change from one to the next.
 //!
-//! A reload has two steps. [`Control::prepare`] reads the configuration and makes all that may fail; given up there, nothing has
-//! changed. [`Control::switch`] starts the next generation on the same sockets and retires the one in force.
+//! A reload has two steps. [`Control::prepare`] reads the configuration and does everything that may fail; if it fails,
+//! nothing has changed. [`Control::switch`] starts the next generation on the same sockets and retires the current one.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub(super) struct Control {
     pub(super) watch: Option<ConfigWatch>,
     /// What an upgrade starts.
     pub(super) program: Program,
-    /// Folders of the PHP-FPMs that another process goes on with.
+    /// Folders of the PHP-FPMs that another process takes over.
     pub(super) left_pools: Vec<PathBuf>,
     /// Ends when the process has that this one takes over from.
     pub(super) predecessor: Option<JoinHandle<()>>,
@@ -79,14 +79,14 @@ enum ControlEvent {
     ConfigChanged,
 }
 
-/// All that another configuration needs and that may fail to be had.
+/// Everything that another configuration needs and that may fail.
 struct Prepared {
     config: Config,
     report: ReloadReport,
     listeners: NewListeners,
     tls: Tls,
     logs: LogChange,
-    /// Of the error logs, where they are others.
+    /// Of the error logs, if they have changed.
     errors: Option<OpenTargets>,
     php: PhpChange,
     watch: Option<ConfigWatch>,
@@ -142,7 +142,7 @@ impl Control {
             return ControlFlow::Break(RunEnd::Stopped);
         };
         if let Some(request) = request {
-            // Who has asked may be gone.
+            // The requester may be gone.
             let _ = request.reply.send(result);
         }
         ControlFlow::Continue(())
@@ -178,7 +178,7 @@ impl Control {
         Some(result)
     }
 
-    /// Reads the configuration, with what it would change.
+    /// Reads the configuration, and compares it with the current one.
     fn read(&self) -> Result<(Config, ReloadReport), ReloadError> {
         let known = self.generation.tls.known.iter();
         let known: Vec<_> = known.flat_map(|(files, _)| files.clone()).collect();
@@ -201,7 +201,7 @@ impl Control {
 
     async fn prepare(&mut self) -> Result<Prepared, ReloadError> {
         let (config, mut report) = self.read()?;
-        // At once: what is written from here on is another change.
+        // At once: later changes are separate ones.
         let watch = ConfigWatch::new(&config);
         self.check(&config).await?;
         let failed = |error: ServerStartError| failed(&config, &error);
@@ -228,7 +228,7 @@ impl Control {
     async fn check(&self, config: &Config) -> Result<(), ReloadError> {
         let urls = self.generation.reached.iter().map(|(url, _)| url.clone());
         let running = RunningGalley::At(urls.collect());
-        // On a helper thread: it asks the disk, and the engine of a cluster.
+        // On a helper thread: it reads the disk, and asks the engine of a cluster.
         let tried = config.clone();
         let found = tokio::task::spawn_blocking(move || preflight(&tried, &running).all()).await;
         let found = found.map_err(|error| ReloadError::Failed(error.to_string()))?;
@@ -238,7 +238,7 @@ impl Control {
         Err(ReloadError::Failed(config.complaints(&found).to_string()))
     }
 
-    /// Opens the error logs of another configuration, where they are others.
+    /// Opens the error logs of another configuration, if they have changed.
     fn error_targets(&self, config: &Config) -> Result<Option<OpenTargets>, ServerStartError> {
         let targets = ErrorTargets::of(config);
         if targets == ErrorTargets::of(&self.generation.config) {
@@ -276,7 +276,7 @@ impl Control {
         Ok(report)
     }
 
-    /// Puts a generation into force, and retires the one before with what is to end after it.
+    /// Makes a generation the current one, and retires the former one with everything that ends after it.
     pub(super) async fn replace_generation(
         &mut self,
         next: Generation,
@@ -331,7 +331,7 @@ impl Control {
         started
     }
 
-    /// Shows the configuration in force to the admin interface.
+    /// Passes the current configuration to the admin interface.
     fn show(&self) {
         let spec = admin_spec(
             &self.generation,
@@ -350,7 +350,7 @@ impl Control {
         self.end().await;
     }
 
-    /// Ends everything, after the exchanges under way.
+    /// Ends everything, after the exchanges in progress.
     pub(super) async fn end(self) {
         let Self {
             mut generation,
@@ -407,7 +407,7 @@ pub(super) fn admin_spec(
     }
 }
 
-/// As [`ConfigWatch::changed`]; never, where nothing is watched.
+/// As [`ConfigWatch::changed`]; never, if nothing is watched.
 async fn changed(watch: &mut Option<ConfigWatch>) {
     match watch {
         Some(watch) => watch.changed().await,
@@ -415,7 +415,7 @@ async fn changed(watch: &mut Option<ConfigWatch>) {
     }
 }
 
-/// An error of the machine, as a finding about the option that is to blame where one is.
+/// An error of the machine, as a complaint about the responsible option if there is one.
 fn failed(config: &Config, error: &ServerStartError) -> ReloadError {
     let finding = error.finding(config);
     ReloadError::Failed(finding.map_or_else(
@@ -463,5 +463,5 @@ async fn close(upkeep: Upkeep, durable: Durable, php_ends: impl Future<Output = 
     }
 }
 
-/// How long what is waiting for the disk may take at the end.
+/// How long pending writes to the disk may take at the end.
 const DISK_PATIENCE: Duration = Duration::from_secs(5);

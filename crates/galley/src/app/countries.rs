@@ -1,4 +1,4 @@
-//! Reads the database of countries again when it changes, and says who needs it beside access control.
+//! Reads the database of countries again when it changes, and determines which features besides access control need it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -40,5 +40,5 @@ pub(super) fn for_logs(
         .cloned()
 }
 
-/// A check asks the file system once.
+/// A check reads the file's metadata once.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);

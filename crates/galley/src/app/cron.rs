@@ -1,9 +1,9 @@
-//! When WordPress's scheduler runs: each site in its own rhythm, one run at a time.
+//! When WordPress's scheduler runs: each site at its own interval, one run at a time.
 //!
-//! The rhythm begins at a random moment, so that many sites, and many machines that started together, do not run at
-//! once. A run that takes longer than the rhythm lets beats pass and is followed by the next; one that failed is followed
-//! after a longer and longer pause. An appointment that the plugin has announced (a scheduled post) is kept at its second, and
-//! the rhythm goes on from there. The tasks live on the control thread, which answers nothing and only waits here.
+//! The first run is at a random moment, so that many sites, and many machines that started together, do not run at once. A
+//! run that takes longer than the interval is followed by the next one; after a failure the pauses grow longer. A time that
+//! the plugin has announced (a scheduled post) is kept to the second, and the interval starts again from there. The tasks
+//! run on the control thread, which serves no requests.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, clock: Clock) -> JoinSet<()> {
     schedules
 }
 
-/// How long until the first run: what is left of the rhythm that a configuration before this one has begun, or a new one.
+/// How long until the first run: the rest of the interval that a configuration before this one has begun, or a new one.
 fn first_run(cron: &CronRuns, every: Duration, clock: Clock) -> Duration {
     let next = cron.state().next;
     if cron.gives_up() {
@@ -64,7 +64,7 @@ async fn keep(site: Weak<Site>, every: Duration, first: Duration, clock: Clock) 
         let failures = site.core.cron.state().failures_in_a_row;
         if next < due {
             latest = Some(began);
-            // The rhythm goes on from here, so that appointments do not add up with it.
+            // The interval starts again here, so that appointments do not add runs.
             due = began + pause(began.elapsed(), every, failures);
         } else {
             due += pause(due.elapsed(), every, failures);

@@ -1,4 +1,5 @@
-//! The sites of the configuration in force, for what runs as long as the process: sweeping the memory, looking after the disk.
+//! The sites of the current configuration, for tasks that run as long as the process: sweeping the memory, maintaining the
+//! disk.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -1,4 +1,4 @@
-//! What one configuration changes about another, in lines for people; and which options only a restart can change.
+//! The differences between two configurations, in lines for people; and the options that only a restart can change.
 
 use galley_config::{Config, Listen, ServerConfig, SiteConfig};
 
@@ -26,7 +26,7 @@ macro_rules! keep {
     }};
 }
 
-/// Takes over from the configuration in force what was decided at the start; the options among them that differ.
+/// Takes over the options of the current configuration that were decided at the start; returns those among them that differ.
 pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
     let has_root = |config: &Config| config.sites.iter().any(|site| site.root.is_some());
     // There is memory for small files only if the first configuration had some.
@@ -181,7 +181,7 @@ fn site_change(name: &str, before: &SiteConfig, after: &SiteConfig) -> Option<St
     Some(format!("site `{name}`: {changed} changed{cache}"))
 }
 
-/// Each listener once, with what is spoken there.
+/// Each listener once, with its protocols.
 fn listeners(config: &Config) -> Vec<String> {
     let url = |scheme: &str, listen: &Listen| match listen {
         Listen::Tcp(address) => format!("{scheme}://{address}"),

@@ -1,7 +1,8 @@
-//! What survives a restart, from the configuration: the folder, and which rules of a site shape what is stored in it.
+//! The state that survives a restart, from the configuration: the folder, and the rules of a site that its stored pages
+//! depend on.
 //!
-//! A site is known by its name there, and by the rules that shape its keys: pages that were written under other rules are
-//! dead. Where the configuration has the site, or what comes before it, does not matter.
+//! A site is identified by its name, and by a fingerprint of the rules that determine its keys: pages that were written
+//! under other rules are never used. The position of the site in the configuration does not matter.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -45,8 +46,9 @@ pub(super) fn open(
     })
 }
 
-/// Tells the rules that shape keys and scopes, and what is stored under them, from any others. Lifetimes are no part of it:
-/// they are written with each page, and neither is what happens to answers when they leave. What the presets bring changes with the version.
+/// Identifies the rules that determine keys and scopes, and what is stored under them. Lifetimes are not included, since they
+/// are written with each page, nor are changes of responses when they are sent. The presets' own rules change with the
+/// version.
 pub(super) fn fingerprint(rules: &Policy) -> u64 {
     let rules = rules.clone();
     let shaping = Policy {
@@ -71,7 +73,7 @@ pub(super) fn site_fingerprint(site: &SiteConfig) -> u64 {
     }
 }
 
-/// A rule without what is done to answers when they leave.
+/// A rule without the changes of responses when they are sent.
 fn as_stored(rule: Rule) -> Rule {
     Rule {
         changes: Changes::default(),

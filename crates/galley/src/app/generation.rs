@@ -1,7 +1,8 @@
 //! One generation: the threads that serve one configuration, with everything that belongs to this configuration alone.
 //!
-//! A process has one generation in force. A reload starts the next one on the same sockets; then the old one accepts no more, and
-//! ends when its last exchange has. What outlives generations is in [`super::lasting`] and with the control thread.
+//! A process has one current generation. A reload starts the next one on the same sockets; the former one accepts no more
+//! connections, and ends with its last exchange. What outlives generations is in [`super::lasting`] and on the control
+//! thread.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -160,13 +161,13 @@ impl Generation {
         })
     }
 
-    /// Begins what one generation alone does: it is the one in force from now on.
+    /// Starts the tasks of one generation: it is the current one from now on.
     pub(super) fn take_over(&mut self, lasting: &Lasting) {
         self.forward_purges(lasting);
         self.tasks.health_checks = health::start(&self.checked);
         self.tasks.countries = countries::watch(self.countries.as_ref());
         self.tasks.schedules = cron::start(&self.sites, lasting.clock);
-        // The authority asks the listeners, so they come first; who waits for a certificate holds nobody up.
+        // The authority connects to the listeners, so they come first; nothing waits for a certificate.
         if let Some((acme, watch)) = self.tasks.ready.take() {
             self.tasks.certificates = tls::look_after(watch, lasting.clock);
             self.tasks.keepers = acme.map(AcmeReady::start);
@@ -186,7 +187,7 @@ impl Generation {
         self.tasks = Tasks::default();
     }
 
-    /// The certificates that it gets by itself.
+    /// The automatic certificates.
     pub(super) fn acme(&self) -> Option<&Acme> {
         self.acme.as_deref()
     }
@@ -208,11 +209,11 @@ impl Generation {
             () = signals.stop() => {}
         }
         threads.phase.send_replace(Phase::Stopping);
-        // As long as it takes to end what did not: `Threads::ended` waits for no more.
+        // As long as it takes to end the remaining threads: `Threads::ended` waits for no more.
         let _ = tokio::time::timeout(DRAIN_SLACK, threads.all_ended()).await;
     }
 
-    /// Drops all but its threads, which end by themselves as soon as nobody else uses what they have.
+    /// Drops everything but its threads, which end by themselves as soon as nothing else uses their data.
     pub(super) fn into_threads(self) -> Threads {
         self.threads
     }
@@ -297,8 +298,8 @@ impl Threads {
         }
     }
 
-    /// Waits for exchanges under way, then for the threads. When the server stops, never longer than the drain allows and a little.
-    /// `between` is called when the front threads have ended.
+    /// Waits for exchanges in progress, then for the threads. When the server stops, only a little longer than the drain
+    /// allows. `between` is called when the front threads have ended.
     pub(super) async fn ended(self, between: impl FnOnce()) {
         let Self {
             phase,
@@ -328,7 +329,7 @@ impl Threads {
     }
 }
 
-/// A generation that accepts no more, with what is to end after it.
+/// A generation that accepts no more, with everything that ends after it.
 pub(super) struct Retired {
     pub(super) threads: Threads,
     pub(super) pools: Vec<RunningPool>,

@@ -1,7 +1,7 @@
 //! Health checks: a task for each server of a site with `health_check`, on the control thread.
 //!
-//! The checks write what they find into the state of the server, which the fetch threads read. One generation checks at a time. The
-//! first check runs at once, the others at intervals; those of many servers are spread over the interval.
+//! The checks write their results into the state of the server, which the fetch threads read. One generation checks at a
+//! time. The first check runs at once, the others at intervals; those of many servers are spread over the interval.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct CheckedServer {
     pub(super) plan: Option<CheckPlan>,
 }
 
-/// What a check asks, how often, and what changes what is thought of a server.
+/// The request and interval of a check, and how many results change a server's state.
 #[derive(Clone, Debug)]
 pub(super) struct CheckPlan {
     pub(super) check: Arc<HealthCheck>,

@@ -1,7 +1,8 @@
-//! What outlives every configuration of this process: memory and disk, what sites keep, the threads that compress, the clock.
+//! What outlives every configuration of this process: memory and disk, the state of sites, the threads that compress, the
+//! clock.
 //!
-//! Its sizes and folders are those of the first configuration. `RESTART` names the options that are read here, and nowhere
-//! else; a reload that changes one of them names it, and keeps what is there.
+//! Its sizes and folders are those of the first configuration. `RESTART` names the options that are read only here; a
+//! reload that changes one of them reports it and keeps the current value.
 
 use std::sync::Arc;
 
@@ -91,7 +92,7 @@ impl Lasting {
         })
     }
 
-    /// What is counted of clients: what was counted so far, unless the limits are others.
+    /// The counters of clients: the former ones, unless the limits have changed.
     fn clients(&mut self, server: &ServerConfig) -> Arc<ClientState> {
         let (most, exempt) = (server.connections_per_address, &server.limit_exempt);
         match &self.clients {

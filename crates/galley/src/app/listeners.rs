@@ -1,8 +1,9 @@
-//! The listeners of a configuration: bound while there are the rights for it, opened when everything behind them stands.
+//! The listeners of a configuration: bound while the process has the rights for it, opened when everything behind them is
+//! ready.
 //!
-//! The control thread holds every socket as long as some configuration names it, and each generation of front threads accepts
-//! from descriptors of its own for the same sockets: closing the last descriptor of one of several sockets on a port would reset
-//! the connections in its queue.
+//! The control thread holds every socket as long as some configuration names it, and each generation of front threads
+//! accepts from its own descriptors of the same sockets: closing the last descriptor of one of several sockets on a port
+//! would reset the connections in its queue.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,14 +27,14 @@ use crate::tls::Acceptor;
 #[derive(Default)]
 pub(super) struct NewListeners(Vec<(OpenListener, Bound)>);
 
-/// A listener, and what is spoken there.
+/// A listener and its protocols.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OpenListener {
     speaks_tls: bool,
     listen: Listen,
 }
 
-/// Sockets that listen, by what names them.
+/// Listening sockets, by their names.
 pub(super) struct HeldListeners {
     cores: usize,
     held: BTreeMap<OpenListener, Held>,
@@ -130,7 +131,7 @@ impl HeldListeners {
         Ok(NewListeners(listeners))
     }
 
-    /// Has bound sockets listen, and holds them. Where one fails, none of them is held.
+    /// Starts listening on bound sockets, and holds them. If one fails, none of them is held.
     pub(super) fn add(
         &mut self,
         listeners: NewListeners,
@@ -203,8 +204,8 @@ impl HeldListeners {
         Ok(open)
     }
 
-    /// Lets go of what `config` does not name. `removals` are the marks of the generation before, which accepts for the last time
-    /// from what leaves; to be called before it retires.
+    /// Closes the listeners that `config` does not name. `removals` are the marks of the generation before, which accepts for
+    /// the last time from them; to be called before it retires.
     pub(super) fn keep(&mut self, config: &Config, removals: &Removals) {
         let rows = rows(config);
         let mut kept = BTreeMap::new();
@@ -217,7 +218,7 @@ impl HeldListeners {
         let gone = std::mem::replace(&mut self.held, kept);
         for (name, held) in gone {
             if matches!(name.listen, Listen::Passed(_)) {
-                // Nobody can open it again, and systemd holds it in any case.
+                // This process cannot open it again, and systemd holds it in any case.
                 self.held.insert(name, held);
                 continue;
             }
@@ -227,7 +228,8 @@ impl HeldListeners {
         }
     }
 
-    /// Closes all of them, so that the front threads are the last to accept; the files of sockets leave with what is returned.
+    /// Closes all of them, so that the front threads are the last to accept; the files of sockets are removed when the result
+    /// is dropped.
     pub(super) fn close(self) -> Vec<SocketFile> {
         self.held
             .into_values()
@@ -249,7 +251,7 @@ impl HeldListeners {
         })
     }
 
-    /// Whether a socket of ours has this port, on whatever address: then others share it with us alone.
+    /// Whether a socket of this process has this port, on any address: then it only shares the port with this process.
     fn has_port(&self, port: u16) -> bool {
         let inherited = self.inherited.keys().filter_map(|name| {
             let address: Option<SocketAddr> = name.listen.parse().ok();
@@ -269,7 +271,7 @@ impl HeldListeners {
 /// A socket of a listener.
 pub(super) struct HeldSocket<'h> {
     pub(super) name: ListenerName,
-    /// Where it is in the file system.
+    /// Its path in the file system.
     pub(super) file: Option<&'h Path>,
     pub(super) socket: BorrowedFd<'h>,
 }
@@ -301,7 +303,7 @@ impl OpenListener {
         }
     }
 
-    /// Where it is reached. The configuration lets no path speak TLS; what systemd hands over is seen only here.
+    /// Its address. The configuration does not allow TLS on a path; sockets from systemd are checked only here.
     fn url(&self, socket: &Listening) -> io::Result<String> {
         if self.speaks_tls && matches!(socket, Listening::Unix(_)) {
             let why = "TLS needs an address; name this socket in `listen`";
@@ -319,7 +321,7 @@ pub(super) struct OpenListeners {
     pub(super) removals: Removals,
 }
 
-/// What tells a generation that nobody accepts from a socket after it.
+/// Tells a generation that nobody accepts from a socket after it.
 pub(super) type Removals = BTreeMap<OpenListener, Arc<AtomicBool>>;
 
 /// Hosts with the number of their site, by listener.

@@ -1,7 +1,7 @@
 //! The access logs of a configuration.
 //!
-//! A log outlives configurations: another one with the same target and format goes on with it. One that nobody names any more
-//! is closed when the last generation that writes to it has ended.
+//! A log outlives a configuration: the next one with the same target and format continues to use it. A log that no
+//! configuration names any more is closed when the last generation that writes to it has ended.
 
 use galley_config::{Config, LogTarget};
 
@@ -20,7 +20,7 @@ struct NamedLog {
 /// The logs of another configuration, beside those of this one.
 pub(super) struct LogChange {
     logs: Logs,
-    /// Whether each of those before goes on.
+    /// Whether each of the former logs continues.
     stays: Vec<bool>,
 }
 
@@ -57,7 +57,7 @@ impl Logs {
         })
     }
 
-    /// What is written from now on; returns what is to be closed when nobody writes to it any more.
+    /// The current logs; returns those to be closed when nobody writes to them any more.
     pub(super) fn replace(&mut self, change: LogChange) -> Vec<AccessLog> {
         let before = std::mem::replace(self, change.logs);
         let gone = before.0.into_iter().zip(change.stays);

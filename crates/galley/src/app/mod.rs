@@ -1,8 +1,8 @@
-//! The running server: builds its parts, wires them, watches signals, reloads, drains.
+//! The running server: builds and connects its parts, handles signals, reloads, drains.
 //!
-//! The control thread (this one) owns what outlives a request: managed PHP, the log's threads, the admin thread, and the
-//! generation of front and fetch threads that serves the configuration in force. It answers nothing itself, so no load can keep
-//! it from ending the process.
+//! The control thread (this one) owns what outlives a request: managed PHP, the log threads, the admin thread, and the
+//! generation of front and fetch threads that serves the current configuration. It serves no requests itself, so load
+//! cannot keep it from ending the process.
 
 mod acme;
 mod build;

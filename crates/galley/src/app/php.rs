@@ -1,8 +1,8 @@
-//! What Galley runs for its sites: PHP-FPM and other FastCGI programs, started before anything else and ended last. What runs as
-//! other users than a Galley that gives up root is gathered before it does.
+//! The programs that Galley runs for its sites: PHP-FPM and other FastCGI programs, started before anything else and ended
+//! last. If Galley gives up root, the programs of other users are collected before it does.
 //!
-//! A pool outlives configurations: another one with the same settings for its site goes on with it, with the same processes
-//! and the same opcode cache. Only its share of the memory is that of when it was started.
+//! A pool outlives a configuration: the next one with the same settings for its site continues to use it, with the same
+//! processes and the same opcode cache. Only its share of the memory stays that of its start.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -69,15 +69,15 @@ pub(super) struct PhpChange {
     stays: Vec<bool>,
 }
 
-/// What is to run as other users than Galley will be, and who is to start it.
+/// The programs of other users than Galley's, and the process that starts them.
 pub(super) struct Apart {
     privileged: Privileged,
-    /// By the number of the site, and of its upstream: 0 is what composes its pages, then `SiteConfig::further`.
+    /// By the number of the site, and of its upstream: 0 generates its pages, then `SiteConfig::further`.
     pools: HashMap<(usize, usize), PrivilegedPool>,
 }
 
-/// Starts the process that keeps root, where Galley is about to give it up and some site's `php_user` is somebody else. To be
-/// called while Galley is root and has one thread.
+/// Starts the privileged process, if Galley is about to give up root and some site's `php_user` is another user. To be called
+/// while Galley is root and has one thread.
 pub(super) fn apart(config: &Config) -> Result<Option<Apart>, ServerStartError> {
     let Some(user) = &config.server.user else {
         return Ok(None);
@@ -213,7 +213,7 @@ impl Php {
         offers.collect()
     }
 
-    /// Of what the process before has started.
+    /// Of the programs of the process before.
     pub(super) fn inherited(&self) -> Vec<Ownership> {
         let inherited = self
             .running
@@ -228,7 +228,7 @@ impl Php {
         inherited.filter_map(RunningPool::folder).collect()
     }
 
-    /// Leaves to another process what is in these folders.
+    /// Leaves the contents of these folders to another process.
     pub(super) async fn leave(&mut self, folders: &[PathBuf]) {
         for pool in std::mem::take(&mut self.running) {
             if pool.folder().is_some_and(|own| folders.contains(&own)) {
@@ -275,7 +275,7 @@ impl Php {
         let candidates = self.running.iter().zip(&mut change.stays);
         let mut free = candidates.filter(|(pool, stays)| !**stays && pool.site == wanted.name);
         let found = if is_apart {
-            // The process that keeps root starts what it was begun with, and nothing else.
+            // The privileged process starts only the programs in its plan.
             let is_program = !settings.command.is_empty();
             let found = free
                 .find(|(pool, _)| pool.is_apart && pool.settings.command.is_empty() != is_program);
@@ -301,7 +301,7 @@ impl Php {
         })))
     }
 
-    /// What runs from now on; returns what is to be stopped when nobody uses it any more.
+    /// The current programs; returns those to be stopped when nobody uses them any more.
     pub(super) fn replace(&mut self, change: PhpChange) -> Vec<RunningPool> {
         let (mut stay, mut leave) = (Vec::new(), Vec::new());
         let running = std::mem::take(&mut self.running);
@@ -330,7 +330,7 @@ impl PhpChange {
         shown
     }
 
-    /// Ends what was started for it.
+    /// Ends the programs that were started for it.
     pub(super) async fn abandon(&mut self) {
         stop_pools(std::mem::take(&mut self.started)).await;
     }
@@ -368,14 +368,14 @@ pub(super) async fn stop(php: Php) {
     }
 }
 
-/// Ends pools that nobody uses, one after the other.
+/// Ends unused pools, one after the other.
 pub(super) async fn stop_pools(pools: Vec<RunningPool>) {
     for pool in pools {
         pool.managed.stop().await;
     }
 }
 
-/// What is to run for a site: for each upstream its settings, where Galley runs something for it alone.
+/// The programs of a site: for each upstream its settings, if Galley runs a program for it alone.
 struct WantedPools<'c> {
     site: &'c SiteConfig,
     name: String,
@@ -425,8 +425,7 @@ fn budget(config: &Config) -> MemoryDivision {
     ))
 }
 
-/// `None` for what somebody else runs.
-/// What Galley runs for an upstream; an empty command: PHP-FPM. `None`: nothing.
+/// `None` for a program that Galley does not run. The program of an upstream; an empty command: PHP-FPM. `None`: nothing.
 fn program(site: &SiteConfig, upstream: &UpstreamConfig) -> Option<Program> {
     match upstream {
         UpstreamConfig::Managed => Some(Program {

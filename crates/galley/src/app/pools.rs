@@ -83,7 +83,7 @@ pub(super) fn start_fetch_threads(
 /// Which pools each fetch thread gets.
 struct PoolPlan<'p> {
     pools: Vec<Vec<PoolSpec>>,
-    /// The kept connections of each HTTP server, by host and port: sites that share one share what may be idle there.
+    /// The kept connections of each HTTP server, by host and port: sites that share one share its idle connections.
     idle: HashMap<(String, u16), Arc<AtomicUsize>>,
     /// How `https` servers are spoken with.
     clients: UpstreamTlsClients,
@@ -91,7 +91,7 @@ struct PoolPlan<'p> {
     checked: Vec<CheckedServer>,
 }
 
-/// A site's pools: where they are.
+/// The indexes of a site's pools.
 pub(super) struct Planned {
     pub(super) fetch_thread: usize,
     pub(super) primary: BackendKind,

@@ -1,4 +1,4 @@
-//! A process that takes over from the one that has started it: what it gets, and when it says what.
+//! A process that takes over from the one that started it: what it receives, and when it reports what.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub(super) struct InheritedPool {
 }
 
 impl Inheritance {
-    /// Waits for all of it. Of a process that ends meanwhile, what there is: nobody else serves then.
+    /// Waits for all of it. If the other process ends meanwhile, the parts that have arrived: nobody else serves then.
     pub(super) fn receive(before: &Predecessor) -> io::Result<Self> {
         let mut all = Self::default();
         loop {
@@ -99,9 +99,9 @@ pub(super) struct Handover {
     channel: UpgradeChannel,
     /// Of its pages.
     file: Option<File>,
-    /// What it had applied of the purges of other nodes.
+    /// Its position in the purges of other nodes.
     position: Option<String>,
-    /// Of the PHP-FPMs that this process goes on with.
+    /// Of the PHP-FPMs that this process takes over.
     pools: Vec<Ownership>,
 }
 
@@ -110,7 +110,7 @@ impl Handover {
     /// case: then this one starts as if it were the first.
     pub(super) async fn begin(before: &Predecessor, pools: Vec<Ownership>) -> io::Result<Self> {
         let channel = before.channel()?;
-        // What it cannot be told any more, it does not wait for.
+        // It does not wait for what it can no longer get.
         let _ = channel.send(UpgradeMessage::Prepared, &[]).await;
         let mut position = None;
         let mut received = channel.receive().await;
@@ -166,8 +166,8 @@ impl Handover {
         }
     }
 
-    /// Says that visitors are answered, and shares purges with the process before until it has ended. What it has left is this
-    /// process's then.
+    /// Reports that it serves visitors, and shares purges with the process before until that has ended. What remains of it
+    /// then belongs to this process.
     pub(super) async fn serve(self, inherited: InheritedPages, taken: TakenOver) {
         let TakenOver {
             folders,
@@ -198,11 +198,11 @@ impl Handover {
 pub(super) struct InheritedNode {
     /// Whether pages of it may be in the memory.
     pub(super) has_pages: bool,
-    /// What it had applied; `None`: that is not known.
+    /// Its position; `None`: it is unknown.
     pub(super) position: Option<String>,
 }
 
-/// The pages that a process goes on with.
+/// The pages that a process takes over.
 pub(super) struct InheritedPages {
     pages: u64,
     purges: RelayedPurges,
@@ -210,7 +210,7 @@ pub(super) struct InheritedPages {
 
 /// What this process shares with the one before for a while.
 pub(super) struct TakenOver {
-    /// Of the PHP-FPMs that it goes on with.
+    /// Of the PHP-FPMs that it takes over.
     pub(super) folders: Vec<std::path::PathBuf>,
     pub(super) relay: PurgeRelay,
     pub(super) purges: PurgesByName,

@@ -1,7 +1,8 @@
 //! What a start would need of this machine, tried without changing anything: for `galley check`.
 //!
-//! Sockets are bound and closed again without listening, files and folders are only looked at. What a running Galley of the same
-//! configuration holds is no mistake, and what only another user could try is not tried: both are notes.
+//! Sockets are bound and closed again without listening; files and folders are only read. A socket that a running Galley
+//! with the same configuration holds is not an error, and what only another user could try is not tried: both are reported
+//! as notes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,14 +24,14 @@ use crate::sys::reach::UserIdentity;
 use crate::sys::sockets;
 use crate::sys::{self, account, privileges};
 
-/// What is known of a Galley that runs with this configuration.
+/// The state of a Galley that runs with this configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunningGalley {
     /// None answers.
     No,
     /// One answers at the admin address, and listens here.
     At(Vec<String>),
-    /// One answers there, and does not say where it listens.
+    /// A server answers there, and does not say where it listens.
     Somewhere,
 }
 
@@ -41,7 +42,7 @@ pub struct Preflight {
     pub wrong: Vec<MachineFinding>,
     /// What would end it now, on this machine.
     pub refused: Vec<MachineFinding>,
-    /// What was not tried, or would be missed.
+    /// What was not tried, or would be missing.
     pub notes: Vec<MachineFinding>,
 }
 
@@ -114,7 +115,7 @@ fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
         let tried = match listen {
             Listen::Tcp(address) => sockets::is_free(*address),
             Listen::Unix(path) => sockets::is_path_free(path),
-            // Only who is started by systemd has them.
+            // Only processes started by systemd have them.
             Listen::Passed(_) => Ok(()),
         };
         let Err(cause) = tried else { continue };
@@ -168,7 +169,7 @@ fn admin(config: &Config, running: &RunningGalley, who: &UserIdentity, found: &m
         AdminListen::Off => return,
         AdminListen::Tcp(address) => std::net::TcpListener::bind(address).map(drop),
         AdminListen::Unix(path) => admin::is_free(path, who.uid()).and_then(|()| {
-            // The start makes the folder, as root where it was begun as root.
+            // The start creates the folder, as root if it was started as root.
             let folder = path.parent().unwrap_or(Path::new("/"));
             if folder.exists() || !privileges::is_root() {
                 may_make(who, path)
@@ -229,7 +230,7 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     {
         let why = format!("which cannot be used: {cause}");
         let finding = MachineFinding::of_path(OptionPath::Acme("storage"), &acme.storage, why, own);
-        // Root asks for somebody else whom only the service manager knows.
+        // Root checks for another user whom only the service manager knows.
         let is_known = who.uid() != 0 || cause.kind() != io::ErrorKind::PermissionDenied;
         let list = if is_known {
             &mut found.refused
@@ -278,7 +279,7 @@ fn may_make_folder(who: &UserIdentity, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether something of this name may be made or, where it is there, written to.
+/// Whether something of this name may be created or, if it exists, written to.
 fn may_make(who: &UserIdentity, path: &Path) -> io::Result<()> {
     let mut near = path;
     // A link that leads nowhere is there.
@@ -291,7 +292,7 @@ fn may_make(who: &UserIdentity, path: &Path) -> io::Result<()> {
     if near != path && !near.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
-    // What is there and no folder is a socket that the start puts aside.
+    // A file here that is not a folder is a socket, which the start replaces.
     let is_socket = near == path && !near.is_dir();
     let near = near.parent().filter(|_| is_socket).unwrap_or(near);
     who.may_write(near)
@@ -322,7 +323,7 @@ fn logs(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     }
 }
 
-/// Programs that Galley starts. What PHP-FPM lacks is asked of it elsewhere.
+/// Programs that Galley starts. PHP's missing modules are checked elsewhere.
 fn programs(index: usize, site: &SiteConfig, found: &mut Preflight) {
     let named = site.further.iter().chain([&site.upstream]);
     let commands = named.filter_map(|upstream| match upstream {

@@ -1,4 +1,4 @@
-//! Why the server does not start: which option says what cannot be had here, and the way out.
+//! Why the server does not start: the option that cannot be satisfied on this machine, and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ pub enum ServerStartError {
         /// What the system said.
         cause: io::Error,
     },
-    /// The cache's folder belongs to somebody else.
+    /// The cache's folder belongs to another user.
     #[error("cannot use the cache folder `{path}`: {cause}")]
     Disk {
         /// The folder.
@@ -119,7 +119,7 @@ pub enum ServerStartError {
         /// What the system said.
         cause: io::Error,
     },
-    /// A site's folder of files that stand for pages cannot be made or watched.
+    /// A site's folder of page markers cannot be created or watched.
     #[error("cannot use the folder `{path}` of site `{site}`: {cause}")]
     MarkerFolder {
         /// The site.
@@ -142,7 +142,7 @@ pub enum ServerStartError {
     Certificate {
         /// The site.
         site: String,
-        /// The file, and what is wrong with it.
+        /// The file, and its problem.
         trouble: String,
     },
     /// The upstream of a site cannot be spoken with over TLS.
@@ -150,7 +150,7 @@ pub enum ServerStartError {
     UpstreamTls {
         /// The site.
         site: String,
-        /// What is wrong.
+        /// The problem.
         cause: crate::tls::ClientTrouble,
     },
     /// TLS itself is not usable.
@@ -428,7 +428,7 @@ pub fn of_php(config: &Config, site: usize, cause: &php::PhpStartError) -> Machi
     }
 }
 
-/// An error and what it comes from, in one line.
+/// An error and its causes, in one line.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

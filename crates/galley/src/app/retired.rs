@@ -1,4 +1,4 @@
-//! Generations that are not in force any more and drain.
+//! Former generations that drain.
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -50,7 +50,7 @@ impl RetiredGenerations {
         });
     }
 
-    /// A generation has ended: what it has counted stays.
+    /// A generation has ended: its counts are kept.
     pub(super) fn forget(&mut self, number: u64) {
         let Some(at) = self.all.iter().position(|one| one.number == number) else {
             return;
@@ -60,7 +60,7 @@ impl RetiredGenerations {
         self.past = Some(CounterReader::sum(&counters));
     }
 
-    /// What these have counted, those that have ended, and the one in force.
+    /// The counters of these, of the ones that have ended, and of the current one.
     pub(super) fn counters(&self, now: &Generation) -> Vec<CounterReader> {
         let draining = self.all.iter().flat_map(|one| &one.counters);
         let all = self.past.iter().chain(draining).chain(now.counters());

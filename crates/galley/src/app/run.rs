@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::sys;
 use crate::telemetry::errors::{self, ErrorLog, ErrorTargets};
 
-/// Runs the server until it is told to end. `source`: where `config` is read again. `tell` gets one line per listener, for people
+/// Runs the server until it is stopped. `source`: where `config` is read again. `tell` gets one line per listener, for people
 /// and scripts.
 ///
 /// `before`: the process that has started this one, to take over from it.
@@ -101,7 +101,7 @@ pub fn run(
     result
 }
 
-/// What is had before there is a runtime, while there are the rights for it.
+/// What is created before there is a runtime, while the process has the rights for it.
 struct FirstParts<'b> {
     source: ConfigSource,
     held: HeldListeners,
@@ -196,5 +196,5 @@ async fn start(
 /// Bytes of memory up to which it goes before speed.
 const SMALL_MACHINE: u64 = 1 << 30;
 
-/// Reloads that may be ordered while one is under way.
+/// Reloads that may be requested while one is in progress.
 const MOST_ORDERS: usize = 8;

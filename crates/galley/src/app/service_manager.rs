@@ -1,4 +1,4 @@
-//! What systemd is told, where it has started Galley (`sd_notify(3)`). Elsewhere nobody listens.
+//! Notifications to systemd, if it has started Galley (`sd_notify(3)`).
 
 use sd_notify::NotifyState;
 

@@ -1,11 +1,11 @@
-//! Signals: SIGTERM, SIGINT and SIGQUIT drain and end, SIGHUP reads the configuration again, SIGUSR1 opens the logs anew, SIGUSR2
-//! starts the program anew and hands over to it. SIGWINCH, by which nginx ends its workers, changes nothing.
+//! Signals: SIGTERM, SIGINT and SIGQUIT drain and end, SIGHUP reloads the configuration, SIGUSR1 reopens the logs, SIGUSR2
+//! starts the program again and hands over to it. SIGWINCH, which ends nginx's workers, changes nothing.
 
 use std::io::{self, IsTerminal};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that the server obeys.
+/// The signals that the server handles.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -44,7 +44,7 @@ impl Signals {
             () = stop(&mut self.terminate, &mut self.interrupt, &mut self.quit) => SignalEvent::Stop,
             _ = self.reopen.recv() => SignalEvent::ReopenLogs,
             _ = self.upgrade.recv() => SignalEvent::Upgrade,
-            // On a terminal the signal says that it has been closed; elsewhere it is an operator who wants a reload.
+            // On a terminal the signal means that it was closed; elsewhere it is an operator who wants a reload.
             _ = self.hangup.recv() => {
                 if io::stderr().is_terminal() {
                     SignalEvent::Stop

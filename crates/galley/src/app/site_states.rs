@@ -1,9 +1,9 @@
-//! What each site keeps from one configuration to the next: its purges, its counters, the runs of its scheduler.
+//! The state of each site that outlives a configuration: its purges, its counters, the runs of its scheduler.
 //!
-//! A site is known by its name, its first host; its place in the file does not matter. What was removed from the
-//! configuration stays here, so that a site that comes back has the purges that its stored pages were compared with: a table
-//! that began anew would call pages valid that were purged. Keys hold a mark of the name and of the rules that shape keys
-//! and scopes, so that a page that was stored under other rules is never found.
+//! A site is identified by its name, its first host; its position in the file does not matter. The state of a site that was
+//! removed from the configuration stays here, so that a site that comes back has the purges that its stored pages must be
+//! compared with: an empty table would call purged pages valid. Keys contain a fingerprint of the name and of the rules
+//! that determine keys and scopes, so that a page that was stored under other rules is never found.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,7 +66,7 @@ impl PurgesByName {
         let mut named = self.lock();
         named.by_name.insert(name.to_owned(), Arc::clone(purges));
         if named.is_read {
-            // Pages on the disk may be older than what was missed.
+            // Pages on the disk may be older than missed purges.
             let all = Purge {
                 scope: Scope::Site,
                 strength: Strength::Hard,
@@ -187,7 +187,7 @@ impl SiteStates {
         state
     }
 
-    /// The mark of a name and a fingerprint: that of their hash, or the next that nobody else has.
+    /// The mark of a name and a fingerprint: that of their hash, or the next unused one.
     fn mark(&mut self, name: &str, fingerprint: u64) -> u32 {
         let [a, b, c, d, ..] = hash(&format!("{fingerprint:016x} {name}")).to_be_bytes();
         let mut mark = u32::from_be_bytes([a, b, c, d]);
@@ -204,13 +204,13 @@ impl SiteStates {
     }
 }
 
-/// A key that nobody else has.
+/// A key that no other site has.
 fn secret() -> [u64; 2] {
     [sys::random_bytes(), sys::random_bytes()].map(u64::from_ne_bytes)
 }
 
-/// What sites are called: two may have one first host on different listeners, and the second is told apart. Which is the second
-/// depends on their listeners, not on their places in the file.
+/// The names of sites: two may have the same first host on different listeners, and the second gets a suffix. Which is the
+/// second depends on their listeners, not on their position in the file.
 pub(super) fn names(sites: &[SiteConfig]) -> Vec<String> {
     let mut order: Vec<usize> = (0..sites.len()).collect();
     order.sort_by_cached_key(|&index| sites.get(index).map(listeners));

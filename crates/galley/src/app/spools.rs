@@ -1,6 +1,6 @@
-//! Where bodies on their way may wait: the folder that the configuration names, or the first usual one that can be written.
+//! The folder for buffered bodies: the configured one, or the first usual one that is writable.
 //!
-//! `/var/tmp` comes before `/tmp`, which is memory on many systems, and memory is what the files are to save.
+//! `/var/tmp` comes before `/tmp`, which is in memory on many systems, and the files exist to save memory.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The process that takes over from this one: how it is started and spoken with.
+//! The process that takes over from this one: how it is started, and the messages to it.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +24,7 @@ pub(super) struct Program {
 pub(super) struct Successor {
     pub(super) starting: StartingProcess,
     pub(super) purges: RelayedPurges,
-    /// Of the PHP-FPMs that it goes on with.
+    /// Of the PHP-FPMs that it takes over.
     pub(super) pools: Vec<PathBuf>,
     pub(super) pages: u64,
 }
@@ -110,13 +110,13 @@ impl StartingProcess {
         let sent = timeout(SEND_PATIENCE, self.channel.send(message, carried)).await;
         match sent {
             Ok(Ok(())) => Ok(()),
-            // What it has said before says more.
+            // An earlier message of it is more precise.
             Ok(Err(error)) => Err(format!("cannot reach the new process: {error}")),
             Err(_) => Err("the new process accepts no message".to_owned()),
         }
     }
 
-    /// Kills it, and waits for that: what it has locked is free then.
+    /// Kills it, and waits for that: its locks are free then.
     pub(super) async fn kill(mut self) {
         let _ = timeout(END_PATIENCE, self.child.kill()).await;
     }

@@ -1,7 +1,8 @@
-//! Removing what is dead, so that purged and outlived pages do not fill the memory.
+//! Removes purged and expired pages, so that they do not fill the memory.
 //!
-//! Correctness never waits for this: a dead entry is not served, removed or not. A round runs when purges have come since the
-//! last one, and otherwise now and then for what has outlived all its windows; it pauses as it goes, off every hot thread.
+//! Correctness never depends on it: such an entry is not served, removed or not. A round runs when there were purges since
+//! the last one, and otherwise from time to time for entries that have outlived all their windows. It pauses regularly and
+//! runs on no thread that serves requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -99,7 +100,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A round without purges runs once a minute.
 const ROUNDS_FOR_OUTLIVED: u32 = 60;
 
-/// How long a stale entry with a validator waits to be asked about.
+/// How long a stale entry with a validator is kept for revalidation.
 const ASKED_ABOUT: Duration = Duration::from_secs(86_400);
 
 /// How long one without waits for a client that says `max-stale`.

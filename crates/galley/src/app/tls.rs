@@ -1,4 +1,4 @@
-//! The certificates of a configuration, and looking after them; how upstreams are spoken with over TLS.
+//! The certificates of a configuration and their renewal; TLS settings for upstreams.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,11 +20,11 @@ use crate::tls::{
 /// The certificates of a configuration.
 pub(super) struct Tls {
     pub(super) certificates: Arc<Certificates>,
-    /// What was read, for a configuration that names the same files and may not read them any more.
+    /// The certificates that were read, for a configuration that names the same files and may not read them any more.
     pub(super) known: KnownCertificates,
     /// Sites whose certificates could not be read again, and stay as they are.
     pub(super) out_of_reach: Vec<String>,
-    /// How handshakes are answered; `None` where nobody listens for them.
+    /// How handshakes are answered; `None` if no listener needs it.
     pub(super) acceptor: Option<Acceptor>,
     pub(super) watch: CertificateWatch,
 }
@@ -32,7 +32,7 @@ pub(super) struct Tls {
 /// Certificates by their files.
 pub(super) type KnownCertificates = Vec<(Vec<CertificateFiles>, Arc<Slot>)>;
 
-/// What goes on from the configuration before.
+/// What continues from the configuration before.
 #[derive(Clone, Default)]
 pub(super) struct TlsBefore {
     pub(super) known: KnownCertificates,
@@ -204,11 +204,11 @@ fn host_text(host: &HostPattern) -> String {
     }
 }
 
-/// What is spoken behind a handshake, the first that the client knows too.
+/// The protocols behind a handshake; the first that the client supports is used.
 const PROTOCOLS: &[&[u8]] = &[H2, b"http/1.1"];
 
 /// Between two looks at the files: two questions to the file system for each certificate.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Looks after which bad dates are told again: some 24 hours.
+/// Checks after which bad dates are reported again: some 24 hours.
 const LOOKS_A_DAY: u32 = 43_200;

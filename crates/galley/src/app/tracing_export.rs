@@ -1,7 +1,7 @@
-//! The collector of a configuration.
+//! The trace collector of a configuration.
 //!
-//! An exporter outlives configurations: another one with the same collector and settings goes on with it. One that nobody names any more
-//! ends with the last generation that has its tracer.
+//! An exporter outlives a configuration: the next one with the same collector and settings continues to use it. One that no
+//! configuration names any more ends with the last generation that uses its tracer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Handing over to another process, and serving again if that one fails. `docs/internals/upgrade.md` has the steps.
+//! Hands over to another process, and serves again if that one fails. `docs/internals/upgrade.md` describes the steps.
 
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,13 +68,13 @@ impl Control {
             }
         };
         if let Some(reply) = reply {
-            // Who has asked may be gone.
+            // The requester may be gone.
             let _ = reply.send(result);
         }
         end
     }
 
-    /// Starts the program anew and hands over to it. `Err`: this process goes on, and why.
+    /// Starts the program again and hands over to it. `Err`: this process continues, and why.
     async fn hand_over(&mut self, signals: &mut Signals) -> Result<Successor, HandoverError> {
         let refused = |why: String| HandoverError::Refused(UpgradeError::Failed(why));
         self.can_be_replaced()
@@ -178,7 +178,7 @@ impl Control {
         to.send(UpgradeMessage::Start, &[]).await
     }
 
-    /// Lets go of the disk and of the cluster, hands over the pages of the memory, and waits until the new process serves.
+    /// Closes the disk cache and leaves the cluster, hands over the pages in memory, and waits until the new process serves.
     async fn release(&mut self, starting: &mut StartingProcess) -> Result<UpgradeMessage, String> {
         let node = self.node.take();
         let upkeep = std::mem::replace(&mut self.upkeep, Upkeep::none());
@@ -220,8 +220,8 @@ impl Control {
         starting.receive(SERVE_PATIENCE).await
     }
 
-    /// Answers what is under way while the new process answers the rest. `Break`: this process is done. `Continue`: the new one has
-    /// ended, and this one serves as before.
+    /// Serves the requests in progress while the new process serves the others. `Break`: this process is done. `Continue`: the
+    /// new one has ended, and this one serves as before.
     pub(super) async fn drain_beside(
         &mut self,
         successor: Successor,
@@ -261,7 +261,7 @@ impl Control {
         let relay = self.lasting.durable.relay().clone();
         relay.end();
         if let Err(error) = self.serve_again().await {
-            // Purges and pages are in memory, which is as good as before but for a restart.
+            // Purges and pages are in memory, which is as good as before except for a restart.
             tracing::error!(%error, "the disk cache cannot be used until a restart");
         }
         let counters = self.retired.counters(&self.generation);
@@ -284,7 +284,7 @@ impl Control {
                 if let Some(receipt) = receipt {
                     receipt.acknowledged().await.log(&record.site);
                 }
-                // Who has published it may be gone.
+                // The publisher may be gone.
                 let _ = done.send(());
             });
         }
@@ -331,7 +331,7 @@ impl Control {
 
 /// Why no other process takes over.
 enum HandoverError {
-    /// It cannot, and this one goes on.
+    /// It cannot, and this one continues.
     Refused(UpgradeError),
     /// This one is to end meanwhile.
     Stopped,
@@ -378,7 +378,7 @@ const START_PATIENCE: Duration = Duration::from_secs(120);
 /// What opening the disk and reading pages may take.
 const SERVE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is waiting for the disk may take so long; purges wait meanwhile.
+/// How long pending writes to the disk may take; purges wait meanwhile.
 const DISK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The process before is given so long beyond its drain.

@@ -1,7 +1,7 @@
-//! Looking after the disk: counting what is there after a start, removing what is dead, telling when it fails.
+//! Maintains the disk cache: counts the entries after a start, removes purged and expired ones, reports failures.
 //!
-//! One thread, in small steps with pauses. After purges the steps follow each other faster, so that what was purged gives
-//! its space back soon; correctness does not wait for it.
+//! It is one thread that works in small steps with pauses. After purges the steps follow each other faster, so that the
+//! space of purged pages is free soon; correctness does not depend on it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::sweep;
 use crate::durable::{DiskCache, Durable};
 use crate::request::{Site, site_mark};
 
-/// The thread, where there is a disk.
+/// The thread, if there is a disk.
 pub(super) struct Upkeep {
     thread: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
@@ -86,7 +86,7 @@ impl UpkeepRound {
             } else {
                 is_counted = self.disk.scan_step() == ScanProgress::Done;
                 if is_counted {
-                    // What came meanwhile was not stored.
+                    // Entries that arrived meanwhile were not stored.
                     self.disk.owe();
                 }
                 HURRIED
@@ -126,7 +126,7 @@ impl UpkeepRound {
     }
 }
 
-/// A site that is not configured now may come back; what nobody asks for leaves in time.
+/// A site that is not configured now may come back; entries that nobody requests are evicted in time.
 fn is_dead(owners: &HashMap<SiteId, &Arc<Site>>, view: &HeaderView) -> bool {
     let Some(site) = owners.get(&view.site) else {
         return false;
@@ -176,5 +176,5 @@ impl LastReport {
 /// Between two steps while there is something to do.
 const HURRIED: Duration = Duration::from_millis(5);
 
-/// Between two steps of a round that looks for what has outlived its time: 4,096 of them in seven minutes.
+/// Between two steps of a round that looks for expired entries: 4,096 of them in seven minutes.
 const CALM: Duration = Duration::from_millis(100);

@@ -1,6 +1,8 @@
-//! Notices that a file of the configuration has changed, or that a pattern of `include` matches other files (`server.watch`).
+//! Detects that a file of the configuration has changed, or that a pattern of `include` matches other files
+//! (`server.watch`).
 //!
-//! A change counts when a second check finds the same: a program that writes a file may not be done at the first.
+//! A change counts when a second check finds the same state: a program that writes a file may not have finished at the
+//! first.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -71,5 +73,5 @@ fn stamps(files: &[PathBuf], patterns: &[PathBuf]) -> FileStamps {
     .collect()
 }
 
-/// A check asks the file system once for each file and pattern.
+/// A check reads the metadata of each file and pattern once.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);

@@ -16,7 +16,7 @@ use crate::sys::packets;
 #[derive(Debug)]
 pub struct UpgradeChannel(UnixDatagram);
 
-/// A message, with what came along.
+/// A message, with its descriptors.
 #[derive(Debug)]
 pub struct Received {
     /// The message.
@@ -104,9 +104,9 @@ impl UpgradeChannel {
         self.send_packet(&Packet::Message(message), carried).await
     }
 
-    /// The next message; purges must not have begun to come.
+    /// The next message; purges must not have begun to arrive.
     ///
-    /// Errors: the other process has ended (`UnexpectedEof`), or says what is not known here.
+    /// Errors: the other process has ended (`UnexpectedEof`), or sends an unknown message.
     pub async fn receive(&self) -> io::Result<Received> {
         let mut descriptors = Vec::new();
         match self.receive_packet(&mut descriptors).await? {
@@ -154,7 +154,7 @@ fn unknown() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Characters of what a process says when it does not start.
+/// The length of what is kept of a process's output when it does not start.
 const MOST_OF_A_REASON: usize = 8192;
 
 /// What the kernel may take to end a process that was killed.

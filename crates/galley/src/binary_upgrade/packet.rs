@@ -1,4 +1,4 @@
-//! The packets of two processes during an upgrade, one of which may be of another version.
+//! The packets between two processes during an upgrade, possibly of different versions.
 //!
 //! ```text
 //! M  a message, as JSON; what a version does not know ends the upgrade
@@ -18,7 +18,7 @@ pub enum UpgradeMessage {
     Listener {
         /// Of which listener.
         name: ListenerName,
-        /// Where it is in the file system.
+        /// Its path in the file system.
         file: Option<PathBuf>,
     },
     /// Old: the socket of the admin interface. Carries it.
@@ -26,7 +26,7 @@ pub enum UpgradeMessage {
         /// As the configuration has it.
         listen: String,
     },
-    /// Old: a PHP-FPM that runs. Carries its process, its watcher's process, the watcher's pipe, and the pipe of what it says.
+    /// Old: a running PHP-FPM. Carries its process, its watcher's process, the watcher's pipe, and the pipe of its messages.
     Pool(PoolOffer),
     /// Old: that is all; start.
     Start,
@@ -39,7 +39,7 @@ pub enum UpgradeMessage {
     },
     /// Old: it has left the cluster. Before `Released`.
     Position {
-        /// What it has applied of the purges of the other nodes.
+        /// Its position in the purges of the other nodes.
         position: String,
     },
     /// Old: the disk is free. May carry a file of pages.
@@ -67,7 +67,7 @@ pub struct ListenerName {
 pub struct PoolOffer {
     /// The site's name among all sites.
     pub site: String,
-    /// What it was started with; only one with the same is taken.
+    /// Its settings; only one with the same settings is taken over.
     pub settings: String,
     /// Where its socket and its configuration are.
     pub folder: PathBuf,

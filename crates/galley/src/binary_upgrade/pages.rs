@@ -1,4 +1,4 @@
-//! The pages of the memory, in a file that is in memory too and that nobody can change any more (`memfd_create(2)`, sealed).
+//! The pages in memory, in a file that is in memory too and that nobody can change any more (`memfd_create(2)`, sealed).
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Seek};
@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::codec::unpack::unpack;
 
-/// What is to be written, and how much.
+/// The pages to write, and how many bytes.
 pub struct PageSource<'p> {
     /// The pages.
     pub memory: &'p Memory,

@@ -1,4 +1,4 @@
-//! The purges of two processes that both answer: each is in force in both before it is acknowledged.
+//! The purges of two processes that both serve requests: each purge is in effect in both before it is acknowledged.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,8 +18,8 @@ pub trait PurgeTables {
     fn find(&self, site: &str) -> Option<Arc<SitePurges>>;
 }
 
-/// Sends `ours` to the other process, and applies what it sends, until it ends. Returns the purges that it did not confirm; publishers that
-/// wait for them are told when these are dropped.
+/// Sends `ours` to the other process, and applies what it sends, until it ends. Returns the purges that it did not confirm;
+/// their publishers are notified when these are dropped.
 pub async fn exchange_purges(
     channel: &UpgradeChannel,
     ours: &mut RelayedPurges,
@@ -101,7 +101,7 @@ impl WaitingPurges {
 
     fn done(&mut self, number: u64) {
         if let Some(sent) = self.sent.remove(&number) {
-            // Who published it may have gone.
+            // The publisher may be gone.
             let _ = sent.done.send(());
         }
     }

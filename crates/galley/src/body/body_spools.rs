@@ -1,9 +1,9 @@
-//! Where bodies wait that somebody is slow to send or to take: memory, then unlinked files.
+//! Buffers for bodies with a slow sender or receiver: memory first, then unlinked files.
 //!
-//! All requests and answers draw on two limits, one on memory and one on disk. Bytes are reserved before they are held and
-//! given back when the last holder drops them. Who gets nothing is told so: a request is refused, an answer goes at its client's
-//! pace. Files have no name, so that nothing of them is left behind, whatever ends the process. They are written and read on the
-//! runtime's helper threads, never by the thread that asks.
+//! All requests and responses share two limits, one on memory and one on disk. Bytes are reserved before they are stored
+//! and released when the last holder drops them. If nothing is left, a request is rejected, and a response is sent at its
+//! client's pace. Files have no name, so none is left behind, however the process ends. The runtime's helper threads write
+//! and read them, never the thread that asks.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ pub struct SpoolLimits {
     pub disk: u64,
     /// Bytes in the file of one answer.
     pub response: u64,
-    /// Where the files are; `None`: there are none.
+    /// The folder of the files; `None`: there are none.
     pub folder: Option<PathBuf>,
 }
 
@@ -48,7 +48,7 @@ pub struct BodySpools {
     troubles: Seldom,
 }
 
-/// What is held now, and what happened since the start.
+/// What is buffered now, and what happened since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spooled {
     /// Bytes reserved in memory.
@@ -69,7 +69,7 @@ pub struct Spooled {
     pub held_up: u64,
 }
 
-/// There is no room, or the disk fails; which, the log says.
+/// There is no room, or the disk fails; the log says which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no room for a body")]
 pub struct SpoolFull;
@@ -243,10 +243,10 @@ impl SpoolFile {
 pub struct SpoolShared(Option<Arc<File>>);
 
 impl SpoolShared {
-    /// Reads `length` bytes from `at`; fails where it does not have them.
+    /// Reads `length` bytes from `at`; fails if there are fewer.
     pub fn read(&self, at: u64, length: usize) -> JoinHandle<io::Result<Vec<u8>>> {
         let file = self.0.clone();
-        // Made here, where it is dropped: each of dozens of helper threads would keep pieces of its own.
+        // Created here, where it is dropped: each of dozens of helper threads would keep its own buffers.
         let mut piece = vec![0; length];
         spawn_blocking(move || {
             file.ok_or(io::ErrorKind::NotFound)?

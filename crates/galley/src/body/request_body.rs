@@ -64,7 +64,8 @@ impl RequestBody {
         self.streamed().map(StreamedBody::pace).unwrap_or_default()
     }
 
-    /// A reader from the start of the body, or of what is left of a streamed one. The body has to stay until all of it has been read.
+    /// A reader from the start of the body, or from the rest of a streamed one. The body has to stay until all of it has been
+    /// read.
     pub fn reader(&self) -> RequestBodyReader {
         match self {
             Self::Empty => RequestBodyReader::Memory(None),
@@ -82,7 +83,7 @@ impl RequestBody {
 
 /// Reads a [`RequestBody`] in chunks.
 pub enum RequestBodyReader {
-    /// At most one chunk is left.
+    /// At most one chunk remains.
     Memory(Option<Bytes>),
     /// Chunks of a file.
     File(FileReader),
@@ -138,7 +139,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// One that draws on the limits of all.
+    /// A spool that uses the common limits.
     pub fn new(spools: Arc<BodySpools>) -> Self {
         Self {
             spools,
@@ -153,7 +154,7 @@ impl Spool {
         length >= IN_MEMORY as u64
     }
 
-    /// Adds a chunk. Fails where there is no room for it; what came before is then of no use.
+    /// Adds a chunk. Fails if there is no room for it; the earlier chunks are useless then.
     pub async fn push(&mut self, chunk: &[u8]) -> Result<(), SpoolFull> {
         if self.take(chunk) {
             return Ok(());
@@ -162,7 +163,7 @@ impl Spool {
         if self.take(chunk) {
             return Ok(());
         }
-        // Longer than the buffer, or there is no memory for one: as it is.
+        // Longer than the buffer, or there is no memory for one: unchanged.
         self.write(Bytes::copy_from_slice(chunk)).await
     }
 
@@ -236,7 +237,7 @@ impl Spool {
     }
 }
 
-/// Bytes with what pays for them.
+/// Bytes with their reservation.
 struct Paid {
     bytes: Vec<u8>,
     _paid: Option<Reservation>,

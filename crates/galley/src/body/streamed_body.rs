@@ -1,8 +1,8 @@
-//! A request body that goes to the upstream while it arrives.
+//! A request body that is sent to the upstream as it arrives.
 //!
-//! A front thread receives it and a fetch thread sends it. Between them lie a few parts, whose memory is reserved before the first
-//! one is received: a slow upstream slows its client down, and a slow client its upstream. Each side learns when the other one
-//! has gone. A body can be read once, so a request is not repeated after a part of it was taken.
+//! A front thread receives it and a fetch thread sends it. Between them are a few chunks, whose memory is reserved before
+//! the first one is received: a slow upstream slows its client down, and a slow client its upstream. Each side learns when
+//! the other one is gone. A body can be read once, so a request is not repeated after a part of it was taken.
 
 use std::future::Future;
 use std::io;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body_spools::BodySpools;
 
-/// Begins a body of `length` bytes, or one whose end its sender tells. `None`: there is no memory for its parts.
+/// Begins a body of `length` bytes, or one without a known length. `None`: there is no memory for its parts.
 pub fn stream(spools: &BodySpools, length: Option<u64>) -> Option<(BodySender, StreamedBody)> {
     let paid = spools.memory().try_reserve((PARTS * PART_BYTES) as u64)?;
     let (sender, parts) = mpsc::channel(PARTS);
@@ -41,7 +41,7 @@ struct StreamShared {
     /// Read by the upstream's connection alone.
     parts: Mutex<mpsc::Receiver<BodyPart>>,
     progress: Mutex<StreamProgress>,
-    /// The upstream asks for the first part.
+    /// The upstream requests the first part.
     wanted: Notify,
     /// The end will not come.
     broken: Notify,
@@ -58,7 +58,7 @@ enum BodyPart {
 /// What both sides know.
 #[derive(Debug, Default)]
 struct StreamProgress {
-    /// The upstream has asked for a part.
+    /// The upstream has requested a part.
     is_wanted: bool,
     /// When the upstream took the last part, or the end.
     taken_at: Option<Instant>,
@@ -78,7 +78,7 @@ enum SenderEnd {
     Sent,
     /// Nothing more is forwarded, but the upstream may still respond.
     Stopped,
-    /// The client has gone, or what it sent was rejected.
+    /// The client has gone, or its input was rejected.
     Broken,
 }
 
@@ -100,7 +100,7 @@ pub struct BodySender {
 }
 
 impl BodySender {
-    /// Waits until the upstream asks for the first part. Cancel-safe.
+    /// Waits until the upstream requests the first part. Cancel-safe.
     pub async fn wanted(&self) {
         if !self.shared.progress().is_wanted {
             self.shared.wanted.notified().await;

@@ -1,4 +1,4 @@
-//! Options that several commands share: how to find the running server.
+//! Options with which several commands find the running server.
 
 use std::path::PathBuf;
 

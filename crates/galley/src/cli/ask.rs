@@ -1,4 +1,4 @@
-//! Asking a running server over its admin interface.
+//! Requests to a running server over its admin interface.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -143,7 +143,7 @@ impl AdminAddress {
         })
     }
 
-    /// Asks a question.
+    /// Sends a query.
     pub(super) fn get(&self, path: &str) -> Result<Value, AdminError> {
         self.ask("GET", path, Bytes::new())
     }
@@ -274,7 +274,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of an answer.
 const MOST_ANSWER: usize = 64 * 1024 * 1024;
 
-/// Shows a response of the server, or says why there is none.
+/// Prints a response of the server, or why there is none.
 pub(super) fn response(result: Result<Value, AdminError>, show: impl FnOnce(&Value)) -> ExitCode {
     match result {
         Ok(value) => {

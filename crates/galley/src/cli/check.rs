@@ -1,4 +1,5 @@
-//! `check`: everything that is wrong with a configuration, and what a start would meet on this machine. Nothing is changed.
+//! `check`: reports all errors of a configuration, and the problems that a start would have on this machine. Nothing is
+//! changed.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -80,7 +81,7 @@ fn of_file(path: &Path) -> AdminOptions {
     }
 }
 
-/// Asks a Galley of this configuration, where one runs.
+/// Queries a Galley of this configuration, if one runs.
 fn running(path: &Path) -> RunningGalley {
     let status = ask::admin(&of_file(path)).and_then(|admin| admin.get("/status"));
     match status {

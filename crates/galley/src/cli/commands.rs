@@ -1,4 +1,4 @@
-//! Runs the command that the arguments name; the short ones stand here.
+//! Runs the command that the arguments name; the short ones are defined here.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
-//! `galley doctor`: what is wrong with the machine, with PHP and with WordPress.
+//! `galley doctor`: problems of the machine, of PHP and of WordPress.
 //!
-//! Exit code 1 where something is wrong; notices do not count. The server need not run.
+//! Exit code 1 if there is a problem; notices do not count. The server does not have to run.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -104,7 +104,7 @@ fn print(finding: &DoctorFinding) {
     }
 }
 
-/// What the configuration in `file` allows, and where it writes. `root`: the machine's `/`.
+/// The permissions of the configuration in `file`, and where it writes. `root`: the machine's `/`.
 fn plan(config: &Config, file: &Path, root: &Path) -> MemoryPlan {
     let roots = config.sites.iter().filter_map(|site| site.root.clone());
     let logs = config.sites.iter().filter_map(|site| site.access.as_ref());
@@ -177,7 +177,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// `None` where PHP cannot be asked: behind Apache, or there is none.
+/// `None` if PHP cannot be asked: behind Apache, or there is none.
 fn ask(site: &SiteConfig) -> Option<PhpProbe> {
     let address = match &site.upstream {
         UpstreamConfig::Php(servers) => servers.first()?.address.clone(),

@@ -1,4 +1,4 @@
-//! How commands begin and end: their configuration, their exit codes, and what they say when they fail.
+//! What all commands share: reading the configuration, exit codes, and error messages.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `galley reload`: has the running server read its configuration again, and says what became of it.
+//! `galley reload`: has the running server reload its configuration, and reports the result.
 
 use std::process::ExitCode;
 use std::time::Duration;

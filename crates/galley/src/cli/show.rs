@@ -1,4 +1,4 @@
-//! How commands print: data to stdout, talk to stderr.
+//! How commands print: data to stdout, messages to stderr.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(super) fn data(value: &Value) {
 
 /// Lines on stderr.
 pub(super) fn talk_lines(text: &str) {
-    // A closed stderr is no reason to fail.
+    // A closed stderr is not an error.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
@@ -125,7 +125,7 @@ pub(super) fn complaints(complaints: &Complaints) -> Value {
     json!({ "ok": false, "complaints": all })
 }
 
-/// What is not as it should be.
+/// The problems.
 fn troubles(value: &Value) -> impl Iterator<Item = &'static str> {
     let failed = value["last_reload"]["ok"] == json!(false);
     let reload = failed.then_some(
@@ -167,7 +167,7 @@ pub(super) fn status(value: &Value) {
     table(&sites);
 }
 
-/// What only the server's token is told.
+/// The parts for the server's token only.
 fn server(value: &Value, memory: &Value) {
     line(&format!(
         "memory    {} of {} in {} entries, {} evicted",
@@ -274,7 +274,7 @@ fn certificate(one: &Value) -> String {
     format!("{:<9} {names}: {valid}, {next}{trouble}", "cert")
 }
 
-/// What is to be said of the sites' upstreams: those that are left alone, and those with fewer slots than the maximum.
+/// Remarks on the sites' upstreams: those that are paused, and those with fewer slots than the maximum.
 fn upstreams(sites: &[&Value]) -> Vec<String> {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut lines = Vec::new();
@@ -425,7 +425,7 @@ fn disk(disk: &Value) -> Option<String> {
     ))
 }
 
-/// A ratio for people; `-` where there was nothing to hit.
+/// A ratio for people; `-` if there were no requests.
 fn percent(ratio: &Value) -> String {
     ratio
         .as_f64()

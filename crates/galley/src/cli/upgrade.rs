@@ -1,7 +1,7 @@
-//! `galley upgrade`: has the running server hand over to the program that is installed now, and says what became of it.
+//! `galley upgrade`: has the running server hand over to the program that is installed now, and reports the result.
 //!
-//! Exit codes: 0 the new program serves, 1 the running one continues because the new one does not start, 2 only a restart brings the new
-//! program. The package's scripts restart the service at 2 and never at 1.
+//! Exit codes: 0 the new program serves, 1 the running one continues because the new one does not start, 2 only a restart
+//! can start the new program. The package's scripts restart the service at 2 and never at 1.
 
 use std::process::ExitCode;
 use std::time::Duration;

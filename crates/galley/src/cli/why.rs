@@ -1,7 +1,7 @@
 //! `galley why`: the explanation of a request, for people.
 //!
-//! First what would happen and why; then how it comes to that, a section for each step. Everything comes from the running
-//! server; this file only lays it out.
+//! First the result and its reason; then a section for each step of the decision. All of it comes from the running server;
+//! this file only formats it.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use super::outcome::fail;
 use super::show::{line, text};
 use super::{ask, show};
 
-/// Asks and prints.
+/// Queries and prints.
 pub(super) fn why(options: &WhyOptions) -> ExitCode {
     let mut headers = Vec::with_capacity(options.headers.len());
     for header in &options.headers {
@@ -249,7 +249,7 @@ fn standing(word: &str) -> &str {
     }
 }
 
-/// What it is made of.
+/// Its parts.
 fn parts(entry: &Value) {
     let tags: Vec<&str> = items(&entry["tags"]).map(text).collect();
     let tags = Some(tags.join(" ")).filter(|tags| !tags.is_empty());
@@ -372,7 +372,7 @@ fn row(name: &str, value: &str) {
     line(&format!("  {name:<10}  {}", plain(value)));
 }
 
-/// What may come from the network must not steer the terminal.
+/// Text that may come from the network must not control the terminal.
 fn plain(value: &str) -> String {
     value
         .chars()

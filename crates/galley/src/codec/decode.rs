@@ -1,9 +1,10 @@
-//! Decoding what an upstream coded unasked, in bounded steps.
+//! Decodes bodies that an upstream has compressed although it was not asked to, in bounded steps.
 //!
-//! Every byte is hostile. A step gives at most [`PIECE`] bytes, so a bomb costs no more memory than a page and gives way to
-//! others; beyond the size of a page that could be kept, no more than [`MOST_RATIO`] bytes come out for each that came in.
-//! Windows are bounded by what the codings allow on the web (RFC 7932 §9.1, RFC 9659 §3). A body that ends early, or whose
-//! checksum is wrong, is [`CodingError`]; a few bytes behind its end are ignored, as browsers do, since plugins leave such.
+//! Every byte is untrusted. A step returns at most [`PIECE`] bytes, so a decompression bomb needs no more memory than a
+//! page and yields to other work; beyond the size of a page that could be stored, at most [`MOST_RATIO`] bytes are returned
+//! for each byte of input. Windows are bounded by what the codings allow on the web (RFC 7932 §9.1, RFC 9659 §3). A body
+//! that ends early, or whose checksum is wrong, is a [`CodingError`]; a few bytes behind its end are ignored, as browsers
+//! do, since some plugins append them.
 
 use brotli::enc::StandardAlloc;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
@@ -26,7 +27,7 @@ pub struct BodyDecoder {
     room: Reservation,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeStep {
     /// Decoded bytes, never empty.
@@ -44,7 +45,7 @@ pub struct CodingError;
 
 impl BodyDecoder {
     /// For codings in the order in which they were applied. `free`: decoded bytes up to which their ratio to the coded ones
-    /// does not matter. `None` where there is no memory for it.
+    /// does not matter. `None` if there is no memory for it.
     pub fn new(applied: &[Applied], budget: &MemoryBudget, free: u64) -> Option<Self> {
         let room = applied.iter().map(|one| room(*one)).sum();
         let room = budget.try_reserve(room)?;
@@ -74,7 +75,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Goes on, for a bounded time.
+    /// Continues for a limited time.
     pub fn step(&mut self) -> Result<DecodeStep, CodingError> {
         let Some(last) = self.stages.len().checked_sub(1) else {
             return Ok(DecodeStep::Hungry);
@@ -203,7 +204,7 @@ impl Stage {
                 return Ok(done.made);
             }
             if done.consumed == 0 && !done.has_ended {
-                // Nothing went in and nothing came out: it waits for bytes that are not there.
+                // There was neither input nor output: it waits for bytes that are not there.
                 return if self.input.is_empty() {
                     Ok(0)
                 } else {

@@ -1,7 +1,7 @@
-//! Coding: a whole body at once, or a stream that can be flushed.
+//! Encodes a whole body at once, or a stream that can be flushed.
 //!
-//! Streams take small windows and levels that a page can be sent at: their state is reserved from the memory budget as long as
-//! they live. Whole bodies tell how much room they want, so that the caller can reserve it.
+//! Streams use small windows and levels that are fast enough for a response: their state is reserved from the memory budget
+//! as long as they exist. For whole bodies the required space is known before, so that the caller can reserve it.
 
 use std::io::{self, Read, Write};
 
@@ -30,7 +30,7 @@ enum EncoderKind {
 }
 
 impl EncoderStream {
-    /// A stream in this coding; `None` where there is no memory for it.
+    /// A stream in this coding; `None` if there is no memory for it.
     pub fn new(coding: Coding, settings: &Compress, budget: &MemoryBudget) -> Option<Self> {
         let room = match coding {
             Coding::Identity => return None,
@@ -65,9 +65,9 @@ impl EncoderStream {
         })
     }
 
-    /// Takes bytes in; what is ready of the coded ones, often nothing. The work is in proportion to the bytes: give it no more
-    /// than [`AT_ONCE`]. `pause` is called after each [`PIECE`]; br and zstd only collect until a block is
-    /// full, of 64 KiB and more, and work on it in one go.
+    /// Consumes bytes and returns the coded ones that are ready, often none. The work is in proportion to the bytes: pass no
+    /// more than [`AT_ONCE`]. `pause` is called after each [`PIECE`]; br and zstd only collect until a block is full, of 64
+    /// KiB and more, and then compress it at once.
     pub fn push(&mut self, bytes: &[u8], pause: &dyn Fn()) -> io::Result<Bytes> {
         self.is_dirty = true;
         for piece in bytes.chunks(PIECE) {
@@ -77,12 +77,12 @@ impl EncoderStream {
         Ok(self.take())
     }
 
-    /// Whether a client does not see yet what was pushed.
+    /// Whether the client does not have all pushed bytes yet.
     pub fn is_dirty(&self) -> bool {
         self.is_dirty
     }
 
-    /// All that is left of the coded bytes, so that a client can decode everything that was pushed.
+    /// The rest of the coded bytes, so that a client can decode everything that was pushed.
     pub fn flush(&mut self) -> io::Result<Bytes> {
         if self.is_dirty {
             self.is_dirty = false;
@@ -119,8 +119,8 @@ impl EncoderStream {
     }
 }
 
-/// A whole body in `coding`; `None` where that fails, or is identity. `pause` is called after each [`PIECE`] that was taken in; not
-/// for zstd, which takes least. br only collects until it has 64 KiB or all, and then works on them in one go: its encoder has no
+/// A whole body in `coding`; `None` if that fails, or is identity. `pause` is called after each [`PIECE`] of input; not for
+/// zstd, which takes least. br only collects until it has 64 KiB or all, and then compresses it at once: its encoder has no
 /// smaller blocks at the levels that are used here.
 pub fn whole(body: &[u8], coding: Coding, level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
     match coding {
@@ -131,7 +131,7 @@ pub fn whole(body: &[u8], coding: Coding, level: u32, pause: &dyn Fn()) -> Optio
     }
 }
 
-/// Bytes of memory that [`whole`] takes beside the body and at most as much again for what it makes: measured, rounded up.
+/// Bytes of memory that [`whole`] needs besides the body and at most as much again for its output: measured, rounded up.
 pub fn working_memory(length: usize, coding: Coding, level: u32) -> u64 {
     let plain = length as u64;
     match coding {

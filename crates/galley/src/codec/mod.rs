@@ -1,8 +1,8 @@
-//! Content codings as bytes in and bytes out, without waiting: [`encode`] for what Galley sends, [`decode`] for what an
-//! upstream coded unasked, [`unpack`] for stored pages whose plain body is wanted.
+//! Content codings as functions over bytes, without waiting: [`encode`] for what Galley sends, [`decode`] for what an
+//! upstream compressed unasked, [`unpack`] for the plain body of a stored page.
 //!
-//! Whoever streams through them does so in small pieces and gives way in between. Their memory is reserved before it is taken.
-//! When something is coded, and what its head then says, is decided elsewhere.
+//! A caller that streams through them does so in small pieces and yields in between. Their memory is reserved before it is
+//! used. What is compressed, and the fields of the head, are decided elsewhere.
 
 pub mod decode;
 pub mod encode;

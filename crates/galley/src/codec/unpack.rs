@@ -1,6 +1,7 @@
-//! The plain body of a packed page, made from its stored gzip form and compared with what the page had.
+//! Makes the plain body of a stored page from its gzip form, and verifies it.
 //!
-//! One call inflates the whole body into memory that was reserved first. It never gives more bytes than the page had, and never others: the checksum of gzip and the page's own digest must agree.
+//! One call inflates the whole body into memory that was reserved first. It never returns more bytes than the page had, and
+//! never different ones: the checksum of gzip and the page's own digest must match.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use galley_cache::body::StoredBody;

@@ -1,4 +1,5 @@
-//! What the page may ask of the admin interface: a few questions and orders, by name. The admin interface decides what is seen.
+//! What the page may request from the admin interface: a few queries and actions, by name. The admin interface decides what
+//! is visible.
 
 use bytes::Bytes;
 
@@ -34,7 +35,7 @@ pub fn order(name: &str, body: Bytes) -> Option<AdminCall> {
     let (path, body) = match name {
         "why" => ("/why", body),
         "purge" => ("/purge", body),
-        // A reload itself is for whoever may edit the file, on the command line.
+        // The reload itself is for users who may edit the file, on the command line.
         "compare" => ("/reload", Bytes::from_static(br#"{"compare":true}"#)),
         _ => return None,
     };

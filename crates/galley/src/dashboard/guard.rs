@@ -1,4 +1,4 @@
-//! What a request must have before anything looks at it, and the fields that every response gets.
+//! The checks that every request must pass first, and the fields that every response gets.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
@@ -11,7 +11,7 @@ pub enum DashboardRefusal {
     Host,
     /// It comes from a page of another origin.
     Origin,
-    /// An order that is no JSON, which forms of other pages can send.
+    /// An action that is not JSON, which forms of other pages can send.
     ContentType,
 }
 
@@ -25,7 +25,7 @@ impl DashboardRefusal {
         }
     }
 
-    /// What its client is told.
+    /// The text for its client.
     pub fn text(self) -> &'static str {
         match self {
             Self::Host => "the dashboard is at the address that `galley dashboard` printed",
@@ -35,8 +35,8 @@ impl DashboardRefusal {
     }
 }
 
-/// Checks what holds for every request. `own`: the origin of the dashboard under the host that the request names, `None` where
-/// that is not one of its hosts. `is_asset`: it is for a file of the page, to which anybody may link.
+/// Checks that apply to every request. `own`: the origin of the dashboard under the requested host, `None` if that is not one
+/// of its hosts. `is_asset`: it is for a file of the page, to which anybody may link.
 pub fn check(
     own: Option<&str>,
     method: &Method,

@@ -1,7 +1,7 @@
-//! What the dashboards have in common: the files of the page, sessions, the checks of each request, and what the page may ask.
+//! What the dashboards share: the files of the page, sessions, the checks of each request, and the requests of the page.
 //!
-//! There are two. `cli::dashboard` serves one on a loopback address while `galley dashboard` runs; `admin::site_dashboard` serves
-//! that of one site on its own address. Both hold no figures: every answer is one of the admin interface.
+//! There are two. `cli::dashboard` serves one on a loopback address while `galley dashboard` runs; `admin::site_dashboard`
+//! serves that of one site on its own address. Neither stores figures: all of them come from the admin interface.
 
 mod assets;
 mod calls;

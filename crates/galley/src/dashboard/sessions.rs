@@ -1,8 +1,9 @@
-//! Logins that work once, and the sessions that they open. In memory, few, and ended by time.
+//! Logins that work once, and the sessions that they open: in memory, few, and limited in time.
 //!
-//! A session has two secrets: the cookie, which scripts cannot read, and the key, which the page keeps for its own origin and sends
-//! as a field. Cookies go to every port of a host, so a program on another port may see one: it is worth nothing without the key.
-//! A foreign page can neither read the key nor send the field, so no request of its making counts.
+//! A session has two secrets: the cookie, which scripts cannot read, and the key, which the page keeps for its own origin
+//! and sends as a field. Browsers send cookies to every port of a host, so a program on another port may see the cookie: it
+//! is worth nothing without the key. A foreign page can neither read the key nor send the field, so no request that it
+//! causes is accepted.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -66,7 +67,7 @@ impl Sessions {
         self.open(now).map(Some)
     }
 
-    /// Opens a session for somebody who has proved who he is.
+    /// Opens a session for a user who has signed in.
     pub fn open(&mut self, now: Instant) -> io::Result<SessionSecrets> {
         self.forget_old(now);
         let secrets = SessionSecrets {
@@ -134,7 +135,7 @@ pub const LOGIN_LIFETIME: Duration = Duration::from_secs(5 * 60);
 /// A day's work.
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(8 * 60 * 60);
 
-/// Logins that nobody has used yet.
+/// Logins that are not used yet.
 const MOST_LOGINS: usize = 8;
 
 /// Browsers at once; one more ends the oldest.

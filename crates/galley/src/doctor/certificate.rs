@@ -1,4 +1,4 @@
-//! The certificates that a site shows: until when they count.
+//! The certificates of a site: until when they are valid.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,7 +9,7 @@ use galley_certs::{CertificateChain, CertificateError, CertificateFiles, DateVal
 
 use super::{DoctorFinding, Severity};
 
-/// Who renews a certificate.
+/// How a certificate is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Renewed {
     /// Another program: certbot, as a rule.
@@ -100,7 +100,7 @@ fn judge(
 }
 
 impl Renewed {
-    /// What mends it: `elsewhere`, or what tells why Galley could not.
+    /// The remedy: `elsewhere`, or where the reason is that Galley could not renew it.
     fn or_here(self, elsewhere: &'static str) -> &'static str {
         match self {
             Self::Elsewhere => elsewhere,

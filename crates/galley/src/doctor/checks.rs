@@ -1,4 +1,4 @@
-//! All checks, in the order in which their findings are shown.
+//! All checks, in the order in which their results are shown.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Disks: room, and how long a write takes to be safe.
+//! Disks: free space, and how long a durable write takes.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What one check of the machine found, and how numbers in it are written.
+//! The result of one check of the machine, and the format of numbers in it.
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,15 +28,15 @@ impl Severity {
 /// What one check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorFinding {
-    /// What was looked at, one word: `conntrack`, `memory`, `opcache` ...
+    /// The subject of the check, one word: `conntrack`, `memory`, `opcache` ...
     pub check: &'static str,
     /// How bad it is.
     pub level: Severity,
     /// The numbers seen.
     pub seen: String,
-    /// Why it matters; empty where it is fine.
+    /// Why it matters; empty if it is fine.
     pub why: String,
-    /// What to do about it, a command where there is one; empty where it is fine.
+    /// The remedy, a command if there is one; empty if it is fine.
     pub mend: String,
 }
 

@@ -33,7 +33,7 @@ fn of_machine(machine: &ProcFs) -> DoctorFinding {
     DoctorFinding::bad(Severity::Wrong, CHECK, seen, why, mend)
 }
 
-/// `None` where no server runs.
+/// `None` if no server runs.
 fn of_server(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFinding> {
     const CHECK: &str = "descriptors";
     let server = machine.server(&plan.file)?;
@@ -79,10 +79,10 @@ fn judge_server(machine: &ProcFs, open: u64, limit: u64) -> DoctorFinding {
 
 const WHY_DESCRIPTORS: &str = "each connection uses one descriptor, or two while it waits for PHP; beyond the limit, new connections are not accepted";
 
-/// Above, it is no limit.
+/// Above, there is practically no limit.
 const UNLIMITED: u64 = 1 << 40;
 
-/// The kernel's limit for one process (`fs.nr_open`) unless somebody has changed it.
+/// The kernel's limit for one process (`fs.nr_open`) unless it was changed.
 const PER_PROCESS: u64 = 1_048_576;
 
 /// Fewer do not carry a visit of a few thousand browsers.

@@ -1,6 +1,6 @@
-//! The machine as `/proc`, `/sys` and `/run` tell of it, below a root that tests put a stand-in at.
+//! The state of the machine as `/proc`, `/sys` and `/run` report it, below a root that tests can replace.
 //!
-//! Every reader is total: what is missing or unreadable is `None`.
+//! Every reader is total: a missing or unreadable value is `None`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,8 @@ impl ProcFs {
         fields.split(' ').nth(1)?.parse().ok()
     }
 
-    /// The proportional share where we may read it, else what is resident and not shared (`statm`: size, resident, shared).
+    /// The proportional share if it is readable, otherwise the resident size that is not shared (`statm`: size, resident,
+    /// shared).
     fn memory_of(&self, id: u32) -> Option<u64> {
         let share = self.line(&format!("proc/{id}/smaps_rollup"), "Pss");
         share.or_else(|| {

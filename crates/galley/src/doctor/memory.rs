@@ -1,8 +1,8 @@
-//! Memory: what is left, what PHP may come to take, what the kernel had to do about it.
+//! Memory: how much is free, how much PHP may use, and whether the kernel had to kill processes.
 //!
 //! A pool that is larger than the memory works for months, until one busy hour: then the kernel kills the largest process,
-//! which is the database or the web server. So what counts is what all workers together *may* take, measured at the
-//! largest one that runs.
+//! which is the database or the web server. So the check uses what all workers together *may* use, based on the largest one
+//! that runs.
 
 use std::path::PathBuf;
 
@@ -160,8 +160,8 @@ fn killed(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     )
 }
 
-/// Swap in use is no fault: the kernel moves there what nobody has used for long. What counts is what it reads back, or that
-/// hardly any is left.
+/// Swap in use is not a problem: the kernel moves memory there that was unused for long. What counts is how much it reads
+/// back, or that hardly any is left.
 fn swap(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     const CHECK: &str = "swap";
     let read = |name| machine.line("proc/meminfo", name);

@@ -1,8 +1,8 @@
-//! What is wrong with the machine: the limits that let a web server fall over although it does nothing wrong itself.
+//! Problems of the machine: the limits that bring a web server down although it does nothing wrong itself.
 //!
-//! Every check reads what the kernel, PHP and WordPress say of themselves, compares it with a limit, and gives a [`DoctorFinding`]:
-//! the number seen, why it matters, and the command that mends it. Nothing is changed. What cannot be looked at is said to
-//! be unknown, never taken for fine.
+//! Every check reads what the kernel, PHP and WordPress report, compares it with a limit, and returns a [`DoctorFinding`]:
+//! the measured value, why it matters, and the command that fixes it. Nothing is changed. What cannot be checked is
+//! reported as unknown, never as fine.
 
 mod certificate;
 mod checks;

@@ -1,4 +1,5 @@
-//! Connections: the kernel's table of tracked ones, ports for our own, and those it drops before we see them.
+//! Connections: the kernel's connection tracking table, local ports, and connections that the kernel drops before Galley
+//! sees them.
 
 use super::recent::{Recent, listen_drops};
 use super::{DoctorFinding, ProcFs, Severity, percent};
@@ -126,7 +127,7 @@ fn backlog(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     DoctorFinding::bad(level, CHECK, seen, WHY_BACKLOG, remedy)
 }
 
-/// How to make the queues larger; `None` where Galley already gets the queue that it asks for.
+/// How to make the queues larger; `None` if Galley already gets the queue that it requests.
 fn short_queue(limit: u64) -> Option<&'static str> {
     (limit < WANTED_QUEUE).then_some(
         "sysctl -w net.core.somaxconn=4096   # and a line in /etc/sysctl.d/, then systemctl restart galley",
@@ -135,13 +136,13 @@ fn short_queue(limit: u64) -> Option<&'static str> {
 
 const WHY_BACKLOG: &str = "a burst of connections waits in a queue of the kernel; if the queue is full, connections are dropped and their visitors wait for seconds. The count includes all programs on this machine";
 
-/// What Galley asks the kernel for, and the kernel's default from 5.4 on; before, it was 128.
+/// The queue that Galley requests, and the kernel's default from 5.4 on; before, it was 128.
 const WANTED_QUEUE: u64 = 4096;
 
 /// From here on a wider range gains little: 10240 to 65535 has 55,296.
 const MANY_PORTS: u64 = 50_000;
 
-/// Fewer local ports than this are a range that somebody has narrowed.
+/// A range with fewer local ports than this was narrowed by somebody.
 const FEW_PORTS: u64 = 10_000;
 
 #[cfg(test)]
@@ -234,7 +235,7 @@ mod tests {
                 listen_drops,
                 ..quiet()
             };
-            // What was dropped before does not count.
+            // Earlier drops do not count.
             let finding = backlog(&queues(limit, "99999").machine(), Some(&recent));
             assert_eq!(finding.level, level, "{limit} {listen_drops}");
             assert_eq!(

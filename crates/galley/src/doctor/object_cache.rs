@@ -58,7 +58,7 @@ fn answers(mut stream: impl Read + Write) -> bool {
     reply.is_some_and(|reply| reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH"))
 }
 
-/// `wordpress`: what it says of itself.
+/// `wordpress`: its own report.
 pub(super) fn finding(wordpress: &Value, engine: Option<&ObjectEngine>) -> DoctorFinding {
     const CHECK: &str = "object cache";
     let Some(is_used) = wordpress["object_cache"].as_bool() else {

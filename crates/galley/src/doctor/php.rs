@@ -1,7 +1,7 @@
-//! PHP: asked through the socket on which it answers visitors, since each pool has an opcode cache and settings of its own.
+//! PHP: asked over the socket that serves visitors, since each pool has its own opcode cache and settings.
 //!
-//! The script lies in the temporary folder for the length of one request, readable by PHP's user; it tells nothing to the
-//! web. Where PHP runs behind Apache it cannot be asked so.
+//! The script is in the temporary folder during one request, readable by PHP's user, and not reachable from the web. PHP
+//! behind Apache cannot be asked in this way.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -19,10 +19,10 @@ use tokio::time::timeout;
 
 use super::{DoctorFinding, Severity, percent};
 
-/// Which PHP is asked about which WordPress.
+/// The PHP to query, and its WordPress.
 #[derive(Clone, Debug)]
 pub struct PhpProbe {
-    /// Where it listens.
+    /// Its address.
     pub address: PhpAddress,
     /// The site's root.
     pub root: PathBuf,

@@ -1,8 +1,9 @@
-//! Counters of the kernel over the last hour, so that the doctor judges what happens now and not what happened once since the
-//! machine started.
+//! Counters of the kernel over the last hour, so that the doctor reports current problems and not one that happened once
+//! since the machine started.
 //!
-//! The kernel only counts from the start of the machine. The running server reads the counters once a minute and reports the
-//! differences in its status; without a running server there is nothing to compare with, and the findings are `unknown`.
+//! The kernel counts from the start of the machine only. The running server reads the counters once a minute and reports
+//! the differences in its status; without a running server there is nothing to compare with, and the findings are
+//! `unknown`.
 
 use std::collections::VecDeque;
 
@@ -27,7 +28,7 @@ pub struct KernelCounters {
     spool_held_up: u64,
 }
 
-/// The readings of the last hour. One owner, who calls [`Self::add`] once a minute.
+/// The readings of the last hour. It has one owner, which calls [`Self::add`] once a minute.
 #[derive(Debug)]
 pub struct RecentCounters {
     /// The oldest first; 1 to [`READINGS`].

@@ -1,7 +1,6 @@
-//! The running server: the process that keeps root for it, and its room for bodies on their way.
+//! The running server: its privileged process, and the space for buffered bodies.
 //!
-//! The first is seen in `/proc`, so that it is found also where the server is not asked; the second only the server knows, and
-//! it is told by `status`.
+//! The first is found in `/proc`, also if the server cannot be asked; the second comes from `status`.
 
 use serde_json::Value;
 
@@ -44,7 +43,7 @@ pub(super) fn privileged(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFi
     ))
 }
 
-/// Room for bodies, by what the running server says of itself; `Err`: why it was not asked.
+/// Room for bodies, as the running server reports it; `Err`: why it was not queried.
 pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
     const CHECK: &str = "spools";
     let status = match status {
@@ -137,7 +136,7 @@ mod tests {
             // One of another server, and one that is something else.
             ("galley\0privileged\0", "8", 1, Some(Severity::Wrong)),
             ("galley\0status\0", "7", 1, Some(Severity::Wrong)),
-            // What has ended and is not reaped yet has no command line.
+            // A process that has ended and is not reaped yet has no command line.
             ("", "7", 2, Some(Severity::Wrong)),
         ] {
             let stand_in = running(child, parent);

@@ -1,4 +1,4 @@
-//! WordPress: what makes each of its pages slow, and what does not happen although it should.
+//! WordPress: settings that make each of its pages slow, and tasks that do not run although they should.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
-//! Pages behind the memory: looked up when the memory misses, written when a fill ends.
+//! Pages on the disk: looked up when the memory has no entry, written when a fill ends.
 //!
-//! What is found is proved before it is used, and goes into the memory where its body fits. One look-up per page at a time
-//! reads the disk; the others find its outcome in memory. Writing is one thread's work, behind a queue that nobody waits
+//! A found entry is compared with the purges before it is used, and is stored in memory if its body fits. One lookup per
+//! page at a time reads the disk; the others find its result in memory. One thread writes, from a queue that nobody waits
 //! for.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct DiskCache {
     pub(super) clock: Clock,
     memory: Arc<Memory>,
     queue: WriteQueue,
-    /// Who reads for a page while others want it too; striped by its key.
+    /// The lookup that reads a page while others want it too; striped by its key.
     turns: [Mutex<()>; TURNS],
     /// Helper threads that may read at one time.
     readers: Arc<Semaphore>,
@@ -85,7 +85,7 @@ impl DiskCache {
         }
     }
 
-    /// Writes what is in the queue until that is closed; the body of a thread.
+    /// Writes the contents of the queue until it is closed; the body of a thread.
     pub(super) fn write(&self) {
         while let Some(job) = self.queue.next() {
             match job {
@@ -115,12 +115,12 @@ impl DiskCache {
         self.queue.close();
     }
 
-    /// Counts some of what is on the disk after a start. Blocks.
+    /// Counts some of the files on the disk after a start. Blocks.
     pub fn scan_step(&self) -> ScanProgress {
         self.disk.scan_step()
     }
 
-    /// Looks at some of what is on the disk and removes what `is_purged` names. Blocks.
+    /// Checks some of the entries on the disk and removes those that `is_purged` names. Blocks.
     pub fn sweep_step(&self, is_purged: impl FnMut(&HeaderView) -> bool) -> Swept {
         let swept = self.disk.sweep_step(self.now(), is_purged);
         self.counts
@@ -169,7 +169,7 @@ impl DiskCache {
         self.disk.health()
     }
 
-    /// What was done since the start.
+    /// The work since the start.
     pub fn counted(&self) -> DiskCacheTotals {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         DiskCacheTotals {
@@ -246,7 +246,7 @@ impl SiteDiskCache {
         let reader = Arc::clone(&shelf.readers).acquire_owned().await.ok()?;
         let (reading, site, wanted) = (Arc::clone(shelf), self.site, key.clone());
         let found = spawn_blocking(move || {
-            // Given back when the read has ended, not when nobody waits for it any more.
+            // Released when the read has ended, not when nobody waits for it any more.
             let _reader = reader;
             let budget = reading.memory.budget();
             let now = reading.now();
@@ -266,12 +266,12 @@ impl SiteDiskCache {
         Some(entry)
     }
 
-    /// Whether there may be a page of a key. Asks no disk.
+    /// Whether there may be a page of a key. Does not read the disk.
     pub fn may_hold(&self, key: &[u8]) -> bool {
         self.disk.disk.may_hold(self.site, key)
     }
 
-    /// The page of a key, for who only looks. Blocks on the disk.
+    /// The page of a key, for inspection. Blocks on the disk.
     pub fn peek(&self, key: &[u8]) -> Option<Arc<Entry>> {
         let shelf = &self.disk;
         match shelf
@@ -283,7 +283,7 @@ impl SiteDiskCache {
         }
     }
 
-    /// Writes an entry that the memory has taken in, or could not take in; soon, and without anybody waiting.
+    /// Queues an entry that the memory has stored, or could not store, for writing; nobody waits for it.
     pub fn keep(&self, entry: &Arc<Entry>) {
         if !self.disk.queue.put(self.site, entry) {
             self.disk.count_written(false);
@@ -291,7 +291,7 @@ impl SiteDiskCache {
         }
     }
 
-    /// Removes what is under a key unless it was born after `born`: what has come since may not be kept.
+    /// Removes the entry of a key unless it was born after `born`: the newer response may not be stored.
     pub fn forget(&self, key: &Key, born: u64) {
         if self.disk.disk.may_hold(self.site, key.bytes()) {
             self.disk.queue.forget(self.site, key.clone(), born);
@@ -314,7 +314,7 @@ impl SiteDiskCache {
     }
 }
 
-/// Pages that are made good for at one time: half of what the queue takes.
+/// Pages that are written again at one time: half of the queue.
 const AT_ONCE: usize = 128;
 
 /// Pages that are read at one time rarely share a turn with so many.

@@ -1,7 +1,7 @@
 //! Purges on their way to caches of other machines.
 //!
-//! A site that forwards its purges has an inbox here; the module `purge_forward` reads it. A purge in an inbox is in force on this node
-//! already. Whoever published it waits for a receipt that says how far it got.
+//! A site that forwards its purges has an inbox here; the module `purge_forward` reads it. A purge in an inbox is already
+//! in effect on this node. Its publisher waits for a receipt that says how far it got.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,10 +31,11 @@ pub struct ForwardInbox {
     pub needs: Arc<ForwardNeeds>,
 }
 
-/// What the targets of a site need from whoever publishes. Written by the forwarder, except where it says otherwise.
+/// What the targets of a site need from a publisher. Written by the forwarder, unless noted otherwise.
 #[derive(Debug, Default)]
 pub struct ForwardNeeds {
-    /// Some cache is in front of this one. It fetches at once what it has purged, and would store a page that is softly purged here.
+    /// Some cache is in front of this one. It fetches again at once what it has purged, and would store a page that is softly
+    /// purged here.
     pub is_behind_others: AtomicBool,
     /// Some cache is behind this one: a purge is final when that one has confirmed it.
     pub is_in_front_of_others: AtomicBool,
@@ -45,7 +46,7 @@ pub struct ForwardNeeds {
 /// A purge to be forwarded.
 #[derive(Debug)]
 pub struct ForwardedPurge {
-    /// What is purged.
+    /// The purge.
     pub purge: Purge,
     /// Whether another Galley has forwarded it: then it is not sent to others of its kind.
     pub is_second_hand: bool,
@@ -55,7 +56,8 @@ pub struct ForwardedPurge {
     pub done: oneshot::Sender<PurgeReceipt>,
 }
 
-/// The folder in which purges wait across a restart. `None`: there is none, or another process has taken over. Clones are the same.
+/// The folder in which purges wait across a restart. `None`: there is none, or another process has taken over. Clones share
+/// it.
 #[derive(Clone, Debug, Default)]
 pub struct OutboxFolder(Arc<Mutex<Option<PathBuf>>>);
 

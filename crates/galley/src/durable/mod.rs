@@ -1,9 +1,8 @@
 //! What survives a restart: purges in a log, pages on the disk.
 //!
-//! [`SitePurges`] publishes a site's purges and says when they may be acknowledged; [`DiskCache`] keeps pages behind the
-//! memory. Both blocks of the disk's work run on helper threads and on two threads of their own; nothing a visitor waits
-//! for waits for a write, and a look-up that the disk holds up is given up as a miss. Without a folder for it, purges and
-//! pages live in memory and end together.
+//! [`SitePurges`] publishes a site's purges and says when they may be acknowledged; [`DiskCache`] stores pages on the disk.
+//! Helper threads and two threads of their own do the disk's work. No visitor waits for a write, and a lookup that the disk
+//! delays counts as a miss. Without a folder, purges and pages exist in memory only and end together.
 
 mod disk_cache;
 mod forward;

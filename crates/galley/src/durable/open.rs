@@ -1,9 +1,10 @@
-//! Opening what survives a restart, in this order: the log, the purges of each site, the disk under the log's generation.
+//! Opens what survives a restart, in this order: the log, the purges of each site, the disk cache with the log's
+//! generation.
 //!
-//! A folder that cannot be used does not keep the server from serving: it says so and goes on in memory. Orders are logged
-//! all the same where only the pages' part cannot be used, and else acknowledged with a warning: the pages of the run before
-//! are still there for the next one. A folder that another process uses does keep it from starting, because two servers
-//! that purge past each other would break what each has promised.
+//! If a folder cannot be used, the server logs that and works in memory. If only the folder for pages cannot be used,
+//! purges are still logged; otherwise they are acknowledged with a warning, because the pages of the run before would still
+//! be there for the next one. If another process uses the folder, the server does not start: two servers that do not see
+//! each other's purges would break the promise of both.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ use crate::clock::Clock;
 pub struct Settings {
     /// The folder.
     pub path: PathBuf,
-    /// What it may take.
+    /// Its limit.
     pub limits: DiskLimits,
 }
 
@@ -45,7 +46,7 @@ pub enum StorageOpenError {
     Thread(io::Error),
 }
 
-/// What is open. Clones are the same.
+/// The open log and disk. Clones share them.
 #[derive(Clone)]
 pub struct Durable {
     clock: Clock,
@@ -115,8 +116,8 @@ impl Durable {
         self.open.as_ref().map_or(0, |open| open.past.start)
     }
 
-    /// Lets go of the folder, for another process: writes what is waiting, for `patience` at most. From here on purges are in force in
-    /// memory, and pages are stored there alone. Blocks.
+    /// Closes the folder, for another process: writes what is pending, for `patience` at most. From here on purges are in
+    /// effect in memory, and pages are stored there alone. Blocks.
     pub fn release(&self, patience: Duration) {
         self.forward.release();
         self.close(patience);
@@ -183,7 +184,8 @@ impl Durable {
             .forwarded_to(self.forward.clone())
     }
 
-    /// A site's part of the disk. `fingerprint` tells the rules that shape its keys: what was written under others is purged.
+    /// A site's part of the disk. `fingerprint` identifies the rules that determine its keys: entries with another one count
+    /// as purged.
     pub fn site_disk_cache(&self, site: &str, fingerprint: u64) -> Option<SiteDiskCache> {
         let shelf = self.shelf()?;
         Some(SiteDiskCache {
@@ -220,8 +222,8 @@ impl Durable {
         self.open.as_ref()?.stored.as_ref()
     }
 
-    /// Tells the disk when the log was lost and begun anew: nothing that was written before may come back. Where the disk
-    /// cannot note it, it is tried again after a while.
+    /// Tells the disk that the log was lost and started again: nothing that was written before may come back. If the disk
+    /// cannot record that, it is tried again after a while.
     pub fn follow_generation(&self) {
         let Some(open) = &self.open else { return };
         let Some(stored) = &open.stored else { return };
@@ -242,7 +244,7 @@ impl Durable {
         }
     }
 
-    /// Writes what is waiting, for `patience` at most, and what saves the next start its counting. Blocks.
+    /// Writes what is pending, for `patience` at most, and the snapshot that saves the next start from counting. Blocks.
     pub fn close(&self, patience: Duration) {
         let Some(stored) = self.stored() else { return };
         stored.disk.close_queue();
@@ -362,7 +364,7 @@ const PURGES: &str = "purges";
 /// Where the pages are.
 const PAGES: &str = "pages";
 
-/// Between two tries to note a generation: as long as a lost log is left alone.
+/// Between two attempts to record a generation: the same as for a lost log.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Between two looks at the writer while the server ends.

@@ -1,4 +1,4 @@
-//! The purges of one site: in force at once, on the disk before they are acknowledged.
+//! The purges of one site: in effect at once, and on the disk before they are acknowledged.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -68,13 +68,13 @@ pub struct SitePurges {
 }
 
 enum PurgeTarget {
-    /// Without a log; why, where there is to be one.
+    /// Without a log; the reason, if there should be one.
     Unlogged(Unlogged, Option<Arc<str>>),
     Logged(PurgeTable, Arc<OpenedLog>),
 }
 
 impl SitePurges {
-    /// Orders that live as long as the process. `unusable`: why, where they were to be logged.
+    /// Purges that last as long as the process. `unusable`: the reason, if they should be logged.
     pub fn in_memory(site: String, clock: Clock, unusable: Option<Arc<str>>) -> Self {
         Self {
             site,
@@ -123,7 +123,7 @@ impl SitePurges {
         self
     }
 
-    /// Publishes a purge on this node, and sends it to the other nodes and to other caches. What it touches here is purged when this
+    /// Publishes a purge on this node, and sends it to the other nodes and to other caches. It is in effect here when this
     /// returns. It may be acknowledged when the receipt says so.
     pub fn publish(&self, purge: &Purge, source: PurgeSource) -> Receipt {
         let hard = self.forward.strengthened(&self.site, purge);
@@ -208,12 +208,12 @@ impl SitePurges {
         }
     }
 
-    /// Notes what is known of the stream of the cluster while `number` is the newest.
+    /// Records the state of the cluster's stream while `number` is the newest.
     pub fn note_points(&self, points: &NotedPoints, number: u64) {
         self.points().note(points, number);
     }
 
-    /// A point for what was generated after all purges up to `born`; `None`: none is known.
+    /// A point for a page that was generated after all purges up to `born`; `None`: none is known.
     pub fn of_born(&self, born: u64) -> Option<BornPoint> {
         self.points().of_born(born)
     }

@@ -1,7 +1,7 @@
-//! What is waiting to be written to the disk: bounded, without anybody waiting.
+//! Pages that wait to be written to the disk: a bounded queue on which nobody blocks.
 //!
-//! A page that finds the queue full is not written. Its older copy must not come back after a restart either, so what is
-//! left of it is the command to remove that copy, which takes no memory to speak of.
+//! If the queue is full, a page is not written. Its older copy must not come back after a restart either, so the command to
+//! remove that copy is queued in its place, which takes almost no memory.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use galley_cache::key::Key;
 pub(super) enum WriteJob {
     /// Write this entry.
     Put(SiteName, Arc<Entry>),
-    /// Remove what is under a key unless it was born after `born`.
+    /// Remove the entry of a key unless it was born after `born`.
     Forget { site: SiteName, key: Key, born: u64 },
 }
 
@@ -33,7 +33,7 @@ struct WriteQueueState {
 }
 
 impl WriteQueue {
-    /// Puts a page in, or what is left of it when there is no room; false: then. Never waits.
+    /// Queues a page, or its removal if there is no room; false: then. Never waits.
     pub(super) fn put(&self, site: SiteName, entry: &Arc<Entry>) -> bool {
         let mut state = self.lock();
         let has_room = state.puts < MOST_PUTS;
@@ -71,7 +71,7 @@ impl WriteQueue {
         }
     }
 
-    /// Takes nothing more; what is in it is still done.
+    /// Accepts nothing more; the contents are still written.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_all();

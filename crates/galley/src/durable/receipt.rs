@@ -47,7 +47,7 @@ impl Receipt {
         }
     }
 
-    /// Waits for the disk and the other nodes; returns at once where there are none.
+    /// Waits for the disk and the other nodes; returns at once if there are none.
     pub async fn acknowledged(self) -> PurgeReceipt {
         if let Some(forwarded) = self.forwarded {
             let receipt = forwarded.await;
@@ -82,12 +82,12 @@ impl PendingReceipt {
     }
 }
 
-/// What the client learns about a purge that is in force.
+/// What the client learns about a purge that is in effect.
 #[derive(Clone, Debug, Default)]
 pub struct PurgeReceipt {
     /// Why it is not on the disk, for the log.
     pub reason: Option<Arc<str>>,
-    /// The same for whoever gave it: what a restart will do.
+    /// The same for its sender: what a restart will do.
     pub warning: Option<&'static str>,
     /// How far it got in the cluster and in caches behind this one; `None`: there are none.
     pub reach: Option<PurgeReach>,
@@ -115,7 +115,7 @@ impl PurgeReceipt {
         })
     }
 
-    /// Warns the operator where there is something to warn of.
+    /// Warns the operator if necessary.
     pub fn log(&self, site: &str) {
         if let (Some(warning), Some(reason)) = (self.warning, &self.reason) {
             tracing::warn!(site, %reason, "a purge was {warning}");

@@ -1,4 +1,4 @@
-//! The latest purges of a site, for people who ask what was purged and by whom. Bounded; ends with the process.
+//! The latest purges of a site, for people who ask what was purged and by whom. Bounded, and not kept through a restart.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use galley_policy::purge::{Purge, Strength};
 use galley_policy::time::Tick;
 
-/// Who published a purge.
+/// The publisher of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeSource {
     /// `galley purge`, the dashboard or a program, over the admin interface.
@@ -19,9 +19,9 @@ pub enum PurgeSource {
     Repair,
     /// The purge folder was emptied.
     Folder,
-    /// Another node of the cluster, or a gap in what it said.
+    /// Another node of the cluster, or a gap in its purges.
     Cluster,
-    /// A process that was to take over and has ended: what it did not acknowledge is published again.
+    /// A process that was to take over and has ended: purges that it did not acknowledge are published again.
     Upgrade,
     /// Once more, after a cache behind this one was purged.
     Forward,
@@ -46,11 +46,11 @@ impl PurgeSource {
 /// A purge that was published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentPurge {
-    /// What it touches, as the log shows it, cut where it is long.
+    /// Its scope, as the log shows it, shortened if it is long.
     pub scope: String,
     /// Hard or soft.
     pub strength: Strength,
-    /// Who published it.
+    /// Its publisher.
     pub source: PurgeSource,
     /// When.
     pub at: Tick,

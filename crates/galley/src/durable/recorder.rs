@@ -1,8 +1,8 @@
-//! A body on its way to readers, written to the disk beside it because the memory has no room for it.
+//! Writes a body to the disk while readers receive it, because the memory has no room for it.
 //!
-//! While the fill keeps all bytes, the recorder only holds the same buffers. When the fill gives up keeping them, it begins
-//! a file with what it holds and writes on, on a helper thread. A disk that cannot follow ends the recording, not the
-//! answer.
+//! While the fill keeps all bytes, the recorder only holds the same buffers. When the fill stops keeping them, the recorder
+//! starts a file with the bytes it holds and continues on a helper thread. A disk that is too slow ends the recording, not
+//! the response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Recorder {
         }
     }
 
-    /// Ready to record the body of `entry`, which has none yet; `length` where it is known.
+    /// Ready to record the body of `entry`, which has none yet; `length` if it is known.
     pub fn ready(shelved: SiteDiskCache, entry: Entry, length: Option<u64>) -> Self {
         let head = RecordedHead {
             disk: shelved,
@@ -126,7 +126,7 @@ impl Recorder {
         }
     }
 
-    /// Gives up a disk that cannot follow: nothing is found of what was begun.
+    /// Gives up on a disk that is too slow: the unfinished file will not be found.
     async fn send(&mut self, step: RecorderStep) {
         let RecorderState::Writing(steps, _) = &self.state else {
             return;
@@ -156,7 +156,7 @@ fn write(
                 return match begun {
                     Ok(writer) => writer.commit(),
                     Err(why) => {
-                        // What came is newer than what is there, and is not there.
+                        // The new response is newer than the file there, and is not there itself.
                         let (key, born) = (head.entry.key.bytes(), head.entry.born);
                         shelf.disk.remove_older(site, key, born);
                         Err(why)
@@ -171,5 +171,5 @@ fn write(
 /// Chunks that may be on their way to the helper thread.
 const STEPS_AHEAD: usize = 16;
 
-/// How long readers may wait for the disk in all this; beyond it the disk is no good.
+/// How long readers may wait for the disk in all this; beyond it the disk is unusable.
 const PATIENCE: Duration = Duration::from_secs(1);

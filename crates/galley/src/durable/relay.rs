@@ -1,7 +1,7 @@
 //! Purges that two processes share while one takes over from the other.
 //!
-//! Both answer visitors for a while, from memories of their own. So each sends its purges to the other, and acknowledges a purge when
-//! both have it in force: nobody gets the old page from either. Outside of an upgrade there is nobody to send to.
+//! Both serve visitors for a while, from separate memories. So each sends its purges to the other, and acknowledges a purge
+//! when it is in effect in both: neither serves the old page then. Outside of an upgrade there is no other process.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -23,14 +23,14 @@ struct RelayState {
 /// A purge for the other process.
 #[derive(Debug)]
 pub struct RelayedPurge {
-    /// What is purged.
+    /// The purge.
     pub record: PurgeRecord,
-    /// To be told when it is in force there. Dropped: there is no other process any more.
+    /// Notified when the purge is in effect there. Dropped: there is no other process any more.
     pub done: oneshot::Sender<()>,
 }
 
-/// Purges for the other process, in the order in which they were published. Each is waited for by who published it, so there are no
-/// more than requests that may be open.
+/// Purges for the other process, in the order in which they were published. The publisher of each waits for it, so there are
+/// at most as many as open requests.
 pub type RelayedPurges = mpsc::UnboundedReceiver<RelayedPurge>;
 
 /// Held while a purge is published: nothing begins or ends meanwhile.
@@ -62,7 +62,7 @@ impl PurgeRelay {
 }
 
 impl RelayGuard<'_> {
-    /// Sends a purge to the other process, if there is one; what is returned is told when it is in force there.
+    /// Sends a purge to the other process, if there is one; the result is notified when it is in effect there.
     pub(super) fn send(&self, site: &str, purge: &Purge) -> Option<oneshot::Receiver<()>> {
         let other = self.0.other.as_ref()?;
         let (done, told) = oneshot::channel();

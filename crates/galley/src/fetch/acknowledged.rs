@@ -1,8 +1,9 @@
-//! Which of the plugin's purges are acknowledged, so that it can send the lost ones again.
+//! Which of the plugin's purges are acknowledged, so that the plugin can send lost ones again.
 //!
-//! A response that carries purges may name them (`id=`). The name is noted when the purges are in force and on the disk, and is
-//! sent with later requests to the same site. Newer names push out older ones, and a restart forgets all of them: the plugin then
-//! sends again what was not acknowledged, which is harmless. A purge that was not received is never noted.
+//! A response that carries purges may name them (`id=`). The name is recorded when the purges are in effect and on the
+//! disk, and is sent with later requests to the same site. Newer names replace older ones, and a restart forgets all of
+//! them: the plugin then sends again what was not acknowledged, which is harmless. A purge that was not received is never
+//! recorded.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

@@ -1,7 +1,7 @@
-//! What one fetch thread is doing: counted by itself and by the threads that send it jobs, read by any.
+//! How many jobs one fetch thread has: counted by itself and by the threads that send it jobs, read by any thread.
 //!
-//! A job counts from before it is sent until its response is stored, so a client that has its response cannot read a count without
-//! it while anything is left to do.
+//! A job counts from before it is sent until its response is stored, so a client that has its response cannot read a count
+//! without it while work remains.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,10 +1,10 @@
-//! Answers that are coded on their way to clients.
+//! Compresses responses on their way to clients.
 //!
-//! What passes is coded for its one client. A page that is shared while it is generated is coded once for each coding that
-//! anybody wants, beside its fill, by the first request that wants it: the fill itself stays plain, to be stored. It is done
-//! here and not on the front cores, whose hits would wait, in pieces with others' turns in between. A client sees what PHP
-//! flushed as soon as PHP pauses; flushing each piece instead would make pages larger. Without memory for a coder the plain
-//! body is sent.
+//! A passed response is compressed for its one client. A page that is shared while it is generated is compressed once for
+//! each coding that a client accepts, beside its fill, by the first request for that coding: the fill itself stays plain,
+//! to be stored. The fetch thread does it and not a front core, whose hits would wait, in pieces that alternate with other
+//! work. A client receives what PHP flushed as soon as PHP pauses; flushing each piece instead would make pages larger.
+//! Without memory for an encoder the plain body is sent.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -29,12 +29,12 @@ use crate::codec::encode::{AT_ONCE, EncoderStream};
 use crate::sys::let_others_go;
 use crate::upstream::IncomingResponse;
 
-/// The way to the readers of a fill, through a coder where there is one.
+/// The readers of a fill, behind an encoder if there is one.
 pub(super) struct Outlet<'w> {
     writer: &'w mut FillWriter,
     spool: ResponseSpool,
     stream: Option<EncoderStream>,
-    /// Nobody reads any more.
+    /// There are no readers any more.
     is_lost: bool,
 }
 
@@ -65,7 +65,7 @@ impl<'w> Outlet<'w> {
         }
     }
 
-    /// Waits for what comes next; if that takes a moment, the client gets all that came before.
+    /// Waits for the next piece; if that takes a moment, the client gets everything before it.
     pub(super) async fn wait<T>(&mut self, next: impl Future<Output = T>) -> T {
         let mut next = std::pin::pin!(next);
         match self.wait_while_read(next.as_mut()).await {
@@ -74,7 +74,7 @@ impl<'w> Outlet<'w> {
         }
     }
 
-    /// The same; nothing when nobody reads any more.
+    /// The same; nothing when there are no readers any more.
     async fn wait_while_read<T>(&mut self, next: impl Future<Output = T>) -> Option<T> {
         let mut next = std::pin::pin!(next);
         if !self.is_lost {
@@ -95,7 +95,7 @@ impl<'w> Outlet<'w> {
         None
     }
 
-    /// Sends the next piece. Fails when nobody reads any more.
+    /// Sends the next piece. Fails when there are no readers any more.
     pub(super) async fn push(&mut self, chunk: Bytes) -> Result<(), FillError> {
         if self.is_lost {
             return Err(FillError::Aborted);
@@ -122,7 +122,7 @@ impl<'w> Outlet<'w> {
         Ok(())
     }
 
-    /// Wakes those who read; see [`FillWriter::hold`].
+    /// Wakes the readers; see [`FillWriter::hold`].
     pub(super) fn release(&mut self) {
         self.writer.release();
     }
@@ -156,7 +156,7 @@ async fn poll_once<T>(mut next: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await
 }
 
-/// Codes a page that is being generated, for all who want this coding.
+/// Compresses a page that is being generated, for all who accept this coding.
 pub(super) struct Coder {
     in_progress: Rc<InProgressFetch>,
     coding: Coding,
@@ -167,7 +167,7 @@ pub(super) struct Coder {
 }
 
 impl Coder {
-    /// Runs to the end of the page, or until nobody reads it in this coding.
+    /// Runs to the end of the page, or until it has no readers in this coding.
     pub(super) async fn run(self) {
         let Self {
             in_progress,
@@ -182,7 +182,7 @@ impl Coder {
                 writer.finish();
             }
             Err(failure) => {
-                // Before anything else happens on this thread, so that nobody joins what has failed.
+                // Before anything else happens on this thread, so that no request joins the failed one.
                 in_progress.waiters.forget_coded(coding);
                 writer.fail(failure);
             }
@@ -207,7 +207,7 @@ async fn code(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), Fil
 pub(super) struct EncodedBody {
     /// A reader of the same page, coded.
     pub(super) reader: Option<FillReader>,
-    /// To be run, by who asked for it.
+    /// To be run by its requester.
     pub(super) coder: Option<Coder>,
 }
 
@@ -321,7 +321,7 @@ impl FetchWorker {
     }
 }
 
-/// The client has a coded copy, and goes on knowing it by the tag that came with it.
+/// The client has a coded copy, and continues to use the tag that came with it.
 fn keep_known_tag(info: &RequestInfo, head: &mut FillHead) {
     let known = head
         .fields
@@ -333,6 +333,6 @@ fn keep_known_tag(info: &RequestInfo, head: &mut FillHead) {
     }
 }
 
-/// When an upstream counts as pausing. PHP prints in pieces of 4 KiB that follow one another in microseconds; who flushes
-/// on purpose works for longer.
+/// After how long an upstream counts as pausing. PHP prints in pieces of 4 KiB that follow one another in microseconds; a
+/// script that flushes on purpose works for longer.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -1,7 +1,8 @@
-//! What a fetch thread did for one site: counts for metrics, and why pages were not stored lately.
+//! What a fetch thread did for one site: counters for metrics, and why pages were not stored lately.
 //!
-//! Written once per fetch, which is a thousand times rarer than a hit; read by the admin thread. Responses that leave a hit-for-pass
-//! entry are not repeated here: this is for responses after which the next request for the page is sent to the upstream as well.
+//! They are written once per fetch, which is a thousand times rarer than a hit, and read by the admin thread. Responses
+//! that create a hit-for-pass entry are not repeated here: the counters are for responses after which the next request for
+//! the page goes upstream as well.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +41,7 @@ pub struct Lately {
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fills {
-    /// Pages asked of the upstream, refreshes included.
+    /// Pages requested from the upstream, refreshes included.
     pub begun: u64,
     /// Those that were stored.
     pub stored: u64,
@@ -150,7 +151,7 @@ impl FetchCounters {
     }
 }
 
-/// Pages of one site: who asks why asks soon.
+/// Pages of one site: somebody who asks for the reason asks soon.
 const MOST_LATELY: usize = 64;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Runs of WordPress's scheduler: the exchange with the upstream, and what became of the runs of one site.
+//! Runs of WordPress's scheduler: the exchange with the upstream, and the results of the runs of one site.
 //!
-//! A run has a pool of its own with one slot, so that it neither waits behind visitors nor takes a slot of theirs, and two
-//! never run at once for a site. Its purges are published like those of any response, when its head comes and when it has ended.
-//! PHP-FPM ends the response before the work begins; the pool then waits until the worker is free (see `upstream::fcgi`).
-//! When runs are due is decided in `app::cron`.
+//! A run uses a pool of its own with one slot, so it neither waits behind visitors nor takes a slot of theirs, and a site
+//! never has two runs at once. Its purges are published like those of any response, when its head arrives and when it has
+//! ended. PHP-FPM ends the response before the work begins; the pool then waits until the worker is free (see
+//! `upstream::fcgi`). `app::cron` decides when a run is due.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl FetchWorker {
     }
 }
 
-/// Nobody wants what it prints; the end is what is waited for.
+/// Nobody needs its output; only its end is waited for.
 async fn read_to_end(incoming: &mut IncomingResponse) -> Result<(), FillError> {
     while incoming.chunk().await?.is_some() {}
     if incoming.ended_well() {

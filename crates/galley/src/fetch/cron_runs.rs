@@ -1,4 +1,4 @@
-//! What became of the runs of WordPress's scheduler for one site, and when the next is due.
+//! The results of runs of WordPress's scheduler for one site, and when the next is due.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Why a run did not do what it is for.
+/// Why a run failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CronTrouble {
     /// The root has no scheduler.
@@ -20,10 +20,10 @@ pub enum CronTrouble {
     /// The upstream gave no answer, or not all of it.
     #[error("{0}")]
     Upstream(FillError),
-    /// It answered something that is no run.
+    /// The response is not that of a run.
     #[error("`/wp-cron.php` responded with status {0}")]
     Status(StatusCode),
-    /// The configuration's host makes no request; nothing that is read from a file comes to this.
+    /// The configured host cannot be in a request; the checks of the configuration prevent this.
     #[error("the site's host cannot be used in a request")]
     Host,
 }
@@ -45,9 +45,9 @@ pub struct CronRuns {
 pub struct CronState {
     /// The latest run that has ended.
     pub last: Option<LastRun>,
-    /// When the next is due; `None` where Galley makes none, or while one is under way.
+    /// When the next is due; `None` if Galley starts none, or while one is in progress.
     pub next: Option<Tick>,
-    /// Whether one is under way.
+    /// Whether one is in progress.
     pub is_running: bool,
     /// Runs that went well since the start.
     pub runs: u64,
@@ -125,7 +125,7 @@ impl CronRuns {
         Arc::clone(&self.announced)
     }
 
-    /// Notes that nobody makes runs any more; says whether one was under way, whose end nobody hears of.
+    /// Records that no more runs are started; returns whether one was in progress, whose end will not be reported.
     pub fn gives_up(&self) -> bool {
         let mut state = self.lock();
         state.next = None;

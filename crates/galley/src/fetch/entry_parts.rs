@@ -1,4 +1,4 @@
-//! Parts of an entry that follow from its request and its body alone.
+//! Parts of an entry that depend only on its request and its body.
 
 use galley_cache::entry::Scopes;
 use galley_policy::request_info::RequestInfo;

@@ -1,8 +1,8 @@
-//! Pages with ESI tags: put together before they are stored, and again from their parts when one of these has changed.
+//! Pages with ESI tags: assembled before they are stored, and again when one of their parts has changed.
 //!
-//! The stored page is whole, so that a hit is one like any other. It remembers where its includes are. When a purge or its lifetime
-//! ends an include, and the page without it is still good, [`FetchWorker::parted`] gives the page without a request to the upstream, and
-//! only that include is fetched.
+//! The stored page is complete, so a hit is like any other. It remembers where its includes are. When an include is purged
+//! or expires, and the page without it is still valid, [`FetchWorker::parted`] returns the page without a request to the
+//! upstream, and only that include is fetched.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ use super::{FetchWorker, PageJob, PassJob, ResponseSink};
 use crate::durable::Recorder;
 use crate::upstream::IncomingResponse;
 
-/// A page, and where its includes belong: what is there now is replaced.
+/// A page with its includes' places: the present bytes are replaced.
 struct PageParts {
     body: Bytes,
     slots: Vec<PageInclude>,
@@ -191,7 +191,7 @@ impl FetchWorker {
         job.site.compressing.unpacked(&entry?)
     }
 
-    /// Puts a stored page together again, for all who wait for it.
+    /// Assembles a stored page again, for all waiting requests.
     pub(super) async fn reassemble(
         self: &Rc<Self>,
         job: &PageJob,

@@ -1,4 +1,4 @@
-//! The way from other threads to one fetch thread: commands in a bounded channel, and the fetches in progress to wait for.
+//! Access of other threads to one fetch thread: commands in a bounded channel, and the fetches in progress to wait for.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -54,12 +54,13 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Whether `who` is turned away here and now: the queue of the pool number `pool` has no room for its requests, and nobody
-    /// generates the page `key`, which it could join. The fetch thread would say the same; under a crawl it would do so a thousand
-    /// times a second, and wake who asked each time. `key`: none for requests that bypass the cache. Where it is so, that is counted.
+    /// Whether a request of `who` is rejected at once: the queue of the pool number `pool` has no room for it, and there is no
+    /// fetch of the page `key` that it could join. The fetch thread would decide the same; under a crawl it would do so a
+    /// thousand times a second, and wake the requester each time. `key`: none for requests that bypass the cache. A rejection
+    /// is counted.
     ///
-    /// A page that a browser requests in advance (`is_prefetch`) is turned away too if it would take the last free slot: nobody waits for
-    /// it, and the browser requests it again when somebody follows the link.
+    /// A page that a browser requests in advance (`is_prefetch`) is rejected too if it would take the last free slot: nobody
+    /// waits for it, and the browser requests it again when the user follows the link.
     pub fn turns_away(
         &self,
         pool: usize,
@@ -91,15 +92,16 @@ impl Handle {
             .map_err(|_| FillError::Overload)
     }
 
-    /// Sends the job for a page and returns how to read it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill goes on without this reader.
+    /// Sends the job for a page and returns how to read it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill
+    /// continues without this reader.
     async fn send(&self, job: PageJob, since: Option<Tick>) -> Result<Fetched, FillError> {
         let (reply, response) = oneshot::channel();
         self.queue(FetchCommand::Page(Box::new(job), since, reply))?;
         response.await.map_err(|_| FillError::Aborted)?
     }
 
-    /// Sends a request through, whole. The response is read from what is returned, which is made here: a fetch thread that made it would
-    /// have to wake this one to hand it over.
+    /// Forwards a request unchanged. The response is read from the result, which is made here: if the fetch thread made it, it
+    /// would have to wake this thread to hand it over.
     pub fn pass(&self, job: PassJob) -> Result<FillReader, FillError> {
         let (writer, fill) = fill::fill(AHEAD, None);
         let reader = fill.reader().ok_or(FillError::Aborted)?;
@@ -107,7 +109,7 @@ impl Handle {
         Ok(reader)
     }
 
-    /// Asks for a page to be generated anew in the background; nothing happens when it is under way or nobody has room.
+    /// Requests that a page is refreshed in the background; nothing happens if that is in progress or there is no room.
     pub fn refresh(&self, job: PageJob, when: When) {
         let _ = self.queue(FetchCommand::Refresh(Box::new(job), when));
     }
@@ -125,8 +127,8 @@ impl Handle {
         &self.upstream_stats
     }
 
-    /// The page of `key` for a request like this: waits for it where somebody else has it generated and that is possible
-    /// here, else sends a job. Cancel-safe: the fill goes on without this reader.
+    /// The page of `key` for a request like this: waits for it if it is being fetched and waiting is possible here, otherwise
+    /// sends a job. Cancel-safe: the fill continues without this reader.
     pub async fn page(
         &self,
         site: &FetchSite,
@@ -154,7 +156,8 @@ impl Handle {
         fetched.map(Fetched::after_a_wait)
     }
 
-    /// The response for a job that is to be answered anew ([`PageJob::cut_off`]). Cancel-safe: the fill goes on without this reader.
+    /// The response for a job that must be answered newly ([`PageJob::cut_off`]). Cancel-safe: the fill continues without this
+    /// reader.
     pub async fn page_anew(&self, job: PageJob) -> Result<Fetched, FillError> {
         self.send(job, None).await
     }
@@ -169,7 +172,7 @@ impl Handle {
     }
 }
 
-/// What comes first: the head of a page that has fallen silent, or what was fetched since. Where both fail, what failed last.
+/// The first of: the head of a page that has become silent, or the later fetch. If both fail, the later failure.
 pub(super) async fn either(
     mut silent: FillReader,
     ordered: impl Future<Output = Result<Fetched, FillError>>,

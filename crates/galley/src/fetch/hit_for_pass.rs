@@ -1,7 +1,7 @@
-//! What is remembered of a response that could not be stored.
+//! The entry for a response that could not be stored.
 //!
-//! A hit-for-pass entry replaces the page for a while, so that requests for it bypass the cache at once. It holds the reason and
-//! the fields of the response that show it, for `galley why`; of cookies only the names. Requests do not read it.
+//! A hit-for-pass entry replaces the page for a while, so that requests for it bypass the cache at once. It holds the
+//! reason and the response fields behind it, for `galley why`; of cookies only the names. Requests do not read it.
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
@@ -27,7 +27,7 @@ pub struct PassReason {
     pub fields: Vec<(String, String)>,
 }
 
-/// What a hit-for-pass entry remembers; `None` of an entry that is none.
+/// The contents of a hit-for-pass entry; `None` for another entry.
 pub fn reason(entry: &Entry) -> Option<PassReason> {
     if entry.kind != EntryKind::HitForPass {
         return None;
@@ -115,7 +115,7 @@ fn evidence(why: NotStored, response: &HeaderMap, site: &Policy) -> HeaderMap {
     fields
 }
 
-/// What stands before the value, which is nobody's business.
+/// The text before the value, which is confidential.
 fn cookie_name(line: &[u8]) -> &[u8] {
     let end = line.iter().position(|byte| matches!(byte, b'=' | b';'));
     line.get(..end.unwrap_or(line.len()))

@@ -1,9 +1,10 @@
 //! A fetch in progress, and how requests wait for it.
 //!
-//! An `InProgressFetch` is one request at the upstream with the fill that it writes. Requests for the same page wait here and get
-//! a reader when the head has arrived. A fetch during which nothing is sent or received for its silence limit is silent: the next
-//! request starts a fetch of its own, and the waiters of the first wait for both and take the head that arrives first. Time in the
-//! queue for a slot at the upstream does not count: a second request would only stand behind the first.
+//! An `InProgressFetch` is one request at the upstream with the fill that it writes. Requests for the same page wait here
+//! and get a reader when the head has arrived. A fetch that sends and receives nothing during its silence limit is silent:
+//! the next request starts a fetch of its own, and the waiters of the first wait for both and take the head that arrives
+//! first. Time in the queue for a slot at the upstream does not count: a second request would only be queued behind the
+//! first.
 //!
 //! Each fetch that replaces a silent one has twice its silence limit, so that a slow upstream does not get the same request
 //! again and again while it works on it.
@@ -35,9 +36,9 @@ pub(super) struct InProgressFetch {
     pub(super) fill: Arc<Fill>,
     /// The purge counter before the upstream was asked; [`NOT_SENT`] until then: nothing purged so far can be missing.
     pub(super) born: Cell<u64>,
-    /// What its request said, for those who would join; empty where the key says all.
+    /// Its request, for requests that would join; empty if the key describes it completely.
     pub(super) sent: Vec<(HeaderName, HeaderValue)>,
-    /// Whether its head holds what only the one who asked may have.
+    /// Whether its head contains something that only its requester may get.
     pub(super) is_confined: Cell<bool>,
     /// The keys under which it is in the table.
     pub(super) keys: RefCell<Vec<Key>>,
@@ -46,16 +47,16 @@ pub(super) struct InProgressFetch {
     silence_limit: Duration,
     /// Notified when it has fallen silent, and when another has taken its place.
     changed: Notify,
-    /// Notified when somebody who waited has left.
+    /// Notified when a waiter has left.
     left: Notify,
-    /// Where its request stands in the queue for a slot.
+    /// The place of its request in the queue for a slot.
     pub(super) turn: QueueTurn,
     /// When its request was sent.
     sent_at: Cell<Tick>,
     is_overtaken: Cell<bool>,
     /// What other threads may know of it.
     pub(super) waiters: Arc<Waiters>,
-    /// What came of it, where that was stored.
+    /// Its result, if that was stored.
     stored: RefCell<Option<Arc<Entry>>>,
     /// Notified when its head has come and more may follow.
     headed: Notify,
@@ -101,11 +102,11 @@ impl InProgressFetch {
         }
     }
 
-    /// Waits until all who waited for it have left. Cancel-safe.
+    /// Waits until all waiters have left. Cancel-safe.
     pub(super) async fn abandoned(&self) {
         loop {
             let mut left = pin!(self.left.notified());
-            // Listens from now on, so that nobody leaves unheard between the look and the wait.
+            // Registered before the check, so that a waiter that leaves between the check and the wait is noticed.
             left.as_mut().enable();
             if self.waiters.readers() == 0 {
                 return;
@@ -122,7 +123,7 @@ impl InProgressFetch {
         self.waiters.open(born, now);
     }
 
-    /// Has its request sent only when `former` has ended or fallen silent: those who come meanwhile share it.
+    /// Has its request sent only when `former` has ended or become silent: requests that arrive meanwhile share it.
     pub(super) fn comes_after(&self, former: Option<Rc<Self>>) {
         *self.former.borrow_mut() = former;
     }
@@ -239,8 +240,8 @@ impl InProgressFetch {
         self.changed.notify_waiters();
     }
 
-    /// Whether what it brought may take the place of `resident`: a fetch that gave way must not undo what was generated
-    /// since its request was sent.
+    /// Whether its result may replace `resident`: a replaced fetch must not undo what was generated since its request was
+    /// sent.
     pub(super) fn may_replace(&self, resident: Option<&Entry>) -> bool {
         !self.is_overtaken.get()
             || resident.is_none_or(|resident| resident.stored_at <= self.sent_at.get())
@@ -248,7 +249,7 @@ impl InProgressFetch {
 }
 
 impl Drop for InProgressFetch {
-    /// However it ended: nobody waits for what is not there any more.
+    /// However it ended: nobody waits for it any more.
     fn drop(&mut self) {
         self.announce_end();
     }
@@ -261,12 +262,12 @@ pub(super) struct WaiterSlot {
     pub(super) terms: WaitTerms,
 }
 
-/// For whom a fetch is.
+/// The clients of a fetch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
     /// The waiters for it: not sent yet, it ends when they all have left.
     Visitors,
-    /// Those who come later.
+    /// Later requests.
     Later,
 }
 
@@ -277,7 +278,7 @@ pub(super) enum WaitTerms {
     Leads,
     /// It may have what comes.
     Joined,
-    /// Purges came after the fetch's request was sent; what it brings has to be compared with them.
+    /// Purges came after the fetch's request was sent; its response has to be compared with them.
     ToCheck,
 }
 
@@ -302,7 +303,7 @@ pub(super) enum WaiterEvent {
     Left,
 }
 
-/// What is to be done with a head that came.
+/// How to use a head that has arrived.
 pub(super) enum HeadVerdict {
     /// It answers.
     Give,
@@ -342,8 +343,8 @@ impl Wait {
         self
     }
 
-    /// Notes that a fetch which would have answered it has failed: who saw that leads none, else a dead upstream would be asked
-    /// without a pause.
+    /// Records that a fetch which would have answered it has failed: a request that saw that starts none, otherwise a dead
+    /// upstream would be asked without a pause.
     pub(super) fn saw_failure(&mut self) {
         self.may_lead = false;
     }
@@ -409,7 +410,7 @@ impl Wait {
     /// What happens next. Cancel-safe.
     pub(super) async fn event(&mut self) -> WaiterEvent {
         let newest = self.slots.last().map(|slot| Rc::clone(&slot.in_progress));
-        // Made before anything is looked at: it hears what is told from now on.
+        // Made before anything is checked: it receives all later notifications.
         let mut changed = pin!(async {
             match &newest {
                 Some(in_progress) => in_progress.changed.notified().await,
@@ -430,7 +431,7 @@ impl Wait {
         .await
     }
 
-    /// Acts on what a head was judged; gives itself back where it goes on waiting. `coded`: a reader of the same page, coded.
+    /// Acts on the verdict about a head; returns itself if it continues to wait. `coded`: a coded reader of the same page.
     pub(super) fn take(
         mut self,
         index: usize,
@@ -483,7 +484,7 @@ impl Wait {
     }
 }
 
-/// Whether a fetch ended only because nobody waited for it any more: it says nothing about the upstream.
+/// Whether a fetch ended only because it had no waiters any more: this says nothing about the upstream.
 pub(super) fn is_given_up(in_progress: &InProgressFetch, failure: FillError) -> bool {
     failure == FillError::Aborted && in_progress.born.get() == NOT_SENT
 }

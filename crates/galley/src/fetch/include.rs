@@ -1,7 +1,7 @@
-//! One ESI include: its stored response, or a fetch as if a visitor without cookies had requested it.
+//! One ESI include: its stored response, or a fetch as for a visitor without cookies.
 //!
-//! Includes are stored and found under their own keys, so that pages share them. Only a response that may be stored can be part of a
-//! page; so nothing that its upstream calls private gets there.
+//! Includes are stored and found under their own keys, so pages share them. Only a response that may be stored can be part
+//! of a page, so nothing that the upstream marks as private gets there.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::{FetchSite, FetchWorker, Fetched, PageJob};
 #[derive(Debug, Default)]
 pub(super) struct IncludedBody {
     pub(super) bytes: Bytes,
-    /// Itself and what it includes. `depth` is 0 for none.
+    /// Itself and its includes. `depth` is 0 for none.
     pub(super) inclusions: Inclusions,
     /// How long it stays as it is.
     pub(super) left: Duration,
@@ -99,7 +99,7 @@ impl FetchWorker {
         if page.depth >= MAX_DEPTH {
             return Err(IncludeFailure::Depth);
         }
-        // Nothing has been looked up or requested yet: what is purged from now on may be missing.
+        // Nothing has been looked up or requested yet: the response may lack the effect of later purges.
         let born = page.site.purges.current();
         let lookup = page.lookup.as_ref();
         let lookup = lookup.ok_or(IncludeFailure::Upstream(FillError::Aborted))?;
@@ -245,7 +245,7 @@ fn is_plain(status: StatusCode, fields: &HeaderMap) -> bool {
     status == StatusCode::OK && !fields.contains_key(header::CONTENT_ENCODING)
 }
 
-/// An include with what it includes itself.
+/// An include with its own includes.
 fn joined(own: IncludedPart, theirs: &Inclusions) -> Result<Inclusions, IncludeFailure> {
     if theirs.depth >= MAX_DEPTH {
         return Err(IncludeFailure::Depth);

@@ -1,9 +1,9 @@
-//! What a successful unsafe request purges by itself (RFC 9111 section 4.4), and how often that may happen.
+//! What a successful unsafe request purges (RFC 9111 section 4.4), and how often that may happen.
 //!
-//! Anybody can send a `POST`, as often as his connection allows. So each page and each client has a token bucket. Past the
-//! page's bucket a purge is delayed, and one delayed purge serves all that came meanwhile, so that the last change is seen.
-//! Past the client's bucket it is dropped. What is delayed is in memory only: a stop publishes it, a crash loses it.
-//! Orders that a response carries are not counted here: they are the upstream's own.
+//! Anybody can send a `POST` as often as their connection allows. So each page and each client has a token bucket. When the
+//! page's bucket is empty, a purge is delayed, and one delayed purge serves all that came meanwhile, so that the last
+//! change is seen. When the client's bucket is empty, the purge is dropped. Delayed purges are in memory only: a stop
+//! publishes them, a crash loses them. Purges in a response of the upstream are not limited here.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ impl Invalidations {
         let purges = scopes(job, incoming)
             .into_iter()
             .map(|scope| Purge { scope, strength });
-        // What is delayed already costs nothing more.
+        // A purge that is delayed already costs nothing more.
         let (later, fresh) = purges.partition(|purge| self.is_delayed(name, &purge.scope));
         let mut found = Invalidation { now: fresh, later };
         if found.now.is_empty() {
@@ -106,7 +106,7 @@ impl Invalidations {
         }
     }
 
-    /// Publishes what is delayed, at once.
+    /// Publishes the delayed purges at once.
     pub(super) async fn flush(&self) {
         let pages: Vec<Rc<PageScope>> = self.delayed.borrow().keys().cloned().collect();
         for page in pages {
@@ -189,7 +189,7 @@ fn page_limit() -> Option<RateLimit> {
     RateLimit::new(1, DELAY.as_secs(), 5)
 }
 
-/// Without a preset programs use whole interfaces through Galley, and nothing but section 4.4 says what they changed.
+/// Without a preset, programs use whole interfaces through Galley, and only section 4.4 defines what they changed.
 fn client_limit(purges: UnsafeMethodPurges) -> Option<RateLimit> {
     match purges {
         UnsafeMethodPurges::BySession => RateLimit::new(30, 60, 20),

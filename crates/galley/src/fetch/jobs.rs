@@ -1,4 +1,4 @@
-//! What a front thread asks of a fetch thread, and what it gets.
+//! Jobs that front threads send to a fetch thread, and their results.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -42,13 +42,13 @@ pub struct PageJob {
     pub held: Option<Arc<Entry>>,
     /// `galley_policy::key::fragment_id` of the fragments that are wanted in place of the page; none: the page.
     pub fragments: Box<[u64]>,
-    /// How deep it is nested in the pages that include it; 0: somebody requests it for itself.
+    /// How deep it is nested in the pages that include it; 0: it is requested by itself.
     pub depth: u8,
     /// Whether the response may be stored, if it allows that.
     pub may_store: bool,
     /// Whether only a response whose request is sent after this job has arrived answers it.
     pub is_anew: bool,
-    /// Who knows what its ESI includes request, on a site that has any.
+    /// Finds what its ESI includes request, on a site that has any.
     pub includes: Option<Arc<dyn IncludeLookup>>,
 }
 
@@ -100,7 +100,7 @@ impl PageJob {
         job
     }
 
-    /// What judges the body of the response: an include is no whole page.
+    /// How the body of the response is evaluated: an include is not a whole page.
     pub(super) fn body_judge(&self) -> BodyJudge {
         match self.depth {
             0 => storable::judge_body,
@@ -114,7 +114,7 @@ impl PageJob {
     }
 }
 
-/// Judges a body that came to its end.
+/// Evaluates a complete body.
 type BodyJudge = fn(&ResponseHead<'_>, &Policy, &[u8]) -> Result<(), NotStored>;
 
 /// A request that bypasses the cache.
@@ -129,11 +129,11 @@ pub struct PassJob {
     pub call: UpstreamCall,
     /// What the store may learn from it.
     pub learn: Option<LearnFromPass>,
-    /// Whether Galley reads the response itself: it comes plain, with what the plugin says of it.
+    /// Whether Galley reads the response itself: it is plain, with the plugin's fields.
     pub is_read_here: bool,
     /// The session that it may change.
     pub session: Option<SessionEnd>,
-    /// Who knows what the ESI includes of its response request, on a site that has any.
+    /// Finds what the ESI includes of its response request, on a site that has any.
     pub includes: Option<Arc<dyn IncludeLookup>>,
 }
 
@@ -147,7 +147,7 @@ pub struct IncludingPage {
     pub call: UpstreamCall,
     /// How deep it is nested itself.
     pub depth: u8,
-    /// Who knows what its includes request.
+    /// Finds what its includes request.
     pub(super) lookup: Option<Arc<dyn IncludeLookup>>,
 }
 
@@ -204,9 +204,9 @@ pub enum Fetched {
     Fill {
         /// The reader.
         reader: FillReader,
-        /// A reader of the same page in a coding that this request takes, where that is being made.
+        /// A reader of the same page in a coding that this request accepts, if that is being made.
         coded: Option<FillReader>,
-        /// Whether this job joined a fill under way.
+        /// Whether this job joined a fill in progress.
         collapsed: bool,
     },
     /// It was stored while the job was queued.
@@ -230,17 +230,17 @@ pub enum When {
     Spare,
 }
 
-/// What may be learnt from an exchange.
+/// What may be stored from an exchange.
 pub struct LearnFromPass {
-    /// Where what is learnt belongs.
+    /// The key for it.
     pub key: Key,
-    /// What it is.
+    /// Its kind.
     pub lesson: PassLesson,
 }
 
-/// Kinds of what may be learnt.
+/// The kinds of what may be stored.
 pub enum PassLesson {
-    /// The part that a `Range` asks for, of this address.
+    /// The requested `Range` of this address.
     Part(Key),
     /// What a `GET` like this would give.
     Taught(Box<RequestInfo>),

@@ -1,8 +1,8 @@
-//! Request coalescing: one fetch for each response. Who wants it joins the fetch in progress, or starts one.
+//! Request coalescing: one fetch for each response. A request joins the fetch in progress, or starts one.
 //!
-//! At most one request per key is at the upstream; one more when a purge has doomed the first, or when it has fallen
-//! silent. A request joins no fetch that was touched by a purge which came before the request did. By RFC 9111 it gets a response
-//! only if it selects it; otherwise it is forwarded on its own (section 4).
+//! At most one request per key is at the upstream, and one more if a purge has invalidated the first, or if it has become
+//! silent. A request does not join a fetch that was touched by a purge from before the request. With RFC 9111 it gets a
+//! response only if it selects it; otherwise it is forwarded on its own (section 4).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl FetchWorker {
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&job.site.name);
         }
-        // The fetch outlives the wait: what was requested is kept also when its client has gone. Its room is written in place:
+        // The fetch outlives the wait: its response is stored also when its client has gone. Its memory is written in place:
         // `Box::pin` copies all of it.
         let room = Box::new_uninit();
         let lead = self.lead(&job, &in_progress, writer, For::Visitors);
@@ -75,7 +75,7 @@ impl FetchWorker {
         in_progress.record_waiters(fetching).await;
     }
 
-    /// Fetches a response again in the background, where nobody does so already. Whether a request was sent for it.
+    /// Refreshes a response in the background, unless that is in progress. Returns whether a request was sent.
     pub(super) async fn refresh(self: Rc<Self>, job: PageJob, when: When) -> bool {
         let key = self.fetch_key(&job);
         let current = self.in_progress.borrow().get(&key).map(Rc::clone);
@@ -136,7 +136,7 @@ impl FetchWorker {
         (settles && !is_held && validity == Validity::Valid).then_some(entry)
     }
 
-    /// Waits until a fetch has a head to give, and joins those that appear meanwhile. What it gives back is to start one.
+    /// Waits until a fetch has a head, and joins those that appear meanwhile. The result says how to start one.
     async fn attend(&self, job: &PageJob, mut wait: Wait) -> Option<ToLead> {
         loop {
             if let Some(entry) = self.usable(job) {
@@ -157,7 +157,7 @@ impl FetchWorker {
                         overtaken,
                     });
                 }
-                // What it waited for elsewhere may still answer.
+                // The fetch on another thread may still answer.
                 Approach::Lead(_) if wait.is_new() => {
                     wait.finish(Err(FillError::Aborted));
                     return None;
@@ -199,7 +199,7 @@ impl FetchWorker {
         }
     }
 
-    /// Looks at the fetch in progress, and waits where there is one.
+    /// Checks for a fetch in progress, and waits if there is one.
     fn approach(&self, job: &PageJob, key: &Key, wait: &mut Wait) -> Approach {
         let current = self.in_progress.borrow().get(key).map(Rc::clone);
         // It is removed in the same breath in which it ends; one that was not was given up in a panic.
@@ -255,7 +255,7 @@ impl FetchWorker {
             | (Err(FillError::Unstorable(_)), WaitTerms::Leads | WaitTerms::Joined) => {
                 return HeadVerdict::Give;
             }
-            // What it was for is looked for again.
+            // The page is looked up again.
             (Err(_), WaitTerms::ToCheck) => return HeadVerdict::Refuse,
             (Err(_), _) if slot.in_progress.shared.entry().is_some() => return HeadVerdict::Refuse,
             (Err(failure), _) => return HeadVerdict::Failed(*failure),
@@ -343,7 +343,7 @@ impl FetchWorker {
     }
 }
 
-/// Whether a request joins fetches at all. What is answered anew has no need to insist.
+/// Whether a request joins fetches at all. A request that must be answered newly does not need to.
 fn joins(job: &PageJob) -> bool {
     job.is_anew || !job.info.directives().no_cache
 }

@@ -1,8 +1,8 @@
-//! One fetch of one response: sending the request to the upstream, and judging the response. [`super::join`] decides which request
-//! starts it.
+//! One fetch of one response: sends the request to the upstream, and evaluates the response. [`super::join`] decides which
+//! request starts it.
 //!
-//! Each fetch notes the purge sequence number immediately before its request is sent (`born`): the response may lack the effect of
-//! later purges. A response that is older than that of a later fetch is not stored.
+//! Each fetch records the purge sequence number immediately before its request is sent (`born`): the response may lack the
+//! effect of later purges. A response that is older than that of a later fetch is not stored.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::durable::Recorder;
 use crate::upstream::IncomingResponse;
 
 impl FetchWorker {
-    /// Asks the upstream.
+    /// Sends the request to the upstream.
     pub(super) async fn lead(
         self: &Rc<Self>,
         job: &PageJob,
@@ -48,7 +48,7 @@ impl FetchWorker {
             markers.put(&job.info).await;
         }
         if let Some(entry) = self.find_shared(job, in_progress, whom).await {
-            // In one step: who waits now came before this page was compared with purges.
+            // In one step: later waiters would have to be compared with purges since.
             in_progress.shared.found(entry);
             self.finish_fetch(in_progress);
             writer.fail(FillError::Aborted);
@@ -62,7 +62,7 @@ impl FetchWorker {
         let fetched = self.fetch(job, in_progress, &mut sink, whom).await;
         let ResponseSink { writer, spool } = sink;
         match fetched {
-            // Stored before it is taken out of the table, so that who looks finds one or the other.
+            // Stored before it is removed from the table, so that every lookup finds one or the other.
             Ok(to_store) if spool.is_clear() => {
                 let finished = writer.finish();
                 if let Some(to_store) = to_store {
@@ -94,8 +94,8 @@ impl FetchWorker {
         in_progress.shared.give_back();
     }
 
-    /// Asks with the validators of the held response where there are any; without them again when a purge made the 304 worthless,
-    /// and where there is no memory for the plain body that a 304 stands for.
+    /// Sends the validators of the held response if there are any; without them again if a purge made the 304 worthless, and
+    /// if there is no memory for the plain body that a 304 refers to.
     async fn fetch(
         self: &Rc<Self>,
         job: &PageJob,
@@ -104,7 +104,7 @@ impl FetchWorker {
         whom: For,
     ) -> Result<Option<ToStore>, FillError> {
         let site_purges = &job.site.purges;
-        // Before anything is compared with the purges: what comes later is missing.
+        // Before anything is compared with the purges: the response may lack later ones.
         let (current, now) = (site_purges.current(), self.clock.tick());
         if let Some(page) = self.parted(job) {
             in_progress.start_request(current, now);
@@ -171,7 +171,7 @@ impl FetchWorker {
         }
     }
 
-    /// Judges a response by its head, and gives it to everybody or to the one who asked.
+    /// Evaluates a response by its head, and gives it to everybody or to its requester only.
     async fn receive(
         self: &Rc<Self>,
         job: &PageJob,
@@ -183,7 +183,8 @@ impl FetchWorker {
             mut incoming,
             purges,
         } = received;
-        // Asked for plain, an upstream may code all the same: with the WordPress preset what is judged and stored is the plain body.
+        // An upstream may compress although plain bytes were requested: with the WordPress preset the plain body is evaluated
+        // and stored.
         let readable = match job.storage().validation {
             ValidationPolicy::Galley => {
                 incoming.decode(self.memory.budget(), self.memory.max_object())
@@ -278,7 +279,7 @@ impl FetchWorker {
         mut incoming: IncomingResponse,
         why: NotStored,
     ) -> Result<Option<ToStore>, FillError> {
-        // An error is no property of the address, and what credentials brought says nothing about other requests.
+        // An error is not a property of the address, and a response to credentials says nothing about other requests.
         let is_of_address = !incoming.status.is_server_error() && !job.info.has_authorization();
         if is_of_address {
             self.note_not_stored(job, why);
@@ -301,7 +302,7 @@ impl FetchWorker {
         Ok(None)
     }
 
-    /// Notes for who asks why; the next request for the page is made like this one.
+    /// Records the reason for queries about it; the next request for the page is made like this one.
     pub(super) fn note_not_stored(&self, job: &PageJob, why: NotStored) {
         tracing::debug!(
             site = job.site.name,
@@ -320,7 +321,7 @@ impl FetchWorker {
         self.rest_refreshes(job);
     }
 
-    /// Leaves the page alone for a moment: what stands for an error now will not be a page at the next visit either.
+    /// Does not refresh the page for a moment: an error now will not be a page at the next visit either.
     pub(super) fn rest_refreshes(&self, job: &PageJob) {
         let mut failed = self.failed.borrow_mut();
         if failed.len() >= MOST_FAILED {
@@ -351,8 +352,8 @@ struct Received<'r> {
     purges: &'r [Purge],
 }
 
-/// Streams an upstream's own error page to everyone who waits. It was generated from what is in the key alone, so it holds
-/// nothing personal; cookies it might set are taken out all the same.
+/// Streams an upstream's own error page to all waiting requests. It was generated from data in the key alone, so it contains
+/// nothing personal; any cookies are removed all the same.
 async fn pour(
     job: &PageJob,
     in_progress: &InProgressFetch,
@@ -368,7 +369,7 @@ async fn pour(
         fields,
         share: FillSharing::Shared {
             life: Lifetime::default(),
-            // What it was generated from is not known: any newer purge may concern it.
+            // The inputs of its generation are unknown: any newer purge may concern it.
             tags: Tags::everything().ids,
             inclusions: Inclusions::default(),
         },
@@ -379,8 +380,8 @@ async fn pour(
     relay(&mut incoming, sink, &mut recorder, &note_progress).await
 }
 
-/// Lets PHP end a response that nobody gets: who leaves in the middle has it stop at its next output, before plugins have
-/// done what they do last. Not for long: what streams or is large is given up.
+/// Lets PHP finish a response that nobody receives: a disconnect would stop it at its next output, before plugins have done
+/// their last work. Only for a limited time and size: streams and large responses are given up.
 async fn see_off(mut incoming: IncomingResponse, site: Arc<FetchSite>, purges: Vec<Purge>) {
     let rest = async {
         let mut length = 0;
@@ -395,18 +396,18 @@ async fn see_off(mut incoming: IncomingResponse, site: Arc<FetchSite>, purges: V
     publish(&site, &purges).given(&site).await;
 }
 
-/// Whether what could not be read says nothing about the next answer of this address, which is asked for again.
+/// Whether a failed response says nothing about the next one of this address, which is requested again.
 fn is_passing(status: StatusCode, why: NotStored) -> bool {
     status.is_server_error() || why == NotStored::Memory
 }
 
-/// Bytes of a response that nobody gets, read at most.
+/// Maximum bytes that are read of a response that nobody receives.
 const LONGEST_REST: usize = 1024 * 1024;
 
-/// How long a response that nobody gets may go on.
+/// Maximum time for a response that nobody receives.
 const REST_TIME: Duration = Duration::from_secs(2);
 
-/// How long a page whose refresh failed is left alone: long enough not to hammer a dead upstream with each visit.
+/// How long a page whose refresh failed is not refreshed: long enough not to overload a dead upstream with each visit.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Failed refreshes remembered at most.

@@ -1,11 +1,11 @@
 //! Fetch threads: the threads that own the upstream side.
 //!
-//! One thread per few cores, each with its own runtime, owns whole sites: their pools, the limit that fits PHP's workers, the
-//! fills in progress. Front cores send a job and get a reader of the fill. Because one thread owns a key, one fetch per page needs
-//! no lock: the table of fetches in progress is plain memory of this thread.
+//! There is one thread per few cores, each with its own runtime. It owns whole sites: their pools, the limit on concurrent
+//! requests to PHP, and the fills in progress. Front cores send a job and get a reader of the fill. Because one thread owns
+//! a key, one fetch per page needs no lock: the table of fetches in progress is plain memory of this thread.
 //!
-//! An exchange with the upstream belongs to the fetch thread, not to the client: unsafe methods run to their end, so that the
-//! purges they cause are published even when the client has disconnected.
+//! An exchange with the upstream belongs to the fetch thread, not to the client: unsafe methods run to their end, so that
+//! their purges are published even when the client has disconnected.
 
 pub mod acknowledged;
 mod activity;

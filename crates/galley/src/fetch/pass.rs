@@ -1,7 +1,7 @@
 //! Requests that bypass the cache: one client, one exchange, nothing stored.
 //!
-//! A safe request ends with its client. An unsafe one runs to its end, because what it changed must be heard of: what
-//! `invalidation` says is purged once when the head arrives, and once more when the exchange has ended, since PHP may commit
+//! A safe request ends with its client. An unsafe one runs to its end, so that its changes are noticed: the purges of
+//! `invalidation` are published once when the head arrives, and again when the exchange has ended, since PHP may commit
 //! late.
 
 use std::cell::Cell;
@@ -66,7 +66,7 @@ impl FetchWorker {
         purges.extend(invalidation.now);
         let (calm, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
         acknowledgement.given(&job.site).await;
-        // What is learnt from it would not tell of purges of what it includes.
+        // The stored part would lack the purges of its includes.
         let mut pupil = match self.assemble_passed(job, &mut incoming).await {
             Ok(true) => None,
             Ok(false) => self.start_copy(job, &incoming, born, delay),
@@ -116,9 +116,9 @@ impl FetchWorker {
     }
 }
 
-/// Takes a response to its end also when its client has left: it is unsafe, or something is learnt from it, which is short.
-/// Where it carries purges its last piece is given back instead of sent, so that who has all of it has also the purges
-/// that are published when it ends.
+/// Receives a response to its end also when its client has disconnected: the request is unsafe, or a short response is stored.
+/// If it carries purges its last piece is returned instead of sent, so that a client with the complete response also sees the
+/// purges that are published at its end.
 async fn receive(
     incoming: &mut IncomingResponse,
     outlet: &mut Outlet<'_>,

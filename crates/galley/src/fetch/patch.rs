@@ -61,7 +61,7 @@ impl FetchWorker {
             job.site.fragments.recall(variant, version);
         }
         self.render(job, &wanted, RenderFor::Visitor).await;
-        // All who waited for the same rendering continue at the same moment: one of them patches the page.
+        // All waiters for the same rendering continue at the same moment: one of them patches the page.
         newer().or_else(|| self.patch_if_rendered(&job.site, held))
     }
 
@@ -231,7 +231,7 @@ impl FetchWorker {
         fragments
     }
 
-    /// Switches off fragments that change without a purge: the page showed what is shared, and does not any more.
+    /// Switches off fragments that change without a purge: the page showed the shared bytes, and does not any more.
     fn compare_with_shared(&self, job: &PageJob, replaced: &Entry, fragments: &[PageFragment]) {
         for fragment in fragments {
             let version = &fragment.version;

@@ -1,4 +1,4 @@
-//! Whose turn it is in the background, and how far the pages of a site are patched.
+//! Which site is patched next in the background, and how far its pages are patched.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ impl PatchProgress {
         }
     }
 
-    /// Whether something is left to do for a site with so many purges.
+    /// Whether there is work for a site with so many purges.
     pub(super) fn is_due(&self, purges: u64, now: Instant) -> bool {
         purges > self.patched && self.retry_at.is_none_or(|at| at <= now)
     }

@@ -1,8 +1,9 @@
-//! Patching in the background: pages whose fragments were purged are patched before a visitor requests them, the hottest first.
+//! Patching in the background: pages whose fragments were purged are patched before a visitor requests them, the most
+//! requested first.
 //!
-//! One task of each fetch thread looks for new purges of its sites, and takes the sites in turn. After a purge that touches shared
-//! fragments it walks through the stored pages, and patches those that need no more, all in short turns with longer pauses. Visitors
-//! never wait for it: a page that is requested meanwhile is patched for its visitor.
+//! One task of each fetch thread looks for new purges of its sites, and takes the sites in turn. After a purge that touches
+//! shared fragments it walks through the stored pages, and patches those that need nothing else, in short turns with longer
+//! pauses. Visitors never wait for it: a page that is requested meanwhile is patched for its visitor.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -105,7 +106,7 @@ impl FetchWorker {
         }
     }
 
-    /// Whether nothing is left to do; if not, PHP had no slot.
+    /// Whether everything is done; if not, PHP had no slot.
     async fn patch_site(self: &Rc<Self>, site: &Arc<FetchSite>) -> bool {
         if !site
             .fragments

@@ -1,4 +1,4 @@
-//! What a response changes about its site: purges in force, and the copies of a stored response in other places.
+//! Publishes the purges that a response causes, and removes other copies of a stored response.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use galley_policy::purge::Purge;
 use super::site::FetchSite;
 use crate::durable::{PurgeSource, Receipt};
 
-/// Sees to what was offered to the memory: has it compressed, and written to the disk; what may not be kept takes the older copy away there, too.
+/// Handles a page that was offered to the memory: has it compressed, and written to the disk; if it may not be stored, the
+/// older copy is removed there, too.
 pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
     if outcome.is_ok() {
         site.compressing.offer(entry);
@@ -22,7 +23,7 @@ pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Resul
     }
 }
 
-/// Publishes purges for one site; what they touch is purged when this returns.
+/// Publishes purges for one site; they are in effect when this returns.
 pub(super) fn publish(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
     let receipts = purges
         .iter()

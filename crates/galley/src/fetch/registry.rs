@@ -1,8 +1,8 @@
-//! Which pages a fetch thread is fetching, for threads that may not look at its table.
+//! Which pages a fetch thread is fetching, for threads that cannot read its table.
 //!
-//! Counts fetches in progress by a part of their keys' hashes. A count of zero is certain: no such page is being fetched. Another
-//! count may come from a page that shares the counter. Besides the counts it holds the waiters of the fetches that other threads
-//! can wait for. Only the fetch thread writes it; any thread reads it.
+//! It counts fetches in progress by a part of their keys' hashes. A count of zero is certain: no such page is being
+//! fetched. Another count may come from a page that shares the counter. It also holds the waiters of the fetches that other
+//! threads can wait for. Only the fetch thread writes it; any thread reads it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -58,7 +58,7 @@ impl FetchRegistry {
         }
     }
 
-    /// Whether a fetch for `key` may be under way.
+    /// Whether a fetch for `key` may be in progress.
     pub(super) fn may_have(&self, key: &Key) -> bool {
         self.of(key)
             .is_some_and(|count| count.load(Ordering::Relaxed) > 0)

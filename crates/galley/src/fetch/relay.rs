@@ -1,4 +1,4 @@
-//! Hands the body of a response on, from the upstream to its readers and to the disk.
+//! Passes the body of a response from the upstream to its readers and to the disk.
 
 use galley_cache::fill::{FillError, FillWriter};
 use galley_policy::request_info::RequestInfo;

@@ -1,8 +1,8 @@
-//! Rendering fragments without their page: several with one request to PHP, each once for all pages that show it.
+//! Renders fragments without their page: several with one request to PHP, each once for all pages that show it.
 //!
-//! The request is an ordinary fetch under a key of its own, so it is queued as fetches of pages are. Its response describes its
-//! parts as a page does, and is not stored: each part becomes a rendering in the site's table. What another node of a cluster has rendered
-//! is not requested ([`super::shared_rendering`]).
+//! The request is an ordinary fetch with its own key, so it is queued like fetches of pages. Its response describes its
+//! parts as a page does, and is not stored: each part becomes a rendering in the site's table. A fragment that another node
+//! of a cluster has rendered is not requested ([`super::shared_rendering`]).
 
 use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
@@ -31,12 +31,12 @@ use super::entry_parts::scopes;
 use super::jobs::{RenderingInProgress, When};
 use super::{FetchSite, FetchWorker, Fetched, PageJob};
 
-/// For whom fragments are rendered.
+/// Why fragments are rendered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RenderFor {
-    /// A visitor who waits.
+    /// For a waiting visitor.
     Visitor,
-    /// Nobody: visitors keep at least half of the slots at PHP.
+    /// In the background: visitors keep at least half of the slots at PHP.
     Background,
 }
 
@@ -136,8 +136,8 @@ impl FetchWorker {
         }
     }
 
-    /// Those of these that nobody renders and that one request takes. What else was purged of pages like this one comes along: it is
-    /// needed soon, and a request for one more fragment takes PHP less time than another request.
+    /// Those of these that are not being rendered and that fit into one request. Other purged fragments of pages like this one
+    /// are added: they are needed soon, and one more fragment in a request takes PHP less time than another request.
     fn claim_batch(
         self: &Rc<Self>,
         page: &PageJob,
@@ -274,8 +274,9 @@ impl FetchWorker {
     }
 }
 
-/// Notes which fragments of a request that was sent at `sent` PHP could not render. It renders them in their order and may stop early,
-/// so those behind the last that it rendered may still be possible. A rendering that was purged meanwhile is no failure.
+/// Records which fragments of a request that was sent at `sent` PHP could not render. It renders them in their order and may
+/// stop early, so those behind the last rendered one may still be possible. A rendering that was purged meanwhile is not a
+/// failure.
 fn note_failures(site: &FetchSite, requested: &[Arc<FragmentVersion>], sent: Tick, now: Tick) {
     let is_rendered = |version: &Arc<FragmentVersion>| {
         let rendered = site.fragments.last_rendered(version.id);
@@ -324,7 +325,7 @@ impl Batch {
         let most = most.map_or(MOST_RENDERED, |most| most.min(MOST_RENDERED));
         let bytes = self.bytes + version.definition.len() + 1;
         let is_first = self.versions.is_empty();
-        // What has failed or took long must not hold up those that do not.
+        // Fragments that failed or took long must not delay the others.
         let fits =
             most == self.most && self.versions.len() < self.most && bytes <= MOST_DEFINITION_BYTES;
         if !is_first && !fits {
@@ -391,7 +392,7 @@ async fn read_to_end(mut reader: FillReader) -> Result<(), FillError> {
     Ok(())
 }
 
-/// Stands for a site while it is held.
+/// Holds the place of a site.
 pub(super) fn address(site: &Arc<FetchSite>) -> usize {
     Arc::as_ptr(site).addr()
 }

@@ -1,8 +1,8 @@
-//! When entries are renewed: not all at once, and the hottest before they expire.
+//! When entries are refreshed: not all at once, and the most requested before they expire.
 //!
-//! Lifetimes that the response does not name are cut by up to a tenth, by a number that belongs to the key, so that
-//! what was stored together does not expire together. An entry that is asked for often is asked about anew shortly before
-//! its end, by one background request that leaves visitors at least half of the upstream's slots.
+//! A lifetime that the response does not name is shortened by up to a tenth, by an amount that depends on the key, so that
+//! pages that were stored together do not expire together. An entry that is requested often is refreshed shortly before it
+//! expires, by one background request that leaves at least half of the upstream's slots to visitors.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub fn may_be_due(entry: &Entry, age: Duration) -> bool {
     is_last_part(&entry.life, age) && entry.kind == EntryKind::Page && entry.hits() >= HOT
 }
 
-/// Whether little is left of an entry's fresh life: a tenth of what it had when it came, at most [`LONGEST_BEFORE`].
+/// Whether an entry expires soon: at the last tenth of its lifetime on arrival, at most [`LONGEST_BEFORE`].
 fn is_last_part(life: &Lifetime, age: Duration) -> bool {
     let left = life.fresh.saturating_sub(age);
     if left > LONGEST_BEFORE {
@@ -60,7 +60,7 @@ pub(super) fn seed(key: &Key) -> u64 {
 }
 
 impl FetchWorker {
-    /// Whether what is under this key will not be fresh for long.
+    /// Whether the entry of this key will be fresh for only a short time.
     pub(super) fn is_ending(&self, key: &Key) -> bool {
         let now = self.clock.tick();
         self.memory

@@ -1,8 +1,8 @@
-//! Pages that the nodes of a cluster share: looked up before the upstream is asked, and stored for the others when they come from it.
+//! Pages that the nodes of a cluster share: looked up before the upstream is asked, and stored for the others when fetched.
 //!
-//! Only pages that their key describes: those of the WordPress preset, as they are for everybody. A page is compared with the purges
-//! of this node after it was read, while the lease holds, and before it gets into the memory. Each of its fragments and ESI includes has
-//! a number of its own for that.
+//! Only pages that their key describes completely are shared: those of the WordPress preset, for anonymous visitors. After
+//! it was read, a page is compared with the purges of this node, while the lease holds, before it is stored in memory. Each
+//! of its fragments and ESI includes has a number of its own for that.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct SharedLookup<'l> {
     pub site: &'l FetchSite,
     /// Its key.
     pub key: &'l [u8],
-    /// Where it is to find room.
+    /// Whose memory it is stored in.
     pub memory: &'l Memory,
     /// Whether stored pages may be used.
     pub lease: &'l Lease,
@@ -146,7 +146,7 @@ impl FetchWorker {
         (is_hit || slot.terms == WaitTerms::Leads).then_some(entry)
     }
 
-    /// Stores a page for the other nodes that was fetched. Nobody waits for that.
+    /// Stores a fetched page for the other nodes. Nobody waits for that.
     pub(super) fn share(&self, job: &PageJob, in_progress: &InProgressFetch, entry: &Arc<Entry>) {
         if job.may_store {
             self.share_page(&job.site, entry, in_progress.shared.take_token());

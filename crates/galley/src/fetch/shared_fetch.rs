@@ -1,4 +1,4 @@
-//! What a fetch in progress has to do with the other nodes of a cluster.
+//! The state of a fetch in progress that concerns the other nodes of a cluster.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl SharedFetch {
         self.found.borrow().clone()
     }
 
-    /// Notes the right to fetch the page for all nodes, where it has it.
+    /// Records the right to fetch the page for all nodes, if it has it.
     pub(super) fn may_fetch(&self, token: Option<FetchToken>) {
         *self.token.borrow_mut() = token;
     }

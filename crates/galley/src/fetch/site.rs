@@ -1,4 +1,4 @@
-//! What fetching needs to know of a site.
+//! The site as fetching needs it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ pub struct FetchSite {
     pub rules: Policy,
     /// Its purges, which outlive the configuration.
     pub purges: Arc<SitePurges>,
-    /// Its pages on the disk, where there is one.
+    /// Its pages on the disk, if there is one.
     pub disk: Option<SiteDiskCache>,
     /// Its pages in other codings.
     pub compressing: Compressing,
-    /// What was generated for it.
+    /// The response for it.
     pub counters: Arc<FetchCounters>,
     /// What its fetches may do.
     pub limits: FetchLimits,
@@ -35,7 +35,7 @@ pub struct FetchSite {
     pub cron: Arc<CronRuns>,
     /// The parts that its pages share.
     pub fragments: Arc<FragmentTable>,
-    /// What members have of their own, where they get stored pages.
+    /// The private fragments of members, if they get stored pages.
     pub private: Option<Arc<PrivateStore>>,
     /// Its files that plugins remove to purge pages.
     pub markers: Option<PageMarkers>,

@@ -1,4 +1,4 @@
-//! A page with other bytes in place of some of its fragments.
+//! Replaces the bytes of some fragments in a page.
 
 use std::ops::Range;
 use std::time::SystemTime;

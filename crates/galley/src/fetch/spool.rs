@@ -1,12 +1,13 @@
-//! What an upstream has said and its client has not had yet, so that a slow client holds no PHP worker.
+//! Buffers what an upstream has sent and its client has not received yet, so that a slow client occupies no PHP worker.
 //!
-//! A response goes to the readers of its fill directly while they keep up: in memory, paid for, so that what PHP flushes leaves
-//! at once. What they lag behind more goes to a file, from which they are fed piece by piece, also when the upstream has
-//! long ended. Where a file may not be had - a response is to be streamed, the limits of [`BodySpools`] are reached, the disk
-//! fails - the upstream goes at the client's pace. Whenever it is asked for more, all that it said before is paid for or has been
-//! taken by the connection, so that beyond the limit a slow client costs what its connection is just sending.
+//! While the readers of a fill keep up, a response reaches them directly: in memory that is reserved, so that what PHP
+//! flushes is sent at once. What they lag behind beyond that goes to a file, from which they read piece by piece, even
+//! after the upstream has ended. If a file is not possible - the response is to be streamed, the limits of [`BodySpools`]
+//! are reached, the disk fails - the upstream is read at the client's pace. Whenever more is read, all former bytes are
+//! reserved or have been taken by the connection, so beyond the limit a slow client costs only what its connection is
+//! currently sending.
 //!
-//! Fills that keep everything pay for themselves and never wait.
+//! Fills that keep the whole body reserve it themselves and never wait.
 
 use std::io;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl ResponseSpool {
         self.waiting.is_none()
     }
 
-    /// Passes the next bytes on. Fails when nobody reads any more. Not cancel-safe.
+    /// Passes the next bytes on. Fails when there are no readers any more. Not cancel-safe.
     pub(super) async fn give(
         &mut self,
         writer: &mut FillWriter,
@@ -103,7 +104,7 @@ impl ResponseSpool {
         }
     }
 
-    /// Feeds readers with what waits; ends only when nobody reads any more, or the file fails. Cancel-safe.
+    /// Feeds readers with the waiting bytes; ends only when there are no readers any more, or the file fails. Cancel-safe.
     pub(super) async fn attend(&mut self, writer: &mut FillWriter) -> FillError {
         loop {
             if self.is_clear() {
@@ -134,8 +135,8 @@ impl ResponseSpool {
         }
     }
 
-    /// The chunk, paid for, if the client is near enough and there is memory. The less of that is left, the nearer it has to be:
-    /// those who were slow first must not take what many more need for their files.
+    /// The chunk, with its reservation, if the client has read almost everything before and there is memory. The less memory
+    /// remains, the less the client may lag behind: the first slow clients must not take what many more need for their files.
     fn paid(&self, backlog: u64, chunk: &Bytes) -> Option<Bytes> {
         let memory = self.spools.memory();
         let free = memory.limit().saturating_sub(memory.used());
@@ -154,7 +155,7 @@ impl ResponseSpool {
         }))
     }
 
-    /// Puts the chunk behind what waits in the file; false where that cannot be.
+    /// Appends the chunk to the waiting bytes in the file; false if that is not possible.
     async fn append(&mut self, chunk: &Bytes) -> bool {
         let waiting = match &mut self.waiting {
             Some(waiting) => waiting,
@@ -233,8 +234,8 @@ async fn begin(spools: &Arc<BodySpools>) -> Option<SpoolFilePart> {
     })
 }
 
-/// Passes on what nothing pays for: the upstream waits until every reader has taken it. Not until it has been sent: whoever
-/// keeps a piece while it waits for the next would wait for ever.
+/// Passes on bytes without a reservation: the upstream waits until every reader has taken them. Not until they have been sent:
+/// a reader that keeps a piece while it waits for the next would wait for ever.
 async fn give_unpaid(writer: &mut FillWriter, chunk: Bytes) -> Result<(), FillError> {
     writer.put(chunk).map_err(unread)?;
     writer.below(1).await.map_err(unread)
@@ -252,7 +253,7 @@ impl<T> AsRef<[u8]> for SpoolBytes<T> {
     }
 }
 
-/// A small chunk with a buffer of its own: it may be a part of one that is much larger, which nobody would pay for.
+/// A small chunk with a buffer of its own: it may be a part of a much larger one, which would have no reservation.
 fn alone(chunk: &Bytes) -> Bytes {
     if chunk.len() < SMALL {
         Bytes::copy_from_slice(chunk)
@@ -347,7 +348,7 @@ mod tests {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, reader) = begun(1);
         let mut spool = ResponseSpool::new(&spools, 30_000);
-        // Never waits, though nobody reads.
+        // Never waits, although there are no readers.
         for chunk in chunks(200) {
             spool.give(&mut writer, chunk).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! Starts a fetch thread, hands out what it is asked for, and ends it after the exchanges under way.
+//! Starts a fetch thread, receives its jobs, and ends it after the exchanges in progress.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use crate::sys;
 use crate::sys::sandbox::{self, Sandbox};
 use crate::upstream::{PoolSpec, UpstreamPool, UpstreamStats};
 
-/// Starts fetch thread number `index` with its pools. It ends, after the exchanges under way, when all handles are gone.
+/// Starts fetch thread number `index` with its pools. It ends, after the exchanges in progress, when all handles are gone.
 pub fn start(
     index: usize,
     pools: Vec<PoolSpec>,
@@ -57,9 +57,9 @@ pub fn start(
     let thread = std::thread::Builder::new()
         .name(format!("fetch-{index}"))
         .spawn(move || {
-            // As the front cores: below theirs it would be put off with each waiter whom it wakes.
+            // As the front cores: with a lower priority it would be delayed by each waiter that it wakes.
             sys::raise_priority(TURN);
-            // Opens what the limit asks later, when this thread may not any more.
+            // Opens files that the limit reads later, when this thread may not open them any more.
             let _ = sys::running_processes();
             sandbox::enter(sandbox.as_ref());
             let worker = Rc::new(FetchWorker {
@@ -120,8 +120,8 @@ async fn pulse() {
 }
 
 impl FetchWorker {
-    /// What asks the upstream is boxed: of those who only wait there may be thousands, each with a future as large as the
-    /// largest below. `Box::pin` would copy all of that room once.
+    /// The future of a request to the upstream is boxed: there may be thousands that only wait, each with a future as large as
+    /// the largest below. `Box::pin` would copy all of that memory once.
     async fn take(self: Rc<Self>, job: FetchCommand) {
         match job {
             FetchCommand::Page(job, since, reply) => self.page(job, since, reply).await,
@@ -142,12 +142,11 @@ impl FetchWorker {
     }
 }
 
-/// What a fetch thread asks the kernel for each time that it gets a processor: less than PHP has, more than a front core, which
-/// it does not interrupt.
+/// The time slice of a fetch thread: less than PHP has, more than a front core, which it does not interrupt.
 const TURN: Duration = Duration::from_micros(200);
 
-/// Less than what exchanges may take, as people set it.
+/// Less than the usual limits of an exchange.
 const PULSE: Duration = Duration::from_millis(500);
 
-/// Orders that may lie in a fetch thread's inbox; beyond it the upstream is overloaded by any measure.
+/// The number of commands in a fetch thread's inbox; beyond it the upstream is overloaded by any measure.
 const MOST_COMMANDS: usize = 16_384;

@@ -1,4 +1,5 @@
-//! A response that is received to be stored: streamed to all who wait, then stored under its key or under its variants.
+//! A response that is received to be stored: streamed to all waiting requests, then stored under its key or under its
+//! variants.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::durable::Recorder;
 use crate::sys;
 use crate::upstream::IncomingResponse;
 
-/// What is stored when the body is whole.
+/// What is stored when the body is complete.
 pub(super) struct ToStore {
     pub(super) status: StatusCode,
     pub(super) fields: HeaderMap,
@@ -77,7 +78,7 @@ impl ToStore {
         }
     }
 
-    /// Where it is stored: under its address, or under those of its variants.
+    /// Its key: that of its address, or of its variants.
     fn keys(&self, job: &PageJob) -> Vec<Key> {
         if self.names.is_empty() {
             return vec![job.key.clone()];
@@ -89,7 +90,7 @@ impl ToStore {
 }
 
 impl FetchWorker {
-    /// What is to be stored of a response; `None` where it varies by more than can be kept.
+    /// What is to be stored of a response; `None` if it varies by more than can be stored.
     pub(super) fn prepare_store(
         &self,
         job: &PageJob,
@@ -146,7 +147,7 @@ impl FetchWorker {
         mut to_store: ToStore,
     ) -> Result<Option<ToStore>, FillError> {
         if !to_store.names.is_empty() {
-            // Those who come now find their own place, and this fetch under its variant's.
+            // Later requests find their own variant, and this fetch under its variant's key.
             self.note_variants(job, in_progress, &to_store.names, &to_store.selections);
         }
         let mut head = to_store.fields.clone();
@@ -169,7 +170,7 @@ impl FetchWorker {
         to_store.recorder = self.recorder(job, in_progress, &to_store, incoming.length());
         let note_progress = || in_progress.note_progress();
         relay(&mut incoming, sink, &mut to_store.recorder, &note_progress).await?;
-        // Requested for itself, a page has includes that it lacks where it is nested too deeply.
+        // Requested by itself, a page has includes that are missing where it is nested too deeply.
         let is_whole = job.depth == 0 || !to_store.inclusions().is_cut;
         if incoming.ended_well() {
             return Ok(Some(to_store).filter(|_| is_whole && job.may_store));
@@ -178,7 +179,7 @@ impl FetchWorker {
         Ok(None)
     }
 
-    /// Ready to write to the disk what the memory has no room for; not a page that is judged by its end.
+    /// Ready to write to the disk what the memory has no room for; not a page that is evaluated by its end.
     fn recorder(
         &self,
         job: &PageJob,
@@ -330,7 +331,7 @@ impl FetchWorker {
             Err(PutRefused::TooLarge | PutRefused::Full) if job.site.disk.is_some() => {
                 job.site.counters.stored();
             }
-            // What was born later took its place: nothing is missing.
+            // An entry that was born later replaced it: nothing is missing.
             Ok(()) | Err(PutRefused::Superseded) => {}
             Err(PutRefused::TooLarge) => self.note_not_stored(job, NotStored::TooLarge),
             Err(PutRefused::Full) => self.note_not_stored(job, NotStored::Memory),
@@ -345,7 +346,7 @@ impl FetchWorker {
         }
     }
 
-    /// RFC 9110 section 6.6.1: who receives a response without `Date` and has a clock adds it.
+    /// RFC 9110 section 6.6.1: a recipient with a clock adds a missing `Date`.
     fn date(&self, fields: &mut HeaderMap) {
         if !fields.contains_key(header::DATE) {
             let mut text = Vec::with_capacity(29);
@@ -366,7 +367,7 @@ impl FetchWorker {
         fields
     }
 
-    /// What each head that travels on gets: a date (RFC 9110 §6.6.1), and who passed it on (§7.6.3).
+    /// The fields that each forwarded head gets: a date (RFC 9110 §6.6.1), and `Via` (§7.6.3).
     pub(super) fn finish_head(&self, fields: &mut HeaderMap) {
         self.date(fields);
         if fields.get_all(header::VIA).iter().next_back() != Some(&BY_GALLEY) {
@@ -375,5 +376,5 @@ impl FetchWorker {
     }
 }
 
-/// What one slow reader may lag behind in a fill that is a window, where no response spool sees to it.
+/// How far one slow reader may lag behind in a fill that is a window, without a response spool.
 pub(super) const WINDOW: usize = 1024 * 1024;

@@ -1,8 +1,8 @@
 //! The request of a fetch waits for its slot at the upstream.
 //!
-//! It is queued for the client that started the fetch, and for those that join it where they are served sooner: a page that a
-//! crawler requested and a visitor wants does not wait in the crawler's queue. A fetch for visitors is removed from the queue when
-//! all of them have disconnected; once its request is sent it runs to its end.
+//! It is queued for the client that started the fetch, and for clients that join it if they are served sooner: a page that
+//! a crawler requested and a visitor wants does not wait in the crawler's queue. A fetch for visitors is removed from the
+//! queue when all of them have disconnected; once its request is sent it runs to its end.
 
 use galley_cache::fill::FillError;
 
@@ -35,7 +35,7 @@ impl FetchWorker {
         }
     }
 
-    /// Somebody joins a fetch that may stand in the queue.
+    /// A request joins a fetch that may be queued.
     pub(super) fn promote(&self, job: &PageJob, in_progress: &InProgressFetch) {
         if let Ok(pool) = self.pool(job.pool) {
             pool.promote(&in_progress.turn, job.call.queue_identity());

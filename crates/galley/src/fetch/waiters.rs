@@ -1,13 +1,13 @@
 //! Waiters on other threads for a page that is being fetched.
 //!
-//! A thousand visitors who want the same page at once would cost the fetch thread a thousand jobs, and each of them a turn when
-//! the page has arrived. Once the request of the fetch is sent they can wait on their own threads: what they need to know of the
-//! fetch is here, behind locks that no hit takes. When the page is stored all of them are notified together, and each sends it as it
-//! would send a stored page. The fetch thread decides, request by request, what happens when a fetch is slow or silent, and before
-//! its request is sent, because it has to know for which clients it is queued.
+//! A thousand visitors who request the same page at once would cost the fetch thread a thousand jobs, and a turn for each
+//! of them when the page has arrived. Once the request of the fetch is sent they can wait on their own threads: the facts
+//! about the fetch that they need are here, behind locks that no hit takes. When the page is stored all of them are
+//! notified together, and each sends it like a stored page. The fetch thread decides for each request what happens if a
+//! fetch is slow or silent, and before its request is sent, because it has to know for which clients it is queued.
 //!
-//! Waiters read the fill like requests that send a job to the fetch thread: they are counted, and a page that is not stored is not
-//! fetched again for them. After a purge that was published since the request was sent nobody can join this way.
+//! Waiters read the fill like requests that send a job to the fetch thread: they are counted, and a page that is not stored
+//! is not fetched again for them. After a purge that was published since the request was sent nobody can join in this way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,10 +23,10 @@ use tokio::sync::watch;
 use super::jobs::Fetched;
 use super::site::FetchSite;
 
-/// A page under way, as other threads see it.
+/// A page in progress, as other threads see it.
 pub(super) struct Waiters {
     fill: Arc<Fill>,
-    /// The same page in codings that somebody wanted, as far as they are being made.
+    /// The same page in requested codings, as far as they are being made.
     coded: Mutex<Vec<(Coding, Arc<Fill>)>>,
     /// See [`Waiters::admission`].
     admission: Mutex<()>,
@@ -39,12 +39,12 @@ pub(super) struct Waiters {
     progress: watch::Sender<FetchProgress>,
 }
 
-/// What became of a page under way.
+/// The result of a page in progress.
 #[derive(Clone, Default)]
 pub(super) enum FetchProgress {
     #[default]
     None,
-    /// It takes longer: each takes what is there.
+    /// It takes longer: each reader takes what is there.
     Lingers,
     /// It is stored.
     Stored(Arc<Entry>),
@@ -52,7 +52,7 @@ pub(super) enum FetchProgress {
     Ended,
 }
 
-/// A request that waits for a page under way.
+/// A request that waits for a page in progress.
 pub(super) struct Waiter {
     waiters: Arc<Waiters>,
     reader: FillReader,
@@ -83,7 +83,7 @@ impl Waiters {
         self.born.store(born, Ordering::Release);
     }
 
-    /// Tells the waiters; nobody can join any more. Only the first news counts: it finds nobody left.
+    /// Notifies the waiters; nobody can join any more. Only the first call has an effect.
     pub(super) fn announce(&self, news: FetchProgress) {
         self.progress.send_if_modified(|progress| {
             let is_first = matches!(progress, FetchProgress::None);
@@ -106,8 +106,8 @@ impl Waiters {
             if self.readers() >= self.most {
                 return None;
             }
-            // Who has had the page already and asks again finds it stored, and has waited for nothing: it is stored before the
-            // fetch thread comes to a job.
+            // A client that has had the page and requests it again finds it stored and waits for nothing: it is stored before
+            // the fetch thread gets to a job.
             if self.fill.has_all() {
                 return None;
             }
@@ -130,20 +130,20 @@ impl Waiters {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A reader of the page in `coding`, where somebody has it coded.
+    /// A reader of the page in `coding`, if it is being made.
     pub(super) fn coded(&self, coding: Coding) -> Option<FillReader> {
         let coded = self.in_codings();
         let (_, fill) = coded.iter().find(|(known, _)| *known == coding)?;
         fill.reader()
     }
 
-    /// Lets others read what is being coded.
+    /// Lets others read the page while it is compressed.
     pub(super) fn add_coded(&self, coding: Coding, fill: Arc<Fill>) {
         self.forget_coded(coding);
         self.in_codings().push((coding, fill));
     }
 
-    /// It came to nothing, or cannot be joined any more.
+    /// It failed, or cannot be joined any more.
     pub(super) fn forget_coded(&self, coding: Coding) {
         let mut coded = self.in_codings();
         let (to_store, forgotten) = std::mem::take(&mut *coded)
@@ -151,7 +151,7 @@ impl Waiters {
             .partition(|(known, _)| *known != coding);
         *coded = to_store;
         drop(coded);
-        // What it held may wake others as it goes: not under the lock.
+        // Dropping the contents may wake others: not under the lock.
         drop::<Vec<_>>(forgotten);
     }
 
@@ -173,15 +173,16 @@ pub(super) struct Silent {
     pub(super) sent_at: Tick,
 }
 
-/// What came of waiting.
+/// The result of waiting.
 pub(super) enum WaitResult {
     Fetched(Fetched),
-    /// The fetch thread has to be asked. What is under way may still answer, where it only has fallen silent.
+    /// The fetch thread has to be asked. The fetch in progress may still answer, if it has only become silent.
     Nothing(Option<Silent>),
 }
 
 impl Fetched {
-    /// The same for a request that had waited before its job was sent: who stored it meanwhile was waited for too.
+    /// The same for a request that had waited before its job was sent: it has also waited for the fetch that stored the page
+    /// meanwhile.
     pub(super) fn after_a_wait(self) -> Self {
         match self {
             Self::Entry(entry) => Self::Awaited(entry),
@@ -191,7 +192,7 @@ impl Fetched {
 }
 
 impl Waiter {
-    /// What the page comes to for a request like this. Cancel-safe.
+    /// The result of the page for a request like this. Cancel-safe.
     pub(super) async fn wait(mut self, site: &FetchSite, info: &RequestInfo) -> WaitResult {
         let news = self
             .news
@@ -206,14 +207,14 @@ impl Waiter {
     }
 
     fn stored(self, entry: Arc<Entry>, site: &FetchSite, info: &RequestInfo) -> WaitResult {
-        // Purged since: what may be had instead is for the fetch thread to say.
+        // Purged since: the fetch thread decides what to send instead.
         if site.purges.prove_waiting(&entry) == Validity::Purged {
             return WaitResult::Nothing(None);
         }
         let length = Some(entry.length());
         let compressing = &site.compressing;
         let coding = compressing.live(info, entry.status, &entry.fields, length);
-        // Those who code what is stored have most often not come to it yet.
+        // The compressor has usually not got to the stored page yet.
         let coding = coding.filter(|_| entry.coded().is_empty());
         match coding.and_then(|coding| self.waiters.coded(coding)) {
             Some(coded) => self.reads(Some(coded)),
@@ -237,7 +238,7 @@ impl Waiter {
         };
         match self.waiters.coded(coding) {
             Some(coded) => self.reads(Some(coded)),
-            // Nobody codes it yet: the fetch thread lets it be done.
+            // The coding is not being made yet: the fetch thread starts it.
             None => WaitResult::Nothing(None),
         }
     }

@@ -30,13 +30,13 @@ pub(super) struct FetchWorker {
     pub(super) shared_pages: Option<SharedPages>,
     /// Whether stored pages may be used.
     pub(super) lease: Arc<Lease>,
-    /// What is in progress.
+    /// The fetches in progress.
     pub(super) activity: Arc<Activity>,
     /// What others may know of `fetches`.
     pub(super) registry: Arc<FetchRegistry>,
     /// Fetches in progress, by RFC 9111 also under the keys of variants.
     pub(super) in_progress: RefCell<HashMap<Key, Rc<InProgressFetch>>>,
-    /// Pages whose refresh failed, and when: they are left alone for a moment.
+    /// Pages whose refresh failed, and when: they are not refreshed for a moment.
     pub(super) failed: RefCell<HashMap<Key, Tick>>,
     /// Fragments that are being rendered.
     pub(super) renderings: RefCell<Renderings>,

@@ -28,7 +28,7 @@ pub struct Exporter {
     ended: Mutex<Ended<()>>,
 }
 
-/// Starts the thread. It ends when nobody has the tracer any more, or at [`Exporter::close`].
+/// Starts the thread. It ends when the last tracer is dropped, or at [`Exporter::close`].
 pub fn start(server: &HttpUpstream, settings: TracerSettings) -> io::Result<Exporter> {
     let (sender, spans) = mpsc::channel(MOST_QUEUED);
     let stats = Arc::new(TraceStats::default());
@@ -85,7 +85,7 @@ struct ExportWorker {
 impl ExportWorker {
     async fn run(mut self, mut spans: mpsc::Receiver<FinishedSpan>, close: oneshot::Receiver<()>) {
         tokio::pin! {
-            // A handle that is dropped without this is no reason to end: others have the tracer.
+            // Dropping a handle without this does not end it: others have the tracer.
             let closed = async { if close.await.is_err() { std::future::pending().await } };
         }
         let mut batch = Vec::new();
@@ -103,7 +103,7 @@ impl ExportWorker {
         self.export_rest(batch, spans).await;
     }
 
-    /// What is left, once and in a short time.
+    /// The remaining spans, once and within a short time.
     async fn export_rest(
         &mut self,
         mut rest: Vec<FinishedSpan>,
@@ -208,7 +208,7 @@ async fn gather(spans: &mut mpsc::Receiver<FinishedSpan>, batch: &mut Vec<Finish
     false
 }
 
-/// Between half of a pause and all of it, so that many who were refused together do not come back together.
+/// Between half of a pause and all of it, so that many rejected clients do not come back together.
 fn jittered(pause: Duration) -> Duration {
     let [random, ..] = sys::random_bytes();
     pause / 2 + pause / 2 * u32::from(random) / 255
@@ -223,14 +223,14 @@ const MOST_IN_BATCH: usize = 512;
 /// How long the first span of a batch waits for others.
 const BATCH_TIME: Duration = Duration::from_secs(1);
 
-/// The first pause, and the longest one that is not asked for.
+/// The first pause, and the longest one that the collector has not requested.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long a batch is tried. Meanwhile the channel fills.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// For what is left at the end.
+/// For the remaining spans at the end.
 const LAST_EXPORT: Duration = Duration::from_secs(1);
 
 const WARNING_EVERY_S: u32 = 60;

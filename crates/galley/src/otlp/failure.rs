@@ -1,4 +1,4 @@
-//! What a collector's response says about a batch: taken, to be sent again, or lost.
+//! What a collector's response means for a batch: accepted, to be sent again, or lost.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ pub(super) struct ExportFailure {
     pub(super) why: String,
     /// Whether the same batch may be taken later.
     pub(super) may_retry: bool,
-    /// The pause that the collector asks for.
+    /// The pause that the collector requests.
     pub(super) retry_after: Option<Duration>,
 }
 

@@ -1,5 +1,5 @@
-//! How long to wait before PHP-FPM is started again: 100 ms, doubled each time up to 10 s. A master that lived for a
-//! minute starts the row anew, so that a rare crash costs a tenth of a second and a broken installation little CPU.
+//! How long to wait before PHP-FPM is started again: 100 ms, doubled each time up to 10 s. After a master has lived for a
+//! minute the pauses start again at 100 ms, so a rare crash costs a tenth of a second and a broken installation little CPU.
 
 use std::time::Duration;
 

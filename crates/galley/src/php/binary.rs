@@ -1,6 +1,6 @@
-//! Which PHP-FPM to run when none is named: among `php-fpm*` in the usual places, one without a version in its name (the
-//! administrator's or the container image's choice), else the newest version. `8.10` is newer than `8.9`; Alpine's `83`
-//! means 8.3.
+//! Which PHP-FPM to run if none is named: among `php-fpm*` in the usual places, one without a version in its name (the
+//! choice of the administrator or the container image), otherwise the newest version. `8.10` is newer than `8.9`; Alpine's
+//! `83` means 8.3.
 
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,11 @@
-//! How the machine's memory is divided, and how many PHP workers fit into their part. Pure arithmetic; the table in the
-//! manual is made with it.
+//! Divides the machine's memory, and computes how many PHP workers fit. Pure arithmetic; the table in the manual is
+//! generated with it.
 //!
-//! The system and the database get a part of the whole, Galley what its cache may take and a little, PHP the rest: first each
-//! pool's opcode cache, which its workers share, then the workers. Several pools have equal shares. What a worker takes is
+//! The system and the database get a part of the whole, Galley the size of its cache and a little more, PHP the rest: first
+//! each pool's opcode cache, which its workers share, then the workers. Several pools have equal shares. A worker counts as
 //! [`USUAL_WORKER`] until it has been measured.
 //!
-//! Memory is that of the machine or of the tightest control group around us, whichever is less.
+//! The memory is that of the machine or of the tightest control group of this process, whichever is less.
 
 use std::path::Path;
 
@@ -34,10 +34,10 @@ impl MachineMemory {
     }
 }
 
-/// Who may take how much, in bytes.
+/// The limits of memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryDivision {
-    /// What is divided.
+    /// The memory to divide.
     pub machine: MachineMemory,
     /// The kernel, its file cache, and what else runs.
     pub system: u64,
@@ -93,7 +93,7 @@ impl MemoryDivision {
         self.slots(USUAL_WORKER, USUAL_WORKER)
     }
 
-    /// Of `places`, those that are left while the machine has only `available` bytes, whoever took the rest: half of them
+    /// The part of `places` that remains while the machine has only `available` bytes, whatever uses the rest: half of them
     /// below a twenty-fifth of the memory, where the kernel begins to end processes.
     pub(super) fn slots_when_short(&self, places: usize, available: Option<u64>) -> usize {
         let is_short = available.is_some_and(|left| left < self.machine.memory / SHORT_PART);
@@ -104,8 +104,8 @@ impl MemoryDivision {
         }
     }
 
-    /// What one script may take: two at their limit at a time fit, or all of them at their usual size. Below the least
-    /// WordPress does not work, above the most it never asks for.
+    /// The memory limit of one script: two scripts at their limit fit at the same time, or all of them at their usual size.
+    /// Below the least WordPress does not work, the most it never needs.
     pub fn memory_limit(&self) -> u64 {
         (self.share / 2).clamp(LEAST_SCRIPT, MOST_SCRIPT) >> 20 << 20
     }
@@ -120,7 +120,7 @@ impl MemoryDivision {
 /// 6.1 alone was measured at 6 MiB to 12 MiB (and at 46 MiB to 58 MiB resident, most of it shared).
 pub const USUAL_WORKER: u64 = 20 << 20;
 
-/// Where nothing can be found out: a small machine, as in the configuration's defaults.
+/// If nothing can be determined: a small machine, as in the configuration's defaults.
 const UNKNOWN_MEMORY: u64 = 256 << 20;
 
 const LEAST_SYSTEM: u64 = 24 << 20;

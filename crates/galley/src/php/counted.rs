@@ -1,7 +1,9 @@
-//! How many requests each worker has answered: PHP-FPM's own status page, asked on the pool's socket like any script.
+//! How many requests each worker has served: from PHP-FPM's own status page, requested on the pool's socket like any
+//! script.
 //!
-//! PHP-FPM replaces a worker after a number of requests that is the same for all of them, and they get there together. So
-//! Galley replaces each a little earlier, at a number of its own ([`is_worn`]), and PHP-FPM's number is the last resort.
+//! PHP-FPM replaces a worker after a number of requests that is the same for all of them, so all are replaced at about the
+//! same time. So Galley replaces each a little earlier, at a number of its own ([`is_worn`]), and PHP-FPM's number is the
+//! last resort.
 
 use std::path::Path;
 use std::time::Duration;

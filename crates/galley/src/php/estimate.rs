@@ -1,8 +1,9 @@
-//! What a worker of this site takes, and which worker has to go. Pure decisions over what the meter saw.
+//! How much memory a worker of this site needs, and which worker has to be replaced. Pure decisions over the meter's
+//! values.
 //!
-//! The usual size is the upper quartile of the peaks of the last workers, those that live and some that have ended: it rises
-//! at once, because memory runs out at once, and sinks slowly. One request that takes far more than all others, such as the
-//! resizing of a photograph, is kept room for beside them, and does not make every worker count as large.
+//! The usual size is the upper quartile of the peaks of the last workers, running ones and some that have ended: it rises
+//! at once, because memory can run out at once, and falls slowly. For one request that needs far more than all others, such
+//! as the resizing of a photograph, memory is reserved once beside them, and not for every worker.
 
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ pub(super) struct Estimate {
     pub(super) usual: u64,
     /// Of the largest.
     pub(super) largest: u64,
-    /// Process ids and peaks; at most [`REMEMBERED`] where there are no more workers, the oldest first.
+    /// Process ids and peaks; at most [`REMEMBERED`] if there are no more workers, the oldest first.
     last: Vec<(u32, u64)>,
 }
 
 impl Estimate {
-    /// Where nothing has been seen yet.
+    /// If nothing has been measured yet.
     pub(super) fn new(assumed: u64) -> Self {
         Self {
             usual: assumed,
@@ -29,7 +30,7 @@ impl Estimate {
         }
     }
 
-    /// Takes in a look, `elapsed` after the one before. Without workers nothing changes.
+    /// Adds a measurement, `elapsed` after the one before. Without workers nothing changes.
     pub(super) fn observe(&mut self, workers: &[Worker], elapsed: Duration) {
         let Some(largest) = workers.iter().map(|worker| worker.peak).max() else {
             return;
@@ -60,7 +61,7 @@ impl Estimate {
     }
 }
 
-/// Up at once; down by the part of the way that `elapsed` is of [`SINKING`].
+/// Up at once; down by the fraction that `elapsed` is of [`SINKING`].
 fn follow(mark: u64, seen: u64, elapsed: Duration) -> u64 {
     if seen >= mark {
         return seen;
@@ -85,8 +86,8 @@ pub(super) enum Surplus {
     Share,
 }
 
-/// The worker that has to go, if one has to: one at a time, so that the others answer meanwhile. `leaving` are those that
-/// were told so and finish their request; what they hold is as good as free.
+/// The worker to be replaced, if one has to: one at a time, so that the others serve meanwhile. `leaving` are those that were
+/// told to end and finish their request; their memory counts as free.
 pub(super) fn surplus(
     workers: &[Worker],
     leaving: impl Fn(u32) -> bool,
@@ -109,7 +110,7 @@ const LEAST: u64 = 8 << 20;
 /// Workers whose peaks count, those that have ended included: the last one of an idle pool may be the odd one.
 const REMEMBERED: usize = 16;
 
-/// Over how long a mark sinks to what is seen.
+/// The time in which a mark falls to the measured value.
 const SINKING: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
@@ -164,7 +165,7 @@ mod tests {
         estimate.observe(&all, Duration::ZERO);
         estimate.observe(&all.split_off(5), Duration::ZERO);
         assert_eq!((estimate.usual / MIB, estimate.largest / MIB), (30, 300));
-        // What was is forgotten when enough others have come.
+        // Old values are forgotten when enough others have come.
         for pid in 100..200 {
             let worker = Worker {
                 pid,

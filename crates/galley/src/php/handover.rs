@@ -1,4 +1,4 @@
-//! A PHP-FPM that goes from one Galley to the next, with its workers and its opcode cache.
+//! A PHP-FPM that is handed from one Galley process to the next, with its workers and its opcode cache.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -32,7 +32,7 @@ pub struct ManagedOffer {
     pub ownership: Ownership,
 }
 
-/// The handles of the master that runs now; `None` while there is none, or none that could be handed over.
+/// The handles of the current master; `None` if there is none, or none that could be handed over.
 #[derive(Debug, Default)]
 pub(super) struct CurrentMaster(Mutex<Option<MasterHandles>>);
 
@@ -101,7 +101,7 @@ impl Ownership {
 pub(super) enum ManagedEnd {
     /// It ends.
     Stop,
-    /// Another process goes on with it.
+    /// Another process takes it over.
     Leave,
 }
 
@@ -125,7 +125,7 @@ impl PoolFolder {
 impl Drop for PoolFolder {
     fn drop(&mut self) {
         if self.ownership.is_ours() {
-            // What cannot be removed is as harmless as an empty folder: it has a random name.
+            // A folder that cannot be removed is as harmless as an empty one: it has a random name.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

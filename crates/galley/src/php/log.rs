@@ -1,5 +1,6 @@
-//! PHP-FPM's own log (its stderr): each line goes on to Galley's diagnostics at its level, and the last few are kept for
-//! saying why a start failed. A worker that was ended after its deadline is counted and named by its script. What scripts complain about comes over FastCGI with the request, not here.
+//! PHP-FPM's own log (its stderr): each line goes to Galley's diagnostics at its level, and the last few are kept to
+//! explain why a start failed. A worker that was ended after its deadline is counted, with the name of its script. Messages
+//! of scripts arrive over FastCGI with the response, not here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +52,7 @@ pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, said
     let mut pipe = BufReader::new(pipe);
     let mut line = Vec::new();
     loop {
-        // No line may grow without end: a longer one goes on in pieces.
+        // No line may grow without end: a longer one continues in pieces.
         let (taken, is_whole) = match pipe.fill_buf().await {
             Ok([]) | Err(_) => break,
             Ok(bytes) => {
@@ -165,7 +166,7 @@ fn parse(line: &str) -> FpmLogLine<'_> {
 
 const KEPT_LINES: usize = 5;
 
-/// PHP-FPM cuts its lines at 1,024 bytes by itself.
+/// PHP-FPM itself cuts its lines at 1,024 bytes.
 const LINE_BYTES: usize = 8 * 1024;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The front door: a PHP-FPM, or another program, that runs from [`Managed::start`] to [`Managed::stop`], however often it dies.
+//! The public handle: a PHP-FPM, or another program, that runs from [`Managed::start`] to [`Managed::stop`], however often
+//! it dies.
 //!
-//! One task owns the master and the files, watches it and starts it again. It ends when it is told to, or when
-//! [`Managed`] is dropped; if the runtime is torn down under it, dropping the master kills what is there.
+//! One task owns the master and the files, watches it and starts it again. It ends when it is told to, or when [`Managed`]
+//! is dropped; if the runtime shuts down first, dropping the master kills its processes.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ pub struct Managed {
 
 impl Managed {
     /// Writes the pool's configuration, starts PHP-FPM or the program and returns when its socket accepts. Later deaths are
-    /// logged and mended without further ado. Dropped midway, nothing is left. Call within a tokio runtime that lives as long.
+    /// logged and repaired automatically. Dropped midway, nothing is left. Call within a tokio runtime that lives as long.
     pub async fn start(settings: PhpSettings) -> Result<Managed, PhpStartError> {
         if !settings.command.is_empty() {
             return program::start(settings).await.map(Self::of_program);
@@ -44,7 +45,7 @@ impl Managed {
         Self::run(prepare(settings)?).await
     }
 
-    /// The same for what was prepared before root was given up, by way of the process that keeps it.
+    /// The same for a pool that was prepared before root was given up, by way of the privileged process.
     pub async fn start_privileged(
         kept: PrivilegedPool,
         line: &KeeperChannel,
@@ -60,7 +61,8 @@ impl Managed {
         }
     }
 
-    /// Goes on with what another process has started with the same settings. Call within a tokio runtime that lives as long.
+    /// Takes over a program that another process has started with the same settings. Call within a tokio runtime that lives as
+    /// long.
     pub fn adopt(settings: PhpSettings, offer: ManagedOffer) -> Result<Managed, PhpStartError> {
         let prepared =
             prepare::in_folder(settings, PoolFolder::new(offer.folder, offer.ownership))?;
@@ -77,7 +79,7 @@ impl Managed {
         let plan = &prepared.plan;
         let (master, lacks) = tokio::join!(Master::start(plan), modules::lacks(Some(&plan.binary)));
         let master = master?;
-        // It runs, so what it does not tell cannot be serious.
+        // It runs, so a missing report cannot be serious.
         for lack in lacks.unwrap_or_default() {
             tracing::warn!(site = plan.site, "{lack}");
         }
@@ -142,7 +144,7 @@ impl Managed {
         self.most
     }
 
-    /// What is known of it.
+    /// Its figures.
     pub fn numbers(&self) -> Arc<PoolNumbers> {
         Arc::clone(&self.numbers)
     }
@@ -152,8 +154,8 @@ impl Managed {
         self.life.clone()
     }
 
-    /// Ends it and returns when all its processes and files are gone: at once when no request is running, after 12 s at
-    /// most. Close kept connections first, since a worker does not leave one that is open. Dropped midway, the end goes on.
+    /// Ends it and returns when all its processes and files are gone: at once when no request is running, after 12 s at most.
+    /// Close kept connections first, since a worker does not close one that is open. Dropped midway, the end continues.
     pub async fn stop(self) {
         self.end(ManagedEnd::Stop).await;
     }
@@ -219,7 +221,7 @@ async fn supervise(
             ),
         }
         master.bury().await;
-        // Stopping wins over a start that is under way, which leaves nothing when it is dropped.
+        // Stopping takes precedence over a start in progress, which leaves nothing behind when it is dropped.
         master = tokio::select! {
             master = again(&plan, &mut backoff, since.elapsed()) => master,
             _ = &mut stop => break,
@@ -230,7 +232,7 @@ async fn supervise(
         });
     }
     tracing::info!(site, "php-fpm has ended");
-    // The directory goes before anybody hears of the end.
+    // The directory is removed before the end is reported.
     drop(plan);
     life.send_replace(MasterState::Ended);
 }

@@ -1,13 +1,14 @@
-//! One master process of PHP-FPM from its start to its end, with its workers and with the watcher beside it.
+//! One master process of PHP-FPM from its start to its end, with its workers and its watcher process.
 //!
-//! The master leads a process group of its own, in which its workers stay. So one signal reaches all that belongs to it,
-//! also when the master is gone (its workers would wait for connections for ever), and an interrupt typed at the terminal
-//! does not reach it before Galley has drained.
+//! The master leads a process group of its own, in which its workers stay. So one signal reaches all of them, even when the
+//! master is gone (its workers would wait for connections for ever), and an interrupt from the terminal does not reach it
+//! before Galley has drained.
 //!
-//! If Galley is killed, nobody can clean up in its place but another process, its `watcher`: a shell waits on a pipe whose other end
-//! only Galley holds. The kernel closes that end however Galley dies; the shell then ends the group and removes the files.
-//! A parent-death signal would need code between fork and exec, which is unsafe, and it would fire when the thread that
-//! started the master ends, not the process. What the process that keeps root has started needs no shell: see `privileged`.
+//! If Galley is killed, only another process can clean up, its `watcher`: a shell waits on a pipe whose other end only
+//! Galley holds. The kernel closes that end however Galley dies; the shell then ends the group and removes the files. A
+//! parent-death signal would need code between fork and exec, which is unsafe, and it would fire when the thread that
+//! started the master ends, not the process. Programs that the privileged process has started need no shell: see
+//! `privileged`.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -32,12 +33,12 @@ use super::privileged::{KeeperChannel, SocketPath};
 use super::process::{AdoptedProcess, MasterProcess};
 use super::watcher::{Watcher, pidfd};
 
-/// What it takes to start a master, again and again.
+/// Everything that is needed to start a master repeatedly.
 #[derive(Debug)]
 pub(super) struct MasterPlan {
     pub(super) means: MasterLauncher,
     pub(super) binary: PathBuf,
-    /// Where it is reached.
+    /// Its address.
     pub(super) socket: PathBuf,
     pub(super) site: String,
     pub(super) numbers: Arc<PoolNumbers>,
@@ -54,7 +55,7 @@ impl MasterPlan {
     }
 }
 
-/// Who starts it, and with what.
+/// The process that starts it, and its arguments.
 #[derive(Debug)]
 pub(super) enum MasterLauncher {
     /// Galley.
@@ -82,7 +83,7 @@ pub(super) struct MasterCommand {
 #[derive(Debug)]
 pub(super) struct Master {
     process: MasterProcess,
-    /// Of what Galley has started itself.
+    /// Of programs that Galley has started itself.
     watcher: Option<Watcher>,
     log: JoinHandle<()>,
     output: RecentLines,
@@ -90,7 +91,7 @@ pub(super) struct Master {
 }
 
 impl Master {
-    /// Starts one and waits until its socket accepts. Dropped midway, nothing is left.
+    /// Starts one and waits until its socket accepts. Dropped midway, nothing is left behind.
     pub(super) async fn start(plan: &MasterPlan) -> Result<Master, PhpStartError> {
         let mut master = match &plan.means {
             MasterLauncher::Own(own) => {
@@ -136,7 +137,7 @@ impl Master {
         self.process.wait().await
     }
 
-    /// Ends it: SIGQUIT, on which workers finish their requests, then SIGKILL for whatever is left.
+    /// Ends it: SIGQUIT, on which workers finish their requests, then SIGKILL for the rest.
     pub(super) async fn end(mut self) {
         if self.process.is_running() {
             self.process.signal(How::Quit);
@@ -145,7 +146,7 @@ impl Master {
         self.bury().await;
     }
 
-    /// Goes on with one that another process has started.
+    /// Takes over one that another process has started.
     pub(super) fn adopt(plan: &MasterPlan, handles: MasterHandles) -> io::Result<Master> {
         plan.current.set(None);
         let watched = MasterHandles {
@@ -283,7 +284,7 @@ fn failed(program: &Path) -> impl FnOnce(io::Error) -> PhpStartError + use<> {
 /// Returns when a connection is accepted. Asking is the only sign that does not depend on the wording of a log.
 async fn accepts(plan: &MasterPlan) {
     loop {
-        // An error says that there is none yet; what was there before does not accept any more.
+        // An error means that there is none yet; the former one does not accept any more.
         if let MasterLauncher::Kept { door, .. } = &plan.means {
             let _ = door.look();
         }

@@ -1,4 +1,4 @@
-//! Whether a managed PHP runs, for those who watch it.
+//! Whether a managed PHP runs, for its observers.
 
 /// Where a managed PHP stands; anyone may watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

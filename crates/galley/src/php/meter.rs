@@ -1,11 +1,12 @@
-//! What PHP workers take, read from `/proc`.
+//! The memory of PHP workers, read from `/proc`.
 //!
-//! A worker's own memory is its proportional set size without shared memory: that is the opcode cache, which all workers of
-//! a pool have together and the budget counts once. Pages that a worker has in common with its master are counted by their
-//! part. Where the kernel does not report it (before Linux 5.4, or not ours to look at), its anonymous memory counts whole.
+//! A worker's own memory is its proportional set size without shared memory: shared memory is the opcode cache, which all
+//! workers of a pool share and the budget counts once. Pages that a worker shares with its master are counted
+//! proportionally. If the kernel does not report it (before Linux 5.4, or without permission), the worker's anonymous
+//! memory counts whole.
 //!
-//! A peak between two looks is not missed: the kernel keeps the highest resident size of each process (`VmHWM`), and what
-//! that exceeds the present size by is added.
+//! A peak between two measurements is not missed: the kernel keeps the highest resident size of each process (`VmHWM`), and
+//! the difference to the present size is added.
 
 use std::collections::HashMap;
 use std::fs;
@@ -183,7 +184,7 @@ mod tests {
             },
         );
         assert_eq!(meter.workers(7), [eight, nine]);
-        // What has not changed is not looked at again.
+        // A process that has not changed is not measured again.
         fs::remove_file(dir.path().join("8/smaps_rollup")).unwrap();
         assert_eq!(meter.workers(7), [eight, nine]);
         assert_eq!(meter.workers(1), []);

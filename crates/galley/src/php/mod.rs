@@ -1,15 +1,15 @@
-//! What Galley runs itself (`php = "managed"`): PHP-FPM, or another FastCGI program. It writes the pool, starts it, fits it to
-//! the memory, keeps it alive and ends it.
+//! Programs that Galley runs itself (`php = "managed"`): PHP-FPM, or another FastCGI program. It writes the pool
+//! configuration, starts it, fits it to the memory, keeps it running and ends it.
 //!
-//! - [`PhpSettings`]: what a site wants; [`Managed`]: what runs for it; [`PoolNumbers`]: what is known of it;
+//! - [`PhpSettings`]: the settings of a site; [`Managed`]: what runs for it; [`PoolNumbers`]: its figures;
 //! - [`MemoryDivision`], `pool`, `binary`: how much fits, the configuration text, which program. Pure decisions;
-//! - `watch` looks at the workers with `meter` and `counted`, and decides with `estimate`;
-//! - [`privileged`]: what runs as other users where Galley has given up root;
-//! - `master`: one PHP-FPM from its start to its end, and what is left of it afterwards; `program`: the processes of another
-//!   FastCGI program; [`lacks`]: what PHP has not that WordPress needs.
+//! - `watch` observes the workers with `meter` and `counted`, and decides with `estimate`;
+//! - [`privileged`]: programs of other users, if Galley has given up root;
+//! - `master`: one PHP-FPM from its start to its end, and the cleanup afterwards; `program`: the processes of another
+//!   FastCGI program; [`lacks`]: PHP modules that WordPress needs and PHP does not have.
 //!
-//! Invariant: whatever ends Galley, SIGKILL too, no PHP process of ours is left behind. How requests reach the socket is
-//! not decided here.
+//! Invariant: however Galley ends, also by SIGKILL, none of its PHP processes is left behind. How requests reach the socket
+//! is decided elsewhere.
 
 mod backoff;
 mod binary;

@@ -1,4 +1,4 @@
-//! What the PHP that would run has loaded: `php-fpm -m`, which takes 30 ms and starts nothing.
+//! The PHP modules that would be loaded: `php-fpm -m`, which takes 30 ms and starts nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,9 +9,9 @@ use tokio::process::Command;
 
 use super::{PhpStartError, binary};
 
-/// What a program lacks for WordPress, one sentence each; empty where it lacks nothing.
+/// The modules that a program lacks for WordPress, one sentence each; empty if it lacks none.
 ///
-/// Errors: there is no program, or it does not tell within five seconds.
+/// Errors: there is no program, or it does not report within five seconds.
 pub async fn lacks(named: Option<&Path>) -> Result<Vec<String>, PhpStartError> {
     let program = match named {
         Some(program) => program.to_owned(),

@@ -1,5 +1,5 @@
-//! What is known of a running pool, to be read by anybody: places for requests, workers, what they take, how often something
-//! had to be mended. Written by the pool's own task and, for the counts, by the readers of its log.
+//! The figures of a running pool, readable by any thread: slots for requests, workers, their memory, and how often
+//! something had to be repaired. Written by the pool's own task and, for the counters, by the readers of its log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ pub struct PoolNumbers {
     pub replaced: AtomicU64,
     /// Workers that were ended because a request took too long.
     pub overdue: AtomicU64,
-    /// Times that the master, or a process of a program, ended by itself and was started again.
+    /// How often the master, or a process of a program, ended by itself and was started again.
     pub restarts: AtomicU64,
 }
 

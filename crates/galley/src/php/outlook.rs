@@ -1,10 +1,10 @@
-//! What is known of a program before it runs.
+//! What is known about a program before it runs.
 
 use std::path::{Path, PathBuf};
 
 use super::PhpSettings;
 
-/// What is known of a program before it runs.
+/// What is known about a program before it runs.
 #[derive(Debug)]
 pub(crate) struct Outlook {
     pub(super) site: String,

@@ -1,5 +1,5 @@
-//! The configuration text of the managed PHP-FPM: one pool, private to Galley. Pure; values that could end a quoted
-//! string or be expanded by the configuration's reader are refused, not escaped, because its reader has no escapes.
+//! The configuration text of the managed PHP-FPM: one pool, private to Galley. Pure. Values that could end a quoted string
+//! or be expanded by PHP-FPM's parser are rejected, not escaped, because the parser has no escapes.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,9 +17,9 @@ pub(super) struct PoolConfig<'a> {
     pub(super) size: PoolSizing,
     /// The most workers where their number is measured.
     pub(super) ceiling: usize,
-    /// Where it answers with its status: a name that is no script's, and that nobody can guess.
+    /// The address of its status page: a name that no script has, and that nobody can guess.
     pub(super) page: &'a str,
-    /// Whom the workers run as; `None` leaves them as they are started.
+    /// The user of the workers; `None` leaves them as they are started.
     pub(super) user: Option<&'a str>,
     /// Bytes.
     pub(super) request_body: u64,
@@ -31,12 +31,12 @@ pub(super) struct PoolConfig<'a> {
     pub(super) timeout: Duration,
 }
 
-/// Who may connect to the socket, as far as its own mode says.
+/// Which users may connect to the socket, by its own mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SocketAccess {
-    /// Who makes it: the master, which is as much as Galley.
+    /// The master creates it, as Galley's user.
     Owner,
-    /// Whoever gets there: the folder around it lets nobody pass but those who may.
+    /// Anybody who gets there: the folder around it admits only those who may.
     Folder,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn text(pool: &PoolConfig<'_>) -> Result<String, PhpStartError> {
         let _ = writeln!(text, "{name} = {value}");
     };
     if let Some(user) = user {
-        // The group is the user's own. The socket stays with who creates it, the master: that is who Galley is.
+        // The group is the user's own. The socket belongs to its creator, the master: Galley's user.
         line("user", &user);
     }
     line("listen", &format_args!("\"{socket}\""));
@@ -79,7 +79,7 @@ pub(super) fn text(pool: &PoolConfig<'_>) -> Result<String, PhpStartError> {
     line("php_admin_value[post_max_size]", &pool.request_body);
     line("php_admin_value[upload_max_filesize]", &pool.request_body);
     line("php_admin_value[memory_limit]", &pool.memory_limit);
-    // CPU time. WordPress asks for more while it updates, and may.
+    // CPU time. WordPress requests more while it updates, and may.
     line(
         "php_value[max_execution_time]",
         &seconds(pool.first_byte_timeout),
@@ -171,9 +171,9 @@ process_control_timeout = 5s
 [galley]
 ";
 
-/// The environment of Galley (tokens of the service manager, say) is no business of a plugin: it stays cleared.
+/// The environment of Galley (tokens of the service manager, for example) must not reach a plugin: it stays cleared.
 ///
-/// `track_finished` (PHP 7.3): scheduled tasks, which WordPress begins after its answer, hang as well as pages do.
+/// `track_finished` (PHP 7.3): scheduled tasks, which WordPress begins after its response, can hang as well as pages.
 const POOL: &str = "\
 request_terminate_timeout_track_finished = yes
 catch_workers_output = yes

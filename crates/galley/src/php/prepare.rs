@@ -1,7 +1,7 @@
-//! From the settings of a site to what it takes to start its PHP-FPM and to watch it: sizes, the configuration's text, a folder.
+//! Turns the settings of a site into what starts and watches its PHP-FPM: sizes, the text of the configuration, a folder.
 //!
-//! A PHP-FPM of Galley's own is prepared when it is started. One that the process which keeps root is to start is prepared in two
-//! steps: the pieces as root, the rest when Galley has given root up.
+//! A PHP-FPM of Galley's own user is prepared when it is started. One that the privileged process starts is prepared in two
+//! steps: the first as root, the rest after Galley has given up root.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::privileged::{KeeperChannel, SocketPath};
 use super::watch::{PoolSizing, Post};
 use super::{PhpSettings, PhpStartError, binary};
 
-/// What it takes to start and to watch.
+/// The parts for starting and watching.
 pub(super) struct Prepared {
     pub(super) plan: MasterPlan,
     pub(super) post: Post,
@@ -23,7 +23,7 @@ pub(super) struct Prepared {
     pub(super) most: usize,
 }
 
-/// What does not depend on who starts it.
+/// The part that does not depend on the process that starts it.
 #[derive(Debug)]
 pub(crate) struct PreparedPool {
     pub(super) binary: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct PreparedPool {
     most: usize,
 }
 
-/// Where PHP-FPM is to listen, as whom, and how Galley gets there.
+/// Where PHP-FPM listens, as which user, and how Galley connects.
 pub(super) struct Sockets<'a> {
     /// The folder with the random name.
     pub(super) folder: &'a Path,
@@ -86,7 +86,7 @@ pub(super) fn in_folder(
     Ok(prepared(pieces, MasterLauncher::Own(own)))
 }
 
-/// What is left to do for one that the process which keeps root starts.
+/// The remaining steps for one that the privileged process starts.
 pub(super) fn privileged(
     pieces: PreparedPool,
     line: KeeperChannel,
@@ -170,7 +170,7 @@ pub(super) fn pieces(
     })
 }
 
-/// Whom the workers run as, where it can be chosen.
+/// The user of the workers, if it can be chosen.
 pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
     settings
         .user
@@ -179,10 +179,10 @@ pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
         .filter(|_| rustix::process::geteuid().is_root())
 }
 
-/// A directory for the socket and what belongs to it.
+/// A directory for the socket and its files.
 ///
-/// It is new each time, with a random name and for us alone: a PHP-FPM that is still ending (of a Galley that
-/// was killed, or of the configuration before a reload) removes its own socket, never ours.
+/// It is new each time, with a random name and private: a PHP-FPM that is still ending (of a Galley that was killed, or of the
+/// configuration before a reload) removes its own socket, never the current one.
 pub(super) fn directory(settings: &PhpSettings) -> Result<tempfile::TempDir, PhpStartError> {
     let files = |path: &Path| {
         let path = path.to_owned();

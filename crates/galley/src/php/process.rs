@@ -1,6 +1,7 @@
-//! A main process of what Galley runs, whoever started it: Galley itself, or the process that keeps root for it.
+//! A main process that Galley runs, started by Galley itself or by the privileged process.
 //!
-//! It leads a process group. Dropped, it is killed, and with it the group where it is not Galley's child.
+//! It leads a process group. When this value is dropped, the process is killed, and also its group if it is not a child of
+//! Galley.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -85,7 +86,7 @@ impl MasterProcess {
         }
     }
 
-    /// Tells it, and nobody else of its group, to end. An error would say that it has just ended.
+    /// Tells only it, not the others of its group, to end. An error would mean that it has just ended.
     pub(super) fn signal(&self, how: How) {
         let signal = match how {
             How::Quit => Signal::QUIT,
@@ -103,9 +104,9 @@ impl MasterProcess {
         }
     }
 
-    /// Also reaches what is left of a group whose leader is gone; the number is theirs as long as one of them lives. With
-    /// none left the kernel says so, and the number cannot have been given out anew within the moment since. What the process
-    /// that keeps root has told the end of has no group any more.
+    /// Also reaches the rest of a group whose leader is gone; the number is theirs as long as one of them lives. With none
+    /// left the kernel reports that, and the number cannot have been reused within the moment since. A process whose end the
+    /// privileged process has reported has no group any more.
     pub(super) fn kill_group(&self) {
         match self {
             Self::Own(_, group) | Self::Adopted(AdoptedProcess { group, .. }) => {

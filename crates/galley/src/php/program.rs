@@ -1,11 +1,11 @@
-//! Another FastCGI program than PHP-FPM, kept alive: `php-cgi`, `fcgiwrap`, and whatever takes its listening socket as standard
-//! input, as `spawn-fcgi` gives it (FastCGI specification 1.0, section 2.2).
+//! Another FastCGI program than PHP-FPM, kept running: `php-cgi`, `fcgiwrap`, and any program that takes its listening
+//! socket as standard input, as `spawn-fcgi` passes it (FastCGI specification 1.0, section 2.2).
 //!
-//! Galley holds the socket itself. While a process ends and another begins, connections wait in the socket's queue, and no
-//! visitor sees it: `php-cgi` ends by itself after `PHP_FCGI_MAX_REQUESTS`. Each process works at one request.
+//! Galley holds the socket itself. While one process ends and another starts, connections wait in the socket's queue, and
+//! no visitor notices: `php-cgi` ends by itself after `PHP_FCGI_MAX_REQUESTS`. Each process handles one request at a time.
 //!
-//! All processes are in the group of a shell that waits for Galley's end, for the reasons told in `master`. Those that the process
-//! which keeps root has started are not: it holds the socket for them, and ends each with what it leaves.
+//! All processes are in the group of a shell that waits for Galley's end, for the reasons given in `master`. Those that the
+//! privileged process has started are not: it holds the socket for them, and ends each with its children.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -63,7 +63,7 @@ pub(super) async fn start_privileged(
 
 async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
     let troop = Arc::new(troop);
-    // One is started here, so that a program that is not there is told at once.
+    // One is started here, so that a missing program is reported at once.
     let first = troop.spawn(0).await?;
     let Outlook {
         workers, socket, ..
@@ -118,7 +118,7 @@ async fn keep(
         slots.shutdown().await;
     }
     tracing::info!(site = troop.outlook.site, "{} has ended", troop.name());
-    // Kills what is left of the group, and removes the files, before anybody hears of the end.
+    // Kills the rest of the group, and removes the files, before the end is reported.
     drop(slots);
     drop(troop);
     life.send_replace(MasterState::Ended);
@@ -220,7 +220,7 @@ struct Troop {
     numbers: Arc<PoolNumbers>,
 }
 
-/// Who starts them.
+/// The process that starts them.
 enum ProgramLauncher {
     /// Galley.
     Own(Box<ProgramCommand>),
@@ -365,7 +365,7 @@ impl ProgramCommand {
 
 impl Drop for ProgramCommand {
     fn drop(&mut self) {
-        // As long as the shell has not been waited for, the group's number is no one else's.
+        // As long as the shell has not been waited for, the group's number cannot be reused.
         if self.watcher.id().is_some() {
             let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
         }

@@ -1,4 +1,4 @@
-//! What a site wants of its PHP-FPM, or of another FastCGI program, and why it could not be started.
+//! A site's settings for its PHP-FPM, or for another FastCGI program, and why it could not be started.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ pub struct PhpSettings {
     pub workers: usize,
     /// The memory of the machine, divided.
     pub budget: MemoryDivision,
-    /// How long Galley waits for the first byte of an answer: as long may a script of PHP-FPM compute, unless it asks for more.
+    /// How long Galley waits for the first byte of a response: a script of PHP-FPM may run as long, unless it requests more.
     pub first_byte_timeout: Duration,
     /// How long a request may take in PHP-FPM before its worker is ended.
     pub timeout: Duration,
     /// What a script of PHP-FPM may take, in bytes; `None`: what fits.
     pub memory_limit: Option<u64>,
-    /// Whom the workers run as. `None`: `www-data` if Galley runs as root. Only root can change it.
+    /// The user of the workers. `None`: `www-data` if Galley runs as root. Only root can change it.
     pub user: Option<String>,
     /// Where a directory for the socket and the pool's configuration is made; created if it is missing.
     pub runtime_dir: PathBuf,
@@ -37,8 +37,8 @@ pub struct PhpSettings {
 }
 
 impl PhpSettings {
-    /// Whether a pool of these may stand for one of `other`: all is equal but the share of the memory, which changes with the
-    /// number of pools, and where its socket is.
+    /// Whether a pool of these can be used for `other`: all is equal but the share of the memory, which changes with the
+    /// number of pools, and the path of its socket.
     pub fn is_like(&self, other: &Self) -> bool {
         let other = Self {
             budget: self.budget,
@@ -77,7 +77,7 @@ impl PhpSettings {
 /// Why PHP-FPM is not running.
 #[derive(Debug, thiserror::Error)]
 pub enum PhpStartError {
-    /// No program was named and none is installed where it was looked for.
+    /// No program was named and none is installed in the usual places.
     #[error(
         "no php-fpm found in /usr/sbin, /usr/local/sbin: install PHP-FPM (Debian: package `php-fpm`) or name the program"
     )]
@@ -89,7 +89,7 @@ pub enum PhpStartError {
         what: &'static str,
         /// As given.
         value: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: &'static str,
     },
     /// The directory or the configuration could not be written.

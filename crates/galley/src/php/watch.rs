@@ -1,8 +1,8 @@
-//! Looks at the workers while they run, sets the places for requests by what they take, and has those replaced that hold too
-//! much or have answered their number of requests.
+//! Observes the running workers, sets the number of slots by their memory, and replaces workers that use too much or have
+//! served their number of requests.
 //!
-//! A worker is told to end with SIGQUIT: it finishes its request first, and PHP-FPM starts another in its place. So nothing
-//! here costs a request, and the pool is never reloaded, which would empty its opcode cache.
+//! A worker is told to end with SIGQUIT: it finishes its request first, and PHP-FPM starts another in its place. So this
+//! costs no request, and the pool is never reloaded, which would empty its opcode cache.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -25,7 +25,7 @@ use super::privileged::KeeperChannel;
 pub(super) enum PoolSizing {
     /// The file names it.
     Named(usize),
-    /// By what workers take.
+    /// By the memory of workers.
     Measured,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct PoolWatch {
     /// Workers that were told to end and have not yet.
     leaving: HashSet<u32>,
     looked: Instant,
-    /// When the pool was last asked for its counts; `None`: never, or there may be another worker to be replaced.
+    /// When the pool was last queried for its counts; `None`: never, or there may be another worker to be replaced.
     checked_at: Option<Instant>,
     /// The CPU time of the workers then.
     ticks: u64,
@@ -63,7 +63,7 @@ pub(super) struct PoolWatch {
 }
 
 impl PoolWatch {
-    /// `line`: by way of whom workers are told to end, with the number of the pool, where they are not Galley's to signal.
+    /// `line`: the line over which workers are ended, with the number of the pool, if Galley cannot signal them itself.
     pub(super) fn new(
         post: Post,
         numbers: Arc<PoolNumbers>,
@@ -162,13 +162,13 @@ impl PoolWatch {
         }
     }
 
-    /// Has a worker replaced where one holds too much.
+    /// Replaces a worker that uses too much memory.
     fn relieve(&mut self, master: u32, workers: &[Worker]) {
         let budget = &self.post.budget;
         let grown = budget.grown(self.post.memory_limit);
         let share = match self.post.size {
             PoolSizing::Measured => budget.share,
-            // So many were asked for: replacing them over and over would not make them fit.
+            // So many were requested: replacing them repeatedly would not make them fit.
             PoolSizing::Named(_) => u64::MAX,
         };
         let leaving = |pid| self.leaving.contains(&pid);
@@ -193,7 +193,7 @@ impl PoolWatch {
     }
 
     fn replace(&mut self, master: u32, pid: u32) {
-        // Its number may be somebody else's by now.
+        // Its number may have been reused by now.
         if !self.meter.children(master).contains(&pid) {
             return;
         }
@@ -213,7 +213,7 @@ impl PoolWatch {
         }
     }
 
-    /// An idle pool is left alone: being asked would keep its last workers from ending.
+    /// An idle pool is not queried: that would keep its last workers from ending.
     fn may_ask(&mut self, workers: &[Worker]) -> bool {
         let is_too_soon = |asked: Instant| asked.elapsed() < ASK_EVERY;
         if workers.is_empty() || self.checked_at.is_some_and(is_too_soon) {
@@ -237,7 +237,7 @@ impl PoolWatch {
                 "a worker of php-fpm has reached its number of requests"
             );
             self.replace(master, *pid);
-            // One at a time: the next is looked for at the next look, when the count of CPU time begins anew.
+            // One at a time: the next is looked for at the next measurement, when the count of CPU time begins again.
             (self.checked_at, self.ticks) = (None, 0);
         }
     }

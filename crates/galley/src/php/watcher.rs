@@ -1,7 +1,7 @@
-//! The shell that ends what Galley has started when no Galley is there any more.
+//! The shell that ends the processes of Galley when Galley is gone.
 //!
-//! It waits on a pipe into which nothing is written, so that `read` ends when the last process that holds the other end does. During an
-//! upgrade two hold it.
+//! It waits on a pipe into which nothing is written, so `read` ends when the last process that holds the other end does.
+//! During an upgrade two processes hold it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -99,7 +99,7 @@ pub(super) fn pidfd(id: Option<u32>) -> io::Result<OwnedFd> {
 pub(super) const SHELL: &str = "/bin/sh";
 
 /// `$1`: the group, `$2`: the directory. SIGQUIT to the master alone: it lets its workers finish what they are writing to the
-/// database. Only commands that every POSIX shell has built in, and `sleep` and `rm`.
+/// database. Only built-in commands of every POSIX shell, and `sleep` and `rm`.
 const WATCH: &str = r#"
 read -r line
 kill -s QUIT "$1"

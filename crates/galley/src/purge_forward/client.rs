@@ -1,4 +1,4 @@
-//! Sends one request to a cache of another machine, and judges the response.
+//! Sends one request to a cache of another machine, and evaluates the response.
 //!
 //! The token is read for each request and never part of a message.
 
@@ -21,7 +21,7 @@ use crate::service_client::{ServiceClient, ServiceResponse};
 pub(super) struct SendError {
     /// A message without secrets.
     pub(super) why: String,
-    /// The pause that the other side asks for.
+    /// The pause that the other side requests.
     pub(super) retry_after: Option<Duration>,
     /// Whether the request itself is wrong, so that it will be refused again.
     pub(super) is_rejected: bool,
@@ -153,8 +153,8 @@ impl SendError {
     }
 }
 
-/// What is kept of an error's text.
+/// The part of an error's text that is kept.
 const MOST_MESSAGE: usize = 200;
 
-/// However long the other side asks for.
+/// Whatever pause the other side requests.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);

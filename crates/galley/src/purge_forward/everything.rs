@@ -1,4 +1,4 @@
-//! The purge that takes the place of purges that are lost, or that a cache has no form for.
+//! The purge of everything that replaces purges that are lost, or that a cache does not support.
 
 use galley_policy::purge::{Purge, Scope, Strength};
 

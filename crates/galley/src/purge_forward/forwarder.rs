@@ -34,7 +34,7 @@ struct RunningSite {
 pub struct ForwardingSite {
     /// The site's purges; its name is theirs.
     pub purges: Arc<SitePurges>,
-    /// Where they are forwarded.
+    /// Their targets.
     pub targets: Vec<ForwardTarget>,
 }
 

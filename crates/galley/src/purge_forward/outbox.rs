@@ -1,7 +1,8 @@
-//! Purges of one site that not all targets have taken yet, in a file beside the stored pages: a restart sends them again.
+//! Purges of one site that not all targets have accepted yet, in a file beside the stored pages: a restart sends them
+//! again.
 //!
-//! A purge is written before it is acknowledged. The file is removed when every target has taken what is in it. A crash may leave
-//! purges that were taken; they are sent twice, which does no harm.
+//! A purge is written before it is acknowledged. The file is removed when every target has accepted its contents. After a
+//! crash, purges that were accepted may be sent twice, which does no harm.
 //!
 //! ```text
 //! for each purge: length (u32, little-endian), the record of the purge log
@@ -39,15 +40,15 @@ impl ForwardOutbox {
         }
     }
 
-    /// Does something with the file, while no other process may take over; `None`: another one has, or there is no disk.
+    /// Uses the file, while no other process may take over; `None`: another one has, or there is no disk.
     fn with_file<T>(&mut self, act: impl FnOnce(&mut RecordFile) -> T) -> Option<T> {
         let is_ours = self.folder.lock();
         is_ours.as_ref()?;
         self.file.as_mut().map(act)
     }
 
-    /// What an earlier run has left. An incomplete record at the end was acknowledged to nobody, and is removed. A file that cannot be
-    /// read stands for everything.
+    /// The purges of an earlier run. An incomplete record at the end was never acknowledged, and is removed. A file that
+    /// cannot be read counts as a purge of everything.
     pub(super) fn read(&mut self) -> Vec<Purge> {
         let read = self.with_file(|file| {
             let bytes = file.read()?;
@@ -72,7 +73,7 @@ impl ForwardOutbox {
         for purge in purges {
             self.write_record(purge, &mut bytes);
         }
-        // In the place of all that is in the file, where that is too much.
+        // Replaces the contents of the file, if they are too much.
         let mut all = Vec::new();
         self.write_record(&everything(), &mut all);
         let written = self.with_file(|file| {
@@ -87,7 +88,7 @@ impl ForwardOutbox {
         }
     }
 
-    /// All targets have what is in it.
+    /// All targets have its contents.
     pub(super) fn clear(&mut self) {
         let removed = self.with_file(|file| {
             if file.is_empty() {
@@ -97,7 +98,7 @@ impl ForwardOutbox {
             }
         });
         if let Some(Err(error)) = removed {
-            // They are sent again after a restart, which purges what is purged already.
+            // They are sent again after a restart, which purges again what is purged already.
             tracing::debug!(%error, site = self.site, "the purges that waited for other caches cannot be removed");
         }
     }
@@ -125,7 +126,7 @@ fn name(site: &str) -> String {
     name
 }
 
-/// The purge of the first record; `None`: there is none that is whole.
+/// The purge of the first whole record; `None`: there is none.
 fn read_record(rest: &mut &[u8]) -> Option<Purge> {
     let (length, behind) = rest.split_first_chunk()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;

@@ -1,9 +1,10 @@
 //! The purges that wait for one target, and the task that sends them.
 //!
-//! Purges are sent in batches and in order, and stay in the queue until the target has taken them. A batch is some requests; one that was
-//! taken is not sent again when a later one of the batch fails. After a failure the task pauses, longer each time, and at least as long as
-//! the target asks. A request that the target refuses for what it is, and a queue that is full, become one purge of everything. Written
-//! by the task and by the worker of the site, which share a thread; read by the admin interface.
+//! Purges are sent in batches and in order, and stay in the queue until the target has accepted them. A batch is some
+//! requests; one that was accepted is not sent again when a later one of the batch fails. After a failure the task pauses,
+//! longer each time, and at least as long as the target asks. A request that the target rejects permanently, and a full
+//! queue, become one purge of everything. Written by the task and by the worker of the site, which share a thread; read by
+//! the admin interface.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,7 +41,7 @@ struct QueueState {
 
 struct WaitingPurge {
     purge: Purge,
-    /// Who waits for it.
+    /// The publisher that waits for it.
     told: Vec<oneshot::Sender<()>>,
 }
 
@@ -64,7 +65,7 @@ pub struct TargetStats {
 }
 
 impl TargetQueue {
-    /// An empty one, or one with what waits in `before`.
+    /// An empty one, or one with the waiting purges of `before`.
     pub(super) fn new(target: ForwardTarget, before: Option<&Self>) -> Self {
         let waiting = before.map(|before| std::mem::take(&mut before.lock().waiting));
         Self {
@@ -78,7 +79,7 @@ impl TargetQueue {
         }
     }
 
-    /// What it sends to.
+    /// Its target.
     pub(super) fn target(&self) -> &ForwardTarget {
         &self.target
     }
@@ -108,7 +109,7 @@ impl TargetQueue {
         self.lock().failures_in_a_row > 0
     }
 
-    /// Adds purges. What is returned is told when the target has taken all of them.
+    /// Adds purges. The result is notified when the target has accepted all of them.
     pub(super) fn push(&self, purges: &[Purge]) -> oneshot::Receiver<()> {
         let (tell, told) = oneshot::channel();
         let mut state = self.lock();
@@ -133,8 +134,8 @@ impl TargetQueue {
         self.closed.notify_one();
     }
 
-    /// Sends what comes until it is closed. `taken` is called after each batch, before those who wait are told; `removed`, when the
-    /// batch waits no more.
+    /// Sends queued purges until the queue is closed. `taken` is called after each batch, before waiting publishers are
+    /// notified; `removed`, when the batch is no longer queued.
     pub(super) async fn work(&self, taken: impl AsyncFn(&[Purge]), removed: impl Fn()) {
         tokio::select! {
             () = self.closed.notified() => {}
@@ -246,7 +247,8 @@ impl QueueState {
         pause
     }
 
-    /// Everything in place of what waits. What is being sent stays in front, so that it is not taken for the rest.
+    /// Replaces the queue by a purge of everything. The batch that is being sent stays in front, so that it is not mistaken
+    /// for the rest.
     fn overflow(&mut self) {
         let mut rest = self.waiting.split_off(self.sending.min(self.waiting.len()));
         let told = rest.iter_mut().flat_map(|one| one.told.drain(..)).collect();

@@ -1,14 +1,15 @@
-//! What each kind of cache is sent for a list of purges.
+//! The requests that each kind of cache gets for a list of purges.
 //!
-//! A purge that a cache has no form for becomes a larger one, at last a purge of everything: too much is purged, never too little.
+//! A purge that a cache does not support becomes a larger one, in the end a purge of everything: too much is purged, never
+//! too little.
 //!
 //! - Cloudflare: `POST /client/v4/zones/ZONE/purge_cache`, with up to 30 tags or URLs in one request.
 //! - Fastly: `POST /service/ID/purge` with up to 256 surrogate keys, `POST /purge/HOST/PATH`, `POST /service/ID/purge_all`.
 //! - Bunny: `POST /pullzone/ID/purgeCache` with a tag or for everything, `POST /purge?url=URL`.
-//! - `PURGE`: as the plugin Proxy Cache Purge sends it to Varnish, with `X-Purge-Method: regex` for more than one URL; tags in
-//!   `xkey-purge`.
+//! - `PURGE`: as the plugin Proxy Cache Purge sends it to Varnish, with `X-Purge-Method: regex` for more than one URL; tags
+//!   in `xkey-purge`.
 //! - `BAN`: all URLs that begin with the path.
-//! - Galley: `POST /purge` of the admin interface, which knows every kind of purge.
+//! - Galley: `POST /purge` of the admin interface, which supports every kind of purge.
 
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 /// A cache of another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardTarget {
-    /// What it is.
+    /// Its kind.
     pub kind: ForwardKind,
     /// The address of its interface.
     pub server: HttpUpstream,
@@ -42,7 +43,7 @@ pub(super) struct TargetRequest {
     pub(super) method: &'static str,
     /// Path and query.
     pub(super) target: String,
-    /// The host, where it is not that of the address.
+    /// The host, if it is not that of the address.
     pub(super) host: Option<String>,
     /// Fields beside host, permission and type.
     pub(super) fields: Vec<(&'static str, String)>,
@@ -50,7 +51,7 @@ pub(super) struct TargetRequest {
     pub(super) body: Option<Value>,
 }
 
-/// The scopes of one strength, sorted by what caches have forms for.
+/// The scopes of one strength, sorted by the forms that caches support.
 #[derive(Default)]
 struct WantedScopes {
     everything: bool,
@@ -203,7 +204,7 @@ impl ForwardTarget {
     }
 
     fn ban(&self, wanted: &WantedScopes) -> Vec<TargetRequest> {
-        // What is not for URLs or paths is for everything, as tags are: a BAN has none.
+        // A purge that is not of URLs or paths becomes one of everything, as tags do: a BAN has none.
         let at = |path: &str| -> Vec<TargetRequest> {
             let hosts = self.hosts.iter();
             hosts
@@ -249,7 +250,7 @@ fn by_method(method: &'static str, host: &str, target: String, meant: Meant) -> 
     }
 }
 
-/// What the target of a `PURGE` or `BAN` stands for.
+/// The scope of a `PURGE` or `BAN` for this target.
 enum Meant {
     Exact,
     Regex,

@@ -1,12 +1,13 @@
 //! The order in which the caches of a site are purged.
 //!
-//! A purge is in force on this node when it comes here. Then:
+//! A purge is already in effect on this node when it gets here. Then:
 //!
 //! 1. It is written to the outbox.
-//! 2. The caches behind this one are purged, and confirm it. Until then this node may have stored an old page of theirs as a new one, so
-//!    the purge is published here and in the cluster once more.
-//! 3. The purge is on the disk, and the cluster has acknowledged it: whoever published it may be told.
-//! 4. The caches in front are purged. What they fetch from now on is new. Nobody waits for them; they are asked until they take it.
+//! 2. The caches behind this one are purged, and confirm it. Until then this node may have stored an old page of theirs as
+//!    a new one, so the purge is published here and in the cluster once more.
+//! 3. When the purge is on the disk, and the cluster has acknowledged it, its publisher is told.
+//! 4. The caches in front are purged. What they fetch from now on is new. Nobody waits for them; the purge is repeated
+//!    until they accept it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -147,7 +148,7 @@ impl SiteForwarding {
             .iter()
             .map(|queue| queue.push(purges.for_target(queue.target())))
             .collect();
-        // One that is away keeps nobody waiting.
+        // One that is unreachable delays nobody.
         let is_away = behind.iter().any(|queue| queue.is_failing());
         let all_told = async {
             for one in told {
@@ -172,7 +173,7 @@ impl SiteForwarding {
     }
 }
 
-/// The purges of one batch, by who may get them.
+/// The purges of one batch, by the caches that may get them.
 struct ForwardedBatch {
     all: Vec<Purge>,
     /// Those that no other Galley has forwarded.
@@ -250,7 +251,7 @@ fn republish(purges: &SitePurges, all: &[Purge]) -> Receipt {
 
 const UNCONFIRMED: &str = "a cache behind this one has not confirmed";
 
-/// How long whoever purges may wait for the caches behind this one: as long as for a cluster.
+/// How long a publisher may wait for the caches behind this one: as long as for a cluster.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Purges of one round.

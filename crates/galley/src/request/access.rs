@@ -1,8 +1,9 @@
-//! Who is let in: what `galley_policy::access` decides, carried out.
+//! Applies access control as `galley_policy::access` decides.
 //!
-//! [`enter`] is asked with the head alone, before a body is taken in and before the cache, a file or PHP is asked; the front
-//! calls it early, and [`super::handle`] calls it for whoever has not. [`look_into`] sees to what only the body tells. [`is_open`]
-//! is what a hit of the fast path asks, and says no wherever there is more to do than to look at an address.
+//! [`enter`] checks the head alone, before the body is received and before the cache, a file or PHP is used. The front
+//! thread calls it early; [`super::handle`] calls it for requests that have not been checked. [`look_into`] checks what
+//! only the body shows. [`is_open`] is for hits of the fast path, and returns false whenever more than an address has to be
+//! checked.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -115,7 +116,7 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
     }
 }
 
-/// What the body of a request that is in keeps from going on: an answer in its place, or a refusal.
+/// What the body of a permitted request prevents: a response in its place, or a denial.
 pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
     let AccessState::Granted { body, form, .. } = exchange.access else {
         return Ok(None);
@@ -214,6 +215,6 @@ async fn next(reader: &mut RequestBodyReader) -> Result<Option<Bytes>, Fault> {
     chunk.map_err(|error| Fault::new(RefusedWhy::Internal, format!("reading a body: {error}")))
 }
 
-/// Comparisons of passwords for one client, a minute and at once: a browser asks for all assets of a page before it knows that
-/// the first was let in.
+/// Comparisons of passwords for one client, per minute and at once: a browser requests all assets of a page before it knows
+/// that the first password was right.
 const TRIES: (u64, u64) = (10, 30);

@@ -1,8 +1,8 @@
-//! What settles a request before anything stored is looked up. Requests and `galley why` use the same two functions, so that
-//! the order of the stages is written once.
+//! The stages of a request before the cache lookup. Requests and `galley why` use the same two functions, so the order of
+//! the stages is defined once.
 //!
-//! There are two, because the body of a request is received between them: [`check_head`] decides with the head alone whether the
-//! request is let in, [`before_lookup`] what it is if it asks for no page.
+//! There are two, because the body of a request is received between them: [`check_head`] decides with the head alone
+//! whether the request is allowed, [`before_lookup`] handles requests that are not for a page.
 
 use galley_policy::access::{self, Demands};
 use galley_policy::decide::{self, Decision};
@@ -17,7 +17,7 @@ use super::purge::PurgeRequest;
 use super::site::Services;
 use crate::fault::Fault;
 
-/// Whether a request is let in, and what has to be checked first: rate limits, passwords, its body.
+/// Whether a request is allowed, and what has to be checked first: rate limits, passwords, its body.
 ///
 /// `rules` are those of its site; `has_tls`: whether its host can be reached over TLS.
 pub fn check_head<'r>(
@@ -47,7 +47,7 @@ pub fn check_head<'r>(
     Ok(demands)
 }
 
-/// What a request that was let in is, where that is settled without a lookup: a purge, a redirect, the dashboard, or refused.
+/// The kind of a permitted request, if that is decided without a lookup: a purge, a redirect, the dashboard, or denied.
 ///
 /// `rules` and `has_tls` as for [`check_head`].
 pub fn before_lookup(

@@ -1,8 +1,9 @@
 //! Large files, compressed while they are sent.
 //!
-//! Small files are compressed once, in memory. A larger one is read and compressed step by step, each on a helper thread and only
-//! when its client has nearly taken the step before, so that it costs a few buffers whatever its size. A few steps run at one
-//! time, over all files and cores; while these are busy, or memory is short, further files are sent as they are.
+//! Small files are compressed once, in memory. A larger one is read and compressed in steps, each on a helper thread and
+//! only when its client has received most of the step before, so that it costs a few buffers whatever its size. The number
+//! of concurrent steps is limited, over all files and cores; while these are busy, or memory is short, further files are
+//! sent uncompressed.
 
 use std::fs::File;
 use std::io;
@@ -69,7 +70,7 @@ pub(super) fn begin(
     Some(reader)
 }
 
-/// Runs until the end of the file, or until nobody reads it any more.
+/// Runs until the end of the file, or until there are no readers any more.
 async fn send(mut coded: CodedFile, mut writer: FillWriter, compressing: Compressing) {
     while writer.below(WINDOW as u64).await.is_ok() {
         let turn = compressing.turn().await;
@@ -85,7 +86,7 @@ async fn send(mut coded: CodedFile, mut writer: FillWriter, compressing: Compres
         let piece = match step {
             Ok(Some(piece)) => piece,
             Ok(None) => return drop(writer.finish()),
-            // It became shorter, or the disk fails: the client must not take what it has for all.
+            // It became shorter, or the disk fails: the client must not mistake its part for the whole.
             Err(_) => return writer.fail(FillError::Closed),
         };
         if writer.put(piece).is_err() {

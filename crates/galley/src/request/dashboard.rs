@@ -1,5 +1,5 @@
-//! Requests for the dashboard of a site, on the site's own address. The thread of the admin interface answers them; this module
-//! hands them over, and decides who may talk to it at all: whoever is connected over TLS, or on this machine.
+//! Requests for the dashboard of a site, on the site's own address. The thread of the admin interface answers them; this
+//! module passes them on, and decides which clients may use it at all: those connected over TLS, or from this machine.
 
 use bytes::Bytes;
 use galley_policy::outcome::{Outcome, RefusedWhy};
@@ -14,7 +14,7 @@ use crate::body::RequestBody;
 use crate::dashboard::MOST_BODY;
 use crate::fault::Fault;
 
-/// Whether a request for the dashboard may go on: nobody can listen to it.
+/// Whether a request for the dashboard may continue: nobody can intercept it.
 pub(super) fn is_protected(exchange: &Exchange<'_>) -> bool {
     exchange.info.scheme() == Scheme::Https || is_local(exchange)
 }

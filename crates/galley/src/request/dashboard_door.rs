@@ -1,4 +1,4 @@
-//! Between front threads, which get the requests for dashboards of sites, and whoever answers them.
+//! The channel between front threads, which receive the requests for dashboards of sites, and the thread that answers them.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ pub struct DashboardRequest {
     pub fields: HeaderMap,
     /// The whole body.
     pub body: Bytes,
-    /// Who asks.
+    /// The client.
     pub client: IpAddr,
     /// The origin of the site's pages, as this client sees them.
     pub origin: String,
@@ -52,10 +52,10 @@ pub struct DashboardAnswer {
     pub refused: Option<RefusedWhy>,
 }
 
-/// An answer under way; `None`: nobody answers any longer.
+/// A pending answer; `None`: nobody answers any longer.
 pub type DashboardFuture = Pin<Box<dyn Future<Output = Option<DashboardAnswer>> + Send>>;
 
-/// Who answers for dashboards.
+/// The side that answers for dashboards.
 pub trait DashboardHost: Send + Sync {
     /// Answers one request.
     fn answer(&self, request: DashboardRequest) -> DashboardFuture;

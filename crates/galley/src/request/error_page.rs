@@ -1,8 +1,8 @@
-//! The site's own pages for errors: one for visitors whom the upstream cannot answer and for whom there is no copy, and any for
-//! single statuses. What the upstream says itself is never replaced.
+//! The site's own error pages: one for requests that the upstream cannot answer and that have no stored copy, and optional
+//! ones for single statuses. A response of the upstream is never replaced.
 //!
-//! Read once at start, so that they can be shown when the disk cannot be read. They may show the status and the request's id.
-//! They are sent like Galley's own page: with the true status, never to be stored.
+//! They are read once at the start, so that they can be sent when the disk cannot be read. They may contain the status and
+//! the request's id. They are sent like Galley's own page: with the true status, and not to be stored.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::fault::Fault;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct ErrorPage {
-    /// The page; shared where nothing is filled in.
+    /// The page; shared if nothing is filled in.
     text: Bytes,
     has_places: bool,
 }
@@ -23,7 +23,7 @@ pub struct ErrorPage {
 impl ErrorPage {
     /// Reads a page.
     ///
-    /// Errors: it cannot be read, is no regular file, is too long, or is not UTF-8.
+    /// Errors: it cannot be read, is not a regular file, is too long, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         file::read_text(path, MOST_OF_ERROR_PAGE).map(Self::new)
     }

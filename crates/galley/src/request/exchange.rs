@@ -1,6 +1,6 @@
-//! One request on its way, and its admission.
+//! One request in progress, and its admission.
 //!
-//! Admission is everything that is decided before a byte of the body is taken in: the host is served here, the target is
+//! Admission is everything that is decided before a byte of the body is received: the host is served here, the target is
 //! well formed, the body is not larger than the site accepts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -34,19 +34,19 @@ pub struct Exchange<'h> {
     pub site: Arc<Site>,
     /// The body, once it has arrived.
     pub body: RequestBody,
-    /// Who asks: behind trusted proxies, whom they name. Port 0 where it is not known.
+    /// The client: behind trusted proxies, the one that they name. Port 0 if it is unknown.
     pub client: SocketAddr,
-    /// Where it was origin.
+    /// The URL of the request.
     pub local: SocketAddr,
     /// For log, upstream and error page.
     pub request_id: String,
-    /// The entry's key, where one was looked up.
+    /// The entry's key, if one was looked up.
     pub key: Vec<u8>,
     /// What the fast path found under it.
     pub(super) earlier: EarlierLookup,
     /// Whether access control has granted it.
     pub(super) access: AccessState,
-    /// The protocol that the client asks for in place of HTTP, where the site lets it have one.
+    /// The protocol that the client requests in place of HTTP, if the site permits it.
     pub upgrade: Option<HeaderValue>,
     /// Where the connection will come from if the upstream agrees to it.
     pub awaited: Option<AwaitedSwitch>,
@@ -75,7 +75,7 @@ impl<'h> Exchange<'h> {
             request_id: self.request_id.clone(),
             key: Vec::new(),
             earlier: EarlierLookup::None,
-            // It is ours.
+            // It is Galley's own.
             access: AccessState::Granted {
                 body: None,
                 form: false,
@@ -89,7 +89,7 @@ impl<'h> Exchange<'h> {
         }
     }
 
-    /// The request for an include of a page, in the name of who requested the page.
+    /// The request for an include of a page, for the client that requested the page.
     pub(super) fn of_include(
         head: &'h Head<'h, 'h>,
         info: RequestInfo,
@@ -132,8 +132,8 @@ impl<'h> Exchange<'h> {
         self.site.rule_of(&self.info)
     }
 
-    /// Whether somebody here may know the method. Unknown ones go where a rule names them, and without a preset to an HTTP
-    /// server, for which Galley is a proxy like any other.
+    /// Whether some upstream may know the method. Unknown ones are forwarded if a rule names them, and without a preset to an
+    /// HTTP server, for which Galley is a proxy like any other.
     pub fn serves_method(&self) -> bool {
         let method = self.info.method_text();
         let is_named = |rule: &Rule| rule.methods.iter().any(|named| named == method);
@@ -179,7 +179,7 @@ impl<'h> Exchange<'h> {
         read.ok().map(|()| info)
     }
 
-    /// An address of Galley's own for what it asks in the background; this machine's where the request came over a socket.
+    /// An address of Galley's own for background requests; this machine's if the request came over a socket.
     pub(super) fn own_address(&self) -> IpAddr {
         let local = self.local.ip();
         if local.is_unspecified() {
@@ -189,12 +189,12 @@ impl<'h> Exchange<'h> {
         }
     }
 
-    /// Who composes this request: the rule's upstream or the site's.
+    /// The upstream of this request: the rule's or the site's.
     pub fn upstream(&self) -> &Upstream {
         self.site.upstream_of(&self.info)
     }
 
-    /// Where interim responses to this client's own request go; `None` where it takes none.
+    /// Where interim responses to this client's own request go; `None` if it accepts none.
     pub fn interim(&self) -> Option<interim::InterimSender> {
         self.mailbox.as_ref().map(Mailbox::open)
     }
@@ -209,11 +209,11 @@ pub fn site_mark(key: &[u8]) -> Option<u32> {
 pub struct Admission<'a> {
     /// The hosts of the listener.
     pub sites: &'a Sites,
-    /// The other end of the connection, or whom the PROXY protocol named.
+    /// The other end of the connection, or the client that the PROXY protocol named.
     pub client: SocketAddr,
-    /// Where it was origin.
+    /// The URL of the request.
     pub local: SocketAddr,
-    /// Over what it was origin.
+    /// The scheme of the request.
     pub scheme: Scheme,
     /// For log, upstream and error page.
     pub request_id: String,
@@ -223,7 +223,7 @@ pub struct Admission<'a> {
     pub mailbox: Option<Mailbox>,
 }
 
-/// What a head asks for, and who asks, by the connection and by what trusted proxies say.
+/// What a head requests, and from which client, by the connection and by trusted proxies.
 pub fn origin<'h>(
     sites: &Sites,
     peer: SocketAddr,
@@ -313,11 +313,11 @@ pub fn admit<'h>(
 pub struct Resumed {
     /// Whose request it is.
     pub site: Arc<Site>,
-    /// Who asks, as trusted proxies say.
+    /// The client that trusted proxies name.
     pub client: SocketAddr,
-    /// The entry's key; empty where it was not written.
+    /// The entry's key; empty if it was not written.
     pub key: Vec<u8>,
-    /// What was found under it.
+    /// The entry under it.
     pub earlier: EarlierLookup,
 }
 
@@ -346,8 +346,8 @@ pub fn resume<'h>(
     }
 }
 
-/// The protocol that is asked for, if it is one that the site lets through and nothing speaks against it: one alone, with a
-/// `GET`, which has no body that could be taken for its first bytes.
+/// The requested protocol, if the site permits it and nothing prevents it: a single one, with a `GET`, which has no body that
+/// could be mistaken for its first bytes.
 fn upgrade(site: &Site, head: &Head<'_, '_>, framing: &Framing<'_>) -> Option<HeaderValue> {
     if !framing.upgrade || head.method != "GET" || !framing.body.is_empty() {
         return None;

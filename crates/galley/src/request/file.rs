@@ -1,7 +1,7 @@
-//! Files: which one a path means, and the answer it makes.
+//! Files: which one a path means, and the response for it.
 //!
-//! Small files answer from memory (`folder`), large ones are compressed while they are sent (`coded_file`). Looking and opening may block on the disk, so it runs on the runtime's helper
-//! threads; what is short is read there as well.
+//! Small files are sent from memory (`folder`), large ones are compressed while they are sent (`coded_file`). Resolving and
+//! opening may block on the disk, so both run on the runtime's helper threads; short files are read there as well.
 
 use std::io;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ pub enum FileMatch {
 
 enum FileProbe {
     File(files::FileResponse, Arc<std::fs::File>, Option<Bytes>),
-    /// The head under another coding, and the body where there is one.
+    /// The head for another coding, and the body if there is one.
     Coded(files::FileResponse, Option<FillReader>),
     Kept(Arc<Entry>),
     Other(files::Resolved),
 }
 
-/// Looks below the site's root: in memory where a small file may answer from there, else on a helper thread.
+/// Resolves a path below the site's root: in memory if a small file is there, otherwise on a helper thread.
 pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
     let Some(folder) = exchange.site.folder.clone() else {
         return Ok(FileMatch::Missing);
@@ -100,7 +100,7 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
     }
 }
 
-/// The answer of a file that is not in memory; what is short and wanted whole is read at once.
+/// The response for a file that is not in memory; a short file that is wanted whole is read at once.
 fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Result<FileProbe> {
     let best = asset.best(info.codings(), info.images());
     let fields = folder.fields(&asset, best);
@@ -128,7 +128,7 @@ fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Resu
     Ok(FileProbe::File(answer, Arc::new(file), small.flatten()))
 }
 
-/// The answer of a file that is in memory. Parts are parts of what lies on the disk (see `page::form`).
+/// The response for a file in memory. Ranges are ranges of the file on the disk (see `page::form`).
 fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
     let coded = page::form(&exchange.info, entry);
     let coded = coded.and_then(|at| entry.coded().get(at));
@@ -142,14 +142,14 @@ fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
     };
     let (fields, bytes) = of_coded.unwrap_or_else(plain);
     let answer = files::answer(&fields, bytes.len() as u64, &exchange.info);
-    // All spans lie inside: they were cut for this length.
+    // All ranges are inside: they were cut for this length.
     let body = |parts: Vec<files::Part>| {
         ResponseBody::Bytes(parts::cut(&bytes, &parts).unwrap_or_default())
     };
     from_file(exchange, answer, body)
 }
 
-/// The answer of a file that is compressed while it is sent, so that nobody knows its length.
+/// The response for a file that is compressed while it is sent, so that its length is unknown.
 fn from_coded(
     exchange: &Exchange<'_>,
     response: files::FileResponse,

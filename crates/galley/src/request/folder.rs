@@ -1,13 +1,14 @@
 //! A site's files, and the small ones of them in memory.
 //!
-//! A file in memory answers for two seconds after a look at the disk found it unchanged: path, permissions, deny list,
-//! `.htaccess`, links and siblings (compressed, or pictures in other formats) are all gone through again in each look, on a helper thread. After the first
-//! second one request has the next look begun, and is answered meanwhile; after the second nobody is answered before a
-//! look has ended. So a change holds within about a second where a file is asked for often, and at once where it is not.
+//! A file in memory is valid for two seconds after a check found it unchanged: path, permissions, deny list, `.htaccess`,
+//! links and siblings (compressed, or pictures in other formats) are all checked again each time, on a helper thread. After
+//! the first second one request starts the next check, and is answered meanwhile; after the second no request is answered
+//! before a check has ended. So a change takes effect within about a second for a file that is requested often, and at once
+//! for any other.
 //!
-//! A file is taken in only if it was the same before and after it was read and has been left alone for so long that any
-//! later change will show (`galley_files::Asset::is_settled`). Until then it is read for each request, as large files are.
-//! The key is the path, so that many paths of one file are many entries; they are bounded by their share of the memory.
+//! A file is cached only if it was the same before and after it was read and has not changed for so long that any later
+//! change will be detected (`galley_files::Asset::is_settled`). Until then it is read for each request, as large files are.
+//! The key is the path, so one file with many paths has many entries; they are limited by their share of the memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,10 +50,10 @@ pub struct SmallFiles {
     reads: AtomicU64,
 }
 
-/// What small files came to since the start.
+/// Counters of small files since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallFileTotals {
-    /// What is in memory now.
+    /// The files in memory.
     pub usage: MemoryUsage,
     /// Looks that found a file as it is in memory.
     pub looks: u64,
@@ -60,13 +61,13 @@ pub struct SmallFileTotals {
     pub reads: u64,
 }
 
-/// A path that is asked for.
+/// A requested path.
 pub struct WantedFile {
     path: Vec<u8>,
     runs_program: bool,
 }
 
-/// What a look at the disk came to.
+/// The result of resolving on the disk.
 pub enum FileLookup {
     /// A small file, in memory.
     Kept(Arc<Entry>),
@@ -88,12 +89,12 @@ impl SmallFiles {
         }
     }
 
-    /// Where they are.
+    /// Their folder.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// What they came to.
+    /// Their counters.
     pub fn counted(&self) -> SmallFileTotals {
         SmallFileTotals {
             usage: self.memory.usage(),
@@ -129,8 +130,8 @@ impl SiteFiles {
         }
     }
 
-    /// A file in memory that may answer now. Has the next look begun where it is due; never waits, and allocates nothing
-    /// but for that. `key` is room for the key.
+    /// A valid file in memory. Starts the next check when it is due; never waits, and allocates nothing except for that. `key`
+    /// is room for the key.
     pub fn file_in_memory(
         self: &Arc<Self>,
         info: &RequestInfo,
@@ -157,7 +158,7 @@ impl SiteFiles {
         Some(entry)
     }
 
-    /// The file in memory, and how long ago it was looked at, for who only looks.
+    /// The file in memory, and the time since it was checked, for inspection.
     pub fn peek(&self, info: &RequestInfo, runs_program: bool) -> Option<(Arc<Entry>, Duration)> {
         let small = self.small.as_ref()?;
         let mut key = Vec::new();
@@ -174,8 +175,8 @@ impl SiteFiles {
             .map_or(Tick(0), |small| small.clock.tick())
     }
 
-    /// What the disk says. Takes small files into memory, confirms what is there, and removes what is no file any more.
-    /// Blocks on the disk.
+    /// Resolves a path on the disk. Stores small files in memory, confirms those that are there, and removes those that are
+    /// gone. Blocks on the disk.
     pub fn look(&self, wanted: &WantedFile) -> FileLookup {
         let Some(small) = &self.small else {
             return match self.below(wanted) {
@@ -219,7 +220,7 @@ impl SiteFiles {
         FileLookup::Kept(entry)
     }
 
-    /// The script that a path means, where it takes no look at the disk to know that; see [`Root::resolve_script`].
+    /// The script that a path means, if that is known without access to the disk; see [`Root::resolve_script`].
     pub fn script(&self, info: &RequestInfo, runs_program: bool) -> Option<Script> {
         if runs_program {
             return None;
@@ -305,7 +306,7 @@ impl SiteFiles {
                 tags: Box::default(),
             },
             tags: Vec::new(),
-            // What was looked at later takes the place of what was looked at earlier.
+            // A later check replaces an earlier one.
             born: began.tick.0,
         });
         Some(Arc::new(entry.of_file(source, given)))
@@ -341,13 +342,13 @@ fn write_key(mark: u32, path: &[u8], runs_program: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(path);
 }
 
-/// Where a rule names a FastCGI server of its own, a file that is no page's part is a program of that server: its source is
+/// If a rule names a FastCGI server of its own, a file that is not part of a page is a program of that server: its source is
 /// never sent. Stylesheets and images beside it are sent as everywhere.
 fn program(root: &Root, path: &[u8], found: files::Resolved) -> files::Resolved {
     match found {
         files::Resolved::File(asset) if asset.has_known_type() => files::Resolved::File(asset),
         files::Resolved::File(_) | files::Resolved::Missing => root.program(path),
-        // The front controller stands in for what is not there; a program with a PATH_INFO is.
+        // The front controller is used for paths that do not exist; a program with a PATH_INFO does exist.
         files::Resolved::Script(script) if !path.starts_with(&script.name) => {
             match root.program(path) {
                 files::Resolved::Missing => files::Resolved::Script(script),
@@ -361,7 +362,7 @@ fn program(root: &Root, path: &[u8], found: files::Resolved) -> files::Resolved 
 /// How long a file answers without anybody looking.
 const DUE: Duration = Duration::from_secs(1);
 
-/// How long it answers while a look is under way. A look that takes longer holds its visitors up, as it would without memory.
+/// How long an entry is used while a check is in progress. A slower check delays its visitors, as it would without memory.
 pub const TRUSTED: Duration = Duration::from_secs(2);
 
 /// The file itself says how long it holds.

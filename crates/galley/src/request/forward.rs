@@ -1,4 +1,4 @@
-//! The requests that are forwarded: to whom, with which fields, in whose name.
+//! Forwarded requests: their destination, their fields, and the client that they name.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::fetch::PageJob;
 use crate::upstream::switch::Switch;
 use crate::upstream::{QueueIdentity, UpstreamCall};
 
-/// Who generates the response of this request.
+/// The upstream that generates the response of this request.
 pub fn backend(exchange: &Exchange<'_>) -> Backend {
     match exchange.upstream() {
         Upstream::Files => Backend::None,
@@ -40,8 +40,8 @@ pub fn is_loop(services: &Services, exchange: &Exchange<'_>) -> bool {
         && forward::is_loop(exchange.head.fields(), &services.identity)
 }
 
-/// Whether the upstream gets the body of the request while it arrives: a rule says so, nothing here has to read it first, and the
-/// upstream can be told where it ends, which CGI can only in advance.
+/// Whether the upstream gets the body of the request while it arrives: a rule says so, nothing here has to read it first, and
+/// its end can be announced to the upstream, which CGI only allows in advance.
 pub fn streams_body(exchange: &Exchange<'_>, body: BodyKind) -> bool {
     let is_known = match exchange.upstream() {
         Upstream::Http(_) => true,
@@ -56,7 +56,7 @@ pub fn streams_body(exchange: &Exchange<'_>, body: BodyKind) -> bool {
         && PurgeRequest::of(exchange).is_none()
 }
 
-/// The pool of whoever generates the response.
+/// The pool of the upstream that generates the response.
 pub(super) fn pool(exchange: &Exchange<'_>) -> Result<PoolHandle, Fault> {
     match exchange.upstream() {
         Upstream::Http(pool) | Upstream::Php(pool) => Ok(pool.clone()),
@@ -191,7 +191,7 @@ pub(super) fn upstream_call(
     }
 }
 
-/// The protocol that a client requests in place of HTTP, where it may have it from this upstream.
+/// The protocol that a client requests in place of HTTP, if this upstream may provide it.
 pub(super) fn switch(
     services: &Services,
     exchange: &mut Exchange<'_>,

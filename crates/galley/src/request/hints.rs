@@ -1,9 +1,9 @@
-//! `103 Early Hints` (RFC 8297) for a page that the upstream has yet to generate: a browser fetches the style sheets, scripts and
-//! fonts that the page's last stored version announced, while PHP works.
+//! `103 Early Hints` (RFC 8297) for a page that the upstream has yet to generate: a browser fetches the style sheets,
+//! scripts and fonts that the page's last stored version announced, while PHP works.
 //!
-//! Only over HTTP/2, because browsers ignore interim responses over HTTP/1.1 and other clients misread them, and only where a person
-//! navigates. The last version may be stale or purged: hints name files of the site and nothing that the page says
-//! (`galley_policy::early_hints`).
+//! They are sent only over HTTP/2, because browsers ignore interim responses over HTTP/1.1 and other clients misread them,
+//! and only for navigations. The last version may be stale or purged: hints name files of the site and no content of the
+//! page (`galley_policy::early_hints`).
 
 use galley_cache::entry::EntryKind;
 use galley_http::head::Version;
@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 use super::lookup::LookupResult;
 use crate::upstream::interim::InterimSender;
 
-/// Sends the hints, if there are any. What it returns is where further interim responses of this exchange go.
+/// Sends the hints, if there are any. The result is the destination of further interim responses of this exchange.
 pub(super) fn send(exchange: &Exchange<'_>, found: &LookupResult) -> Option<InterimSender> {
     if !exchange.site.early_hints || !is_navigation(exchange) {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn send(exchange: &Exchange<'_>, found: &LookupResult) -> Option<Inte
     Some(sender)
 }
 
-/// Whether a browser loads a page over HTTP/2 because somebody wants to see it now.
+/// Whether a browser loads a page over HTTP/2 because its user wants to see it now.
 fn is_navigation(exchange: &Exchange<'_>) -> bool {
     let head = exchange.head;
     head.version == Version::H2

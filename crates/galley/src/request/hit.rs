@@ -1,7 +1,7 @@
-//! The fast path of a hit: from `RequestInfo` to what is to be sent, without waiting and without allocating.
+//! The fast path of a hit: from `RequestInfo` to the response, without waiting and without allocating.
 //!
-//! It decides nothing that the slow path decides otherwise: both ask the same rules, and whatever is not a plain hit of a
-//! fresh page in memory goes the slow path (`tests/e2e/fast_path.rs` compares their answers byte for byte).
+//! It never decides differently from the slow path: both use the same `decide`, and everything except a plain hit of a
+//! fresh page in memory takes the slow path (`tests/e2e/fast_path.rs` compares their responses byte for byte).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Hit {
     kind: HitKind,
 }
 
-/// What is a hit's own, beside what is stored.
+/// The parts of a hit besides the stored entry.
 #[derive(Clone, Copy)]
 enum HitKind {
     Page { age_s: u64 },
@@ -44,7 +44,7 @@ enum HitKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
     All,
-    /// Only the head was asked for.
+    /// Only the head was requested.
     Head,
     /// 304: what the client has is still right.
     NotModified,
@@ -53,16 +53,16 @@ enum Leaves {
 /// Keys of a request, in room that is used again.
 #[derive(Default)]
 pub struct Keys {
-    /// Of the page; empty where nothing may be stored for it.
+    /// Of the page; empty if nothing may be stored for it.
     pub page: Vec<u8>,
     /// Of the file.
     file: Vec<u8>,
 }
 
-/// The hit of a request, if it is one that the fast path may send. `keys` is room, in which that of the page stays: empty where it
-/// was not written.
+/// The hit of a request, if it is one that the fast path may send. `keys` is room, in which the key of the page stays: empty
+/// if it was not written.
 ///
-/// Errors: what was found instead.
+/// Errors: the lookup result instead.
 pub fn hit(
     services: &Services,
     site: &Site,
@@ -107,7 +107,7 @@ fn look(
         page: page_key,
         file: file_key,
     } = keys;
-    // As on the slow path, files come after what is stored, and for everybody.
+    // As on the slow path, files come after stored entries, and for everybody.
     let mut earlier = EarlierLookup::None;
     if info.cacheability() == Cacheability::Cacheable {
         if !services.lease.holds(now) {
@@ -206,7 +206,7 @@ fn file_condition(info: &RequestInfo, entry: &Entry, coded: Option<usize>) -> Co
     conditional::evaluate(info, &files::validators(validators(entry, coded)))
 }
 
-/// Fields with the validators of what is sent.
+/// Fields with the validators of the response.
 fn validators(entry: &Entry, coded: Option<usize>) -> &HeaderMap {
     coded
         .and_then(|at| entry.coded().get(at))
@@ -224,11 +224,11 @@ impl Leaves {
 }
 
 impl Hit {
-    /// What was found, for the slow path where the fast path cannot send it.
+    /// The lookup result, for the slow path if the fast path cannot send it.
     pub fn into_earlier(self) -> EarlierLookup {
         match self.kind {
             HitKind::Page { .. } => EarlierLookup::Found(self.entry),
-            // Files are asked for only where no page was found.
+            // Files are looked up only if no page was found.
             HitKind::File { .. } => EarlierLookup::Nothing,
         }
     }
@@ -287,7 +287,7 @@ impl Hit {
         self.all_lines().is_framed()
     }
 
-    /// Whether the stored lines say when it was composed.
+    /// Whether the stored lines contain its date.
     pub fn is_dated(&self) -> bool {
         self.all_lines().is_dated()
     }
@@ -303,7 +303,7 @@ impl Hit {
         }
     }
 
-    /// What leaves behind the head.
+    /// The body after the head.
     pub fn body(&self) -> &[u8] {
         match self.leaves {
             Leaves::All => self.bytes(),

@@ -1,7 +1,7 @@
-//! ESI includes: what is stored for them, or the fetch, as for a request of nobody in particular.
+//! ESI includes: the stored response, or a fetch as for an anonymous client.
 //!
-//! An include meets the same rules as a request for its address: the rule that applies, redirects, access control, the files below the
-//! root. Whatever would not be a shared response for everybody is refused.
+//! The same rules apply to an include as to a request for its address: the rule of its path, redirects, access control, the
+//! files below the root. Anything that is not a shared response for everybody is rejected.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};

@@ -1,7 +1,8 @@
-//! What is stored for a request.
+//! The cache lookup of a request.
 //!
-//! With the WordPress preset it lies under the request's key. By RFC 9111 the key may lead to a variant (section 4.1), and where
-//! nothing under it can be selected, an equivalent address (`No-Vary-Search`) or a stored part (section 3.3) may answer.
+//! With the WordPress preset the entry is under the request's key. With RFC 9111 the key may lead to a variant (section
+//! 4.1), and if none can be selected, an equivalent address (`No-Vary-Search`) or a stored partial response (section 3.3)
+//! may be used.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::fetch::rfc9111::variants;
 /// Why something is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To answer a client: counts a hit, and removes what was purged.
+    /// To answer a client: counts a hit, and removes purged entries.
     Serve,
     /// To explain what would happen: changes nothing, and blocks on the disk.
     Explain,
@@ -36,7 +37,7 @@ pub enum Purpose {
 /// The stored entry that a request leads to, at one moment.
 #[derive(Clone, Debug)]
 pub struct LookupResult {
-    /// The entry, with what purges say about it. Also a purged one, and a marker; see [`LookupResult::stored`].
+    /// The entry, compared with the purges. Also a purged one, and a marker; see [`LookupResult::stored`].
     pub entry: Option<(Arc<Entry>, Validity)>,
     /// When it was looked up.
     now: Tick,
@@ -67,7 +68,7 @@ impl LookupResult {
         decide(info, policy, self.stored().as_ref())
     }
 
-    /// The entry as the decision reads it; `None` where it is neither a response nor a hit-for-pass marker.
+    /// The entry as the decision reads it; `None` if it is neither a response nor a hit-for-pass marker.
     pub fn stored(&self) -> Option<StoredResponse<'_>> {
         let (entry, validity) = self.entry.as_ref()?;
         let stored = stored(entry, *validity, entry.age(self.now))?;
@@ -105,7 +106,7 @@ impl LookupResult {
     }
 }
 
-/// Looks up what is stored for a request whose key is written.
+/// Looks up the entry of a request whose key is written.
 pub async fn lookup(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -163,7 +164,7 @@ impl LookupContext<'_, '_> {
         found
     }
 
-    /// What lies under a key, proved against purges.
+    /// The entry of a key, compared with purges.
     async fn under(&self, key: &[u8]) -> LookupResult {
         let (memory, site) = (&self.services.memory, &self.exchange.site);
         let entry = match self.purpose {
@@ -176,7 +177,7 @@ impl LookupContext<'_, '_> {
         self.proved_if_any(entry)
     }
 
-    /// What lies under a key that is not in memory, proved against purges.
+    /// The entry of a key that is not in memory, compared with purges.
     async fn on_disk(&self, key: &[u8]) -> LookupResult {
         self.proved_if_any(self.exchange.site.on_disk(key).await)
     }
@@ -252,8 +253,8 @@ impl LookupContext<'_, '_> {
         forward::fetch(&exchange.info, exchange.fields(), Credentials::OfClient).fields
     }
 
-    /// A fresh response of another address that says that this one's difference does not matter (`No-Vary-Search`). A stale
-    /// one is left alone: this address is then fetched, and gets an entry of its own.
+    /// A fresh response of another address whose `No-Vary-Search` makes this one equivalent. A stale one is not used: this
+    /// address is then fetched, and gets an entry of its own.
     fn equivalent(&self) -> Option<LookupResult> {
         let exchange = self.exchange;
         let query = EquivalentQuery {

@@ -1,4 +1,4 @@
-//! Whose request it is, where something private may be kept of its session.
+//! The session of a request, if something private may be stored for it.
 
 use galley_cache::private::{PrivateStore, SessionEnd, VisitorId};
 use galley_policy::key::variant_id;
@@ -6,7 +6,7 @@ use galley_policy::private::session_cookies;
 
 use super::exchange::Exchange;
 
-/// Who a request with a session is from.
+/// The session of a request.
 pub(super) fn visitor(exchange: &Exchange<'_>, store: &PrivateStore) -> Option<VisitorId> {
     let cookies = session_cookies(exchange.fields(), exchange.policy());
     let agent = exchange.info.user_agent().unwrap_or_default();

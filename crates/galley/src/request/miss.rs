@@ -1,4 +1,4 @@
-//! Miss the upstream: a response for all who want it, or one request as it is.
+//! A miss: fetches a response for all who request it, or forwards the one request unchanged.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -37,7 +37,7 @@ use crate::fetch::{Fetched, PassJob};
 use crate::upstream::UpstreamCall;
 use crate::upstream::interim::InterimSender;
 
-/// A request that the upstream is asked for, with what is stored for it.
+/// A request for the upstream, with the stored entry for it.
 pub(super) struct Miss<'a, 'h> {
     pub(super) services: &'a Services,
     pub(super) exchange: &'a mut Exchange<'h>,
@@ -50,8 +50,8 @@ pub(super) struct Miss<'a, 'h> {
     pub(super) stale_on_error: bool,
 }
 
-/// Whether a request is refused before it reaches the fetch thread: there is no room for it in the queue, or nobody waits for its page and
-/// PHP is busy.
+/// Whether a request is rejected before it reaches the fetch thread: there is no room for it in the queue, or nobody waits for
+/// its page and PHP is busy.
 fn is_turned_away(
     exchange: &Exchange<'_>,
     pool: &PoolHandle,
@@ -65,7 +65,7 @@ fn is_turned_away(
 }
 
 impl Miss<'_, '_> {
-    /// Has the purged fragments of the stored page replaced; where that fails, fetches the page.
+    /// Replaces the purged fragments of the stored page; if that fails, fetches the page.
     pub(super) async fn patch(self) -> Result<Response, Fault> {
         if let Some((held, _)) = &self.found.entry {
             let pool = pool(self.exchange)?;
@@ -82,7 +82,8 @@ impl Miss<'_, '_> {
         self.fetch().await
     }
 
-    /// Asks the upstream while purges of other nodes may be missing. Visitors who have come before the request is sent share it.
+    /// Requests from the upstream while purges of other nodes may be missing. Visitors who have come before the request is
+    /// sent share it.
     pub(super) async fn cut_off(self) -> Result<Response, Fault> {
         if self.exchange.site.core.keys_say_all() {
             self.fetch().await
@@ -91,7 +92,7 @@ impl Miss<'_, '_> {
         }
     }
 
-    /// Fetches a response that may be stored, for all who wait for it.
+    /// Fetches a response that may be stored, for all waiting requests.
     pub(super) async fn fetch(self) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.info);
@@ -188,7 +189,7 @@ impl Miss<'_, '_> {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
             let mut page = page_job(exchange, pool, request, self.script.clone(), class);
             if exchange.policy().storage.validation == ValidationPolicy::Origin {
-                // To the client whose request it is; those who join get none.
+                // To the requester of the fetch; requests that join get none.
                 page.call.interim = hinted.or_else(|| exchange.interim());
                 page.held = in_memory(self.found);
             }
@@ -201,7 +202,7 @@ impl Miss<'_, '_> {
         pool.fetch_thread.page(site, info, key, order).await
     }
 
-    /// The new response whole, in the coding that this client takes where it is being coded.
+    /// The whole new response, in a coding that this client accepts if it is being made.
     async fn whole(
         &self,
         head: &Arc<FillHead>,
@@ -266,7 +267,7 @@ impl Miss<'_, '_> {
         {
             session.end();
         }
-        // Also for a request that waited for another one's response, which was an error and nobody else's.
+        // Also for a request that waited for another one's response, which was an error for that request alone.
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into()).await;
         }
@@ -290,7 +291,7 @@ impl Miss<'_, '_> {
         page::from_entry(self.services, self.exchange, entry, outcome).await
     }
 
-    /// For a client that takes no coding, where there is no memory to unpack a stored page.
+    /// For a client that accepts no coding, if there is no memory to unpack a stored page.
     async fn pass_without_memory(self) -> Result<Response, Fault> {
         let outcome = self.miss(StoreOutcome::NotStored(NotStored::Memory), false);
         self.pass(outcome).await
@@ -328,7 +329,7 @@ pub(super) async fn refresh(
     let script = match super::file::find(exchange).await {
         Ok(super::file::FileMatch::Script(script)) => Some(script),
         Ok(super::file::FileMatch::Missing) => None,
-        // A file has taken the place of the page; the stored response expires by itself.
+        // A file has replaced the page; the stored response expires by itself.
         Ok(super::file::FileMatch::Answer(_)) | Err(_) => return,
     };
     let Ok(pool) = pool(exchange) else {
@@ -339,7 +340,7 @@ pub(super) async fn refresh(
     }
     let request = fetch_request(services, exchange, Credentials::None);
     let mut page = page_job(exchange, &pool, request, script, Class::Background);
-    // Galley's own address and id: nothing of this client is forwarded, because what is not in the key is not seen.
+    // Galley's own address and id: nothing of this client is forwarded, because unkeyed input must not reach the upstream.
     page.call.client_address = exchange.own_address();
     page.call.request_id = format!("{}-refresh", exchange.request_id);
     if exchange.policy().storage.validation == ValidationPolicy::Origin {
@@ -348,7 +349,7 @@ pub(super) async fn refresh(
     pool.fetch_thread.refresh(page, when);
 }
 
-/// The stored response, to be revalidated. One that is on the disk alone is fetched anew: a 304 would have to change its head
+/// The stored response, to be revalidated. One that is on the disk alone is fetched again: a 304 would have to change its head
 /// there.
 fn in_memory(found: &LookupResult) -> Option<Arc<Entry>> {
     let entry = found.response().filter(|entry| entry.pieces().is_none());
@@ -383,7 +384,7 @@ fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<LearnFromPass
     }
 }
 
-/// The `GET` that could be answered by what is stored for this address.
+/// The `GET` that the stored entry of this address could answer.
 fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
     let get = exchange.facts_of_get()?;
     (get.cacheability() == Cacheability::Cacheable && !get.has_authorization()).then_some(get)

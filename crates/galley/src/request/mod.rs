@@ -1,8 +1,8 @@
 //! From a request to its response. Start with `respond.rs`.
 //!
-//! [`admit`] checks and normalises a head and finds its site, [`enter`] applies access control, the front thread then receives the
-//! body, and [`handle`] responds from memory, from a file, or from the upstream. Nothing in here knows sockets; the front thread
-//! writes what a [`Response`] says.
+//! [`admit`] checks and normalises a head and finds its site, [`enter`] applies access control, the front thread then
+//! receives the body, and [`handle`] responds from memory, from a file, or from the upstream. Nothing here depends on
+//! sockets; the front thread writes the [`Response`].
 
 mod access;
 mod access_control;

@@ -1,4 +1,4 @@
-//! Requests that Galley makes by itself: a run of WordPress's scheduler, and the first request that shows that PHP works.
+//! Requests that Galley makes by itself: runs of WordPress's scheduler, and the first request that shows that PHP works.
 //!
 //! They skip access control, the cache and the site's queue. The host is one of the site's, the address is this machine's.
 
@@ -35,7 +35,8 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
 /// Requests the front page of a site and returns when it has arrived. `None`: the site has no upstream.
 ///
 /// # Errors
-/// Also for a response that is no success, such as a redirect.
+///
+/// Also for a response without success, such as a redirect.
 pub async fn probe(site: &Site) -> Option<Result<(), CronTrouble>> {
     let (Upstream::Php(pool) | Upstream::Http(pool)) = &site.upstream else {
         return None;

@@ -1,7 +1,7 @@
-//! Pages into answers: from an entry, from a fill, from a fill that was taken whole.
+//! Turns pages into responses: from an entry, from a fill, from a complete fill.
 //!
-//! Conditionals and ranges are answered here, from what is stored; the upstream never sees those of a client on a
-//! cacheable fetch. `Date` is the composition's and `Age` counts from it (RFC 9111 §4.2.3, §5.1).
+//! Conditional requests and ranges are answered here, from the stored page; on a cacheable fetch the upstream never sees
+//! those of a client. `Date` is that of the response and `Age` counts from it (RFC 9111 §4.2.3, §5.1).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -53,7 +53,7 @@ fn wants_plain(exchange: &Exchange<'_>, entry: &Entry) -> bool {
         && condition() != ConditionalResult::NotModified
 }
 
-/// The page with its plain body, made by a helper where that takes a while.
+/// The page with its plain body, made by a helper thread if that takes a while.
 pub(super) async fn unpack(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -131,8 +131,8 @@ fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e Policy {
     &exchange.site.core.rules
 }
 
-/// The coding that this client takes best, where it is not the plain one. Parts are never parts of what was coded here,
-/// which comes and goes.
+/// The coding that this client prefers, unless it is the plain one. Ranges are never ranges of a body that was coded here,
+/// because that can be dropped at any time.
 pub(super) fn coded(info: &RequestInfo, entry: &Entry) -> Option<usize> {
     if entry.coded().is_empty() {
         return None;
@@ -147,7 +147,7 @@ pub(super) fn coded(info: &RequestInfo, entry: &Entry) -> Option<usize> {
     entry.coded().iter().position(|coded| coded.coding == best)
 }
 
-/// The form of a file that this client takes best, where it is not the file itself: a picture in another format, or a coding.
+/// The form of a file that this client prefers, unless it is the file itself: a picture in another format, or a coding.
 pub(super) fn form(info: &RequestInfo, file: &Entry) -> Option<usize> {
     let forms = file.coded();
     if forms.first()?.format.is_none() {
@@ -158,8 +158,8 @@ pub(super) fn form(info: &RequestInfo, file: &Entry) -> Option<usize> {
     place(best)
 }
 
-/// What of a stored part `wanted`, a `Range`, asks for: its range in the stored bytes, and its `Content-Range`. `None` where the
-/// part does not hold all of it.
+/// The part of a stored partial response that `wanted`, a `Range`, requests: its range in the stored bytes, and its
+/// `Content-Range`. `None` if it is not completely there.
 pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<usize>, String)> {
     let held = range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
     let complete = held.complete?;
@@ -173,7 +173,7 @@ pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<u
     Some((range, format!("bytes {}-{last}/{complete}", span.start)))
 }
 
-/// The answer to a `Range` that lies in parts which were put together.
+/// The response to a `Range` within partial responses that were combined.
 pub fn from_joined(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -378,7 +378,7 @@ impl WholeBody {
         }
     }
 
-    /// Parts of it as a body; `None` where one does not lie in it.
+    /// Parts of it as a body; `None` if one is outside.
     fn body(&self, parts: Vec<Part>) -> Option<ResponseBody> {
         let all = self.length();
         let is_inside = |part: &Part| match part {
@@ -413,7 +413,7 @@ fn push(answer: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// HEAD, and what was taken from the address on the way up and belongs back on a redirect.
+/// HEAD, and what was removed from the address for the upstream and must be restored in a redirect.
 fn finish(exchange: &Exchange<'_>, mut answer: Response) -> Response {
     if exchange.info.method() == Method::Head {
         answer.body = answer.body.unsent();

@@ -1,6 +1,6 @@
-//! Several ranges of a stored page in one answer: `multipart/byteranges` (RFC 9110 §14.6).
+//! Several ranges of a stored page in one response: `multipart/byteranges` (RFC 9110 §14.6).
 //!
-//! The spans come sorted, apart, and few (`galley_policy::range`), so that the answer is not much larger than the page.
+//! The ranges are sorted, disjoint, and few (`galley_policy::range`), so the response is not much larger than the page.
 
 use std::io::Write as _;
 
@@ -44,7 +44,7 @@ pub fn multipart(
     })
 }
 
-/// The bytes of parts of `whole`; one span alone is not copied. `None` where one does not lie in it.
+/// The bytes of parts of `whole`; one range alone is not copied. `None` if one is outside.
 pub fn cut(whole: &Bytes, parts: &[Part]) -> Option<Bytes> {
     let range = |start: u64, end: u64| {
         let range = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
@@ -63,7 +63,7 @@ pub fn cut(whole: &Bytes, parts: &[Part]) -> Option<Bytes> {
     Some(body.into())
 }
 
-/// A line that the parts do not hold: random, so nobody can have put it into them.
+/// A boundary that the parts do not contain: random, so nobody can have put it into them.
 fn boundary(length: u64, spans: &[ByteSpan]) -> String {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();

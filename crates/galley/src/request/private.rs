@@ -1,8 +1,9 @@
 //! Stored pages for members and visitors with a cart: the public page with their own fragments in it.
 //!
-//! Their fragments come from a page that PHP generates for them alone. It is compared with the public page: only if both are equal
-//! outside of the private fragments, members of the same class get the public page from then on. Nothing of this goes into
-//! the cache that everybody shares: the response is received here, its fragments go into the [`PrivateStore`], the rest to the member.
+//! Their fragments come from a page that PHP generates for them alone. It is compared with the public page: only if both
+//! are equal outside of the private fragments, members of the same class get the public page from then on. Nothing of it is
+//! stored in the shared cache: the response is received here, its fragments go into the [`PrivateStore`], the rest to the
+//! member.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -286,5 +287,5 @@ fn own_fragments(
     private_parts(parts).filter_map(fragment).collect()
 }
 
-/// How long private fragments are used. What they depend on purges them; this bounds what nobody tells of.
+/// How long private fragments are used. Their dependencies purge them; this limits the effect of unreported changes.
 const LIFETIME: Duration = Duration::from_secs(300);

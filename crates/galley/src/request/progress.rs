@@ -1,4 +1,5 @@
-//! What earlier stages leave in an exchange for later ones: the verdict of access control, and the lookup of the fast path.
+//! Results of earlier stages that an exchange carries to later ones: the verdict of access control, and the lookup of the
+//! fast path.
 
 use std::sync::Arc;
 
@@ -46,6 +47,6 @@ pub enum EarlierLookup {
     NotInMemory,
     /// Nothing is stored under the request's key, neither in memory nor on disk.
     Nothing,
-    /// What is stored under the request's key.
+    /// The entry of the request's key.
     Found(Arc<Entry>),
 }

@@ -1,4 +1,4 @@
-//! Purge requests of plugins: who may send them, and what is answered. What they mean is in [`galley_policy::purge`].
+//! Purge requests of plugins: who may send them, and the response. [`galley_policy::purge`] defines their meaning.
 
 use bytes::Bytes;
 use galley_policy::outcome::{Outcome, RefusedWhy};
@@ -15,15 +15,15 @@ use crate::fault::Fault;
 
 /// A request that speaks a purge dialect.
 pub enum PurgeRequest {
-    /// From somebody who may purge.
+    /// From a client that may purge.
     Allowed(&'static Dialect),
-    /// From somebody who may not, with a method that means nothing else.
+    /// From a client that may not, with a method that means nothing else.
     Forbidden,
 }
 
 impl PurgeRequest {
-    /// What a request is as a purge. `None`: an ordinary request, also where another method than `PURGE` and `BAN` comes from
-    /// somebody who may not purge.
+    /// The purge of a request. `None`: an ordinary request, also if another method than `PURGE` and `BAN` comes from a client
+    /// that may not purge.
     pub fn of(exchange: &Exchange<'_>) -> Option<Self> {
         let fields = || exchange.head.fields();
         let dialect = Dialect::of(&exchange.info, fields(), &exchange.site.core.rules)?;
@@ -36,7 +36,7 @@ impl PurgeRequest {
         dialect.is_method_of_its_own().then_some(Self::Forbidden)
     }
 
-    /// Whether a request is a purge of somebody who may purge.
+    /// Whether a request is a purge of a client that may purge.
     pub fn is_allowed(exchange: &Exchange<'_>) -> bool {
         matches!(Self::of(exchange), Some(Self::Allowed(_)))
     }
@@ -111,7 +111,7 @@ fn reply(form: DialectReply, purges: &[Purge], receipt: &PurgeReceipt) -> Respon
     )
 }
 
-/// Purges fit into what is received in memory.
+/// Purges fit into the part of a body that is received in memory.
 fn body(body: &RequestBody) -> Option<&[u8]> {
     match body {
         RequestBody::Empty => Some(b""),
@@ -134,8 +134,9 @@ fn may_purge(exchange: &Exchange<'_>, dialect: &Dialect) -> bool {
     let is_any = |known: &[&str]| {
         fields().any(|(name, _)| known.iter().any(|one| name.eq_ignore_ascii_case(one)))
     };
-    // Behind a proxy on this machine every visitor comes from loopback, and WordPress asks for what a visitor's pingback
-    // names: what was passed on is nobody's own order. Other methods than these two a page can make a browser send.
+    // Behind a proxy on this machine every visitor comes from loopback, and WordPress requests any address that a pingback
+    // names: a forwarded request is not a purge of the machine itself. A page can make a browser send any method but these
+    // two.
     let is_second_hand =
         is_any(PASSED_ON) || (!dialect.is_method_of_its_own() && is_any(OF_BROWSERS));
     let client = exchange.client.ip().to_canonical();
@@ -161,7 +162,7 @@ pub const NOT_ALLOWED: &str = "a purge without the secret, and through a proxy o
 
 const BEARER: &[u8] = b"Bearer ";
 
-/// Fields that proxies add to what they pass on, and WordPress to the request that answers a pingback.
+/// Fields that proxies add to forwarded requests, and WordPress to the request that answers a pingback.
 const PASSED_ON: &[&str] = &[
     "x-forwarded-for",
     "forwarded",

@@ -1,4 +1,4 @@
-//! Redirects to the site's one address, and those of its rules. Where they lead is decided in [`galley_policy::redirect`].
+//! Redirects to the site's canonical address, and those of its rules. [`galley_policy::redirect`] decides their targets.
 
 use bytes::Bytes;
 use galley_policy::outcome::{Outcome, RefusedWhy};

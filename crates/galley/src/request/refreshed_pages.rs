@@ -1,4 +1,4 @@
-//! Which pages of a site were refreshed because they named a file that is gone: each once in [`PAUSE`], and a bounded number.
+//! The pages of a site that were refreshed because they named a missing file: each once in [`PAUSE`], and a limited number.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,8 @@ impl RefreshedPages {
 /// Between two refreshes of one page.
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// Pages of a site that are refreshed within [`PAUSE`]; what is gone everywhere is a purge-all that somebody forgot.
+/// Pages of a site that are refreshed within [`PAUSE`]; a file that is missing everywhere means a forgotten purge of
+/// everything.
 const MOST_PAGES: usize = 1024;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Pages that name a generated stylesheet or script which is gone: refreshed, because their copies would stay broken.
+//! Refreshes pages that name a missing generated stylesheet or script, because their stored copies would stay broken.
 //!
-//! Page builders and optimisers write stylesheets and scripts while a page is composed, and remove them when they clean up; a
-//! stored page then names files that are not there. A visitor's browser tells: it asks for such a file, with the page as
-//! `Referer`. The page is purged softly, and composed anew at once.
+//! Page builders and optimisers write stylesheets and scripts while a page is generated, and remove them when they clean
+//! up; a stored page then names files that do not exist. A visitor's browser reveals it: it requests such a file, with the
+//! page as `Referer`. The page is purged softly and refreshed at once.
 //!
-//! `Referer` is a client's word, so it is only a hint. The page must be of the same host, stored, and really name that file;
-//! and each page is refreshed rarely, and few of a site at a time ([`super::RefreshedPages`]).
+//! `Referer` comes from the client, so it is only a hint. The page must be of the same host, stored, and really name that
+//! file; each page is refreshed rarely, and few of a site at a time ([`super::RefreshedPages`]).
 
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::purge_table::Validity;
@@ -112,7 +112,7 @@ fn is_generated(info: &RequestInfo) -> bool {
             .any(|folder| memchr::memmem::find(path, folder).is_some())
 }
 
-/// The head of a navigation to the page that `referer` names, by the same browser; `None` where it is not of this host.
+/// The head of a navigation to the page that `referer` names, by the same browser; `None` if it is not of this host.
 fn page_head(exchange: &Exchange<'_>, referer: &[u8]) -> Option<Vec<u8>> {
     if referer.len() > MOST_REFERER {
         return None;

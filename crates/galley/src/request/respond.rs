@@ -19,12 +19,12 @@ use super::{dashboard, file, miss, page, private, purge, redirect, repair, trace
 use crate::fault::Fault;
 use crate::fetch::revalidate::When;
 
-/// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.
+/// Answers an exchange whose body has arrived. Never fails: an error becomes a response.
 pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Response {
     let mut answer = match respond(services, exchange).await {
         Ok(answer) => answer,
         Err(fault) => {
-            // That an upstream is left alone is told once, when it begins.
+            // That an upstream is paused is logged once, when the pause begins.
             if fault.is_upstream() && fault.why != RefusedWhy::UpstreamPaused {
                 services.upstream_warnings.warn(
                     &exchange.site.core.name,

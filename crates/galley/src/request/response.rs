@@ -1,4 +1,4 @@
-//! What leaves: a status, fields, a body, and the outcome that explains it.
+//! A response before it is sent: a status, fields, a body, and the outcome that explains it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +26,9 @@ pub struct Response {
     pub extra: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: ResponseBody,
-    /// How it came to be.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What the upstream took until its head, where it was asked.
+    /// The upstream's time until its head, if there was a request to it.
     pub upstream_time: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ pub enum ResponseFields {
 }
 
 impl ResponseFields {
-    /// The fields, whoever owns them.
+    /// The fields, owned or shared.
     pub fn map(&self) -> &HeaderMap {
         match self {
             Self::Own(map) => map,
@@ -58,7 +58,7 @@ pub enum ResponseBody {
     Unsent(Option<u64>),
     /// In memory.
     Bytes(Bytes),
-    /// Arriving from the upstream; the length where it is known.
+    /// Arriving from the upstream; the length if it is known.
     Fill(FillReader, Option<u64>),
     /// Parts of a stored body that is on the disk.
     Stored {
@@ -94,7 +94,7 @@ impl Response {
         .explained(None)
     }
 
-    /// Adds `Cache-Status`; `ttl_s` is what is left of the lifetime, negative when stale.
+    /// Adds `Cache-Status`; `ttl_s` is the rest of the lifetime, negative when stale.
     #[must_use]
     pub fn explained(mut self, ttl_s: Option<i64>) -> Self {
         let mut text = Vec::with_capacity(48);
@@ -125,7 +125,7 @@ impl Response {
         answer
     }
 
-    /// The same with the site's own page where it has one for this.
+    /// The same with the site's own page if it has one for this.
     pub fn site_fault(fault: &Fault, site: &Site, request_id: &str) -> Self {
         let mut answer = Self::fault(fault, request_id);
         if let Some(page) = site.error_pages.render(fault, request_id) {
@@ -150,14 +150,14 @@ impl Response {
         self.fields = ResponseFields::Own(private::own_fields(self.fields.map()));
     }
 
-    /// What may be asked of the server as a whole (RFC 9110 §9.3.7).
+    /// The methods for the server as a whole (RFC 9110 §9.3.7).
     pub fn methods() -> Self {
         let mut fields = HeaderMap::new();
         fields.insert(header::ALLOW, METHODS);
         Self::new(204, fields, ResponseBody::None, Outcome::File)
     }
 
-    /// The proof that a name is ours, for an authority that asks for it (RFC 8555 section 8.3).
+    /// The proof of control over a name, for an authority that requests it (RFC 8555 section 8.3).
     pub fn challenge(proof: Bytes) -> Self {
         let mut fields = HeaderMap::new();
         let media_type = HeaderValue::from_static("application/octet-stream");

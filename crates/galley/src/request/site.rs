@@ -1,4 +1,4 @@
-//! What the server knows while it runs: sites by host, and the services that all exchanges share.
+//! The running server's sites by host, and the services that all exchanges share.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -46,29 +46,29 @@ use crate::upstream::switch::Tunnels;
 pub struct Site {
     /// What fetch threads know of it too.
     pub core: Arc<fetch::FetchSite>,
-    /// Its purges: those of `core`, without the way through it, for the fast path.
+    /// Its purges: those of `core`, without the indirection, for the fast path.
     pub purges: Arc<SitePurges>,
     /// The files below its root.
     pub folder: Option<Arc<SiteFiles>>,
-    /// Who composes its pages.
+    /// The upstream of its pages.
     pub upstream: Upstream,
     /// Those that its rules name, in the order of [`galley_policy::site::Rule::upstream`].
     pub further: Vec<Upstream>,
-    /// What is known of the PHP that Galley runs for it.
+    /// The figures of the PHP that Galley runs for it.
     pub php: Option<Arc<PoolNumbers>>,
     /// What visitors see in place of Galley's own pages for errors.
     pub error_pages: ErrorPages,
-    /// What is changed about the fields of its answers.
+    /// The changes of the fields of its responses.
     pub heads: HeadChanges,
-    /// Whether it is reached over TLS here; what is asked for it from inside then comes over TLS, too.
+    /// Whether it is reached over TLS here; internal requests for it then use the scheme of TLS, too.
     pub speaks_tls: bool,
-    /// Who is let in.
+    /// Its access control.
     pub access: AccessControl,
-    /// Largest request body in bytes, where no rule says otherwise.
+    /// Largest request body in bytes, unless a rule sets another.
     pub request_body: u64,
-    /// Who may send `PURGE`.
+    /// The networks that may send `PURGE`.
     pub purge_allow: Vec<IpNet>,
-    /// The secret of those who may do so from elsewhere.
+    /// The secret for `PURGE` from other networks.
     pub purge_secret: Option<String>,
     /// Whether `GET /purge/...` may be an order.
     pub purge_get: bool,
@@ -82,7 +82,7 @@ pub struct Site {
     pub slow_requests: SlowRequests,
     /// How its scheduled tasks are run; `None`: not by Galley.
     pub cron: Option<SiteCron>,
-    /// Whether browsers hear of the files that a page needs while it is being generated.
+    /// Whether browsers get hints about the files of a page while it is being generated.
     pub early_hints: bool,
     /// Protocols to which its connections may change, in lower case.
     pub upgrade: Vec<String>,
@@ -92,9 +92,9 @@ pub struct Site {
     pub number: u32,
     /// Its row in the counters: the same for its name in every configuration of this process.
     pub row: u32,
-    /// Part of every key, because two sites may have one host on different listeners, and because what was stored under other
-    /// rules for keys must not be found. Unlike the number it is the same after a restart or a reload, wherever in the
-    /// configuration the site then stands.
+    /// Part of every key, because two sites may have one host on different listeners, and because entries that were stored
+    /// under other rules for keys must not be found. Unlike the number it is the same after a restart or a reload, whatever
+    /// the site's position in the configuration.
     pub mark: u32,
     /// Which access log its requests go to: an index into each core's.
     pub log: usize,
@@ -109,7 +109,7 @@ impl Site {
         out.extend_from_slice(&self.mark.to_be_bytes());
     }
 
-    /// Who composes what a request asks for: the rule's upstream or the site's.
+    /// The upstream of a request: the rule's or the site's.
     pub fn upstream_of(&self, info: &RequestInfo) -> &Upstream {
         let further = self
             .rule_of(info)
@@ -151,7 +151,7 @@ impl Site {
         by_rule && matches!(upstream, Upstream::Php(_))
     }
 
-    /// Who runs its scheduled tasks, for the plugin: Galley, as long as that goes well.
+    /// Who runs its scheduled tasks, for the plugin: Galley, as long as that works.
     pub fn schedule(&self) -> Schedule {
         if self.core.cron.is_relied_on() {
             Schedule::Kept
@@ -160,13 +160,13 @@ impl Site {
         }
     }
 
-    /// Whether the disk may hold something under a key. Asks no disk.
+    /// Whether the disk may contain something for a key. Does not read the disk.
     pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
         let shelved = self.core.disk.as_ref();
         shelved.is_some_and(|shelved| shelved.may_hold(key))
     }
 
-    /// What is stored under a key: in memory, or on the disk, from where it comes into the memory if it fits there.
+    /// The entry of a key: in memory, or on the disk, from where it is copied into the memory if it fits there.
     pub async fn stored(&self, memory: &Memory, key: &[u8]) -> Option<Arc<Entry>> {
         if let Some(entry) = memory.get(key) {
             return Some(entry);
@@ -174,7 +174,7 @@ impl Site {
         self.on_disk(key).await
     }
 
-    /// What is stored under a key on the disk, from where it comes into the memory if it fits there.
+    /// The entry of a key on the disk, from where it is copied into the memory if it fits there.
     pub async fn on_disk(&self, key: &[u8]) -> Option<Arc<Entry>> {
         let shelved = self.core.disk.as_ref()?;
         let entry = shelved.find(key, self.core.purges.table()).await?;
@@ -187,10 +187,10 @@ impl Site {
     }
 }
 
-/// Who composes pages.
+/// The upstream of pages.
 #[derive(Clone)]
 pub enum Upstream {
-    /// Nobody: files only.
+    /// None: files only.
     Files,
     /// PHP over FastCGI.
     Php(PoolHandle),
@@ -199,7 +199,7 @@ pub enum Upstream {
 }
 
 impl Upstream {
-    /// What it is busy with; `None` where there is nobody.
+    /// The load of its upstream; `None` if there is none.
     pub fn upstream_stats(&self) -> Option<&Arc<UpstreamStats>> {
         match self {
             Self::Files => None,
@@ -218,12 +218,12 @@ pub struct PoolHandle {
 }
 
 impl PoolHandle {
-    /// What it is busy with.
+    /// Its load.
     pub fn stats(&self) -> Option<&Arc<UpstreamStats>> {
         self.fetch_thread.upstream_stats().get(self.index)
     }
 
-    /// What a client is told about a failure, with what the queue says about when to come back.
+    /// The text of a failure for a client, with a time from the queue after which to retry.
     pub fn fault(&self, failure: FillError) -> Fault {
         let mut fault = Fault::from(failure);
         if fault.retry_after_s.is_some()
@@ -239,7 +239,7 @@ impl PoolHandle {
 pub struct SiteCron {
     /// From one run to the next.
     pub every: Duration,
-    /// The host that is asked for.
+    /// The requested host.
     pub host: String,
     /// A pool for nothing else.
     pub pool: PoolHandle,
@@ -281,7 +281,7 @@ impl Sites {
         }
     }
 
-    /// The same for questions about requests: nobody's word about clients counts.
+    /// The same for queries about requests: claims about clients do not count.
     #[must_use]
     pub fn without_proxies(&self) -> Self {
         Self {
@@ -297,13 +297,13 @@ impl Sites {
         &self.proxies
     }
 
-    /// The site of a canonical host, if it may be asked for over this connection.
+    /// The site of a canonical host, if it may be requested over this connection.
     pub fn find(&self, host: &str) -> Option<Arc<Site>> {
         let site = self.all.get(self.table.find(host)?)?;
         self.may_be_asked(host).then(|| Arc::clone(site))
     }
 
-    /// Whether a host has a site that may not be asked for over this connection.
+    /// Whether a host has a site that may not be requested over this connection.
     pub fn is_misdirected(&self, host: &str) -> bool {
         self.table.find(host).is_some() && !self.may_be_asked(host)
     }
@@ -320,7 +320,7 @@ pub struct Services {
     pub memory: Arc<Memory>,
     /// Time.
     pub clock: Clock,
-    /// Who this process is, for `CDN-Loop`: another name than that of any other.
+    /// The name of this process for `CDN-Loop`: unique among all.
     pub identity: String,
     /// What survives a restart.
     pub durable: Durable,
@@ -332,7 +332,7 @@ pub struct Services {
     pub forwarder: Arc<PurgeForwarder>,
     /// Spools bodies for slow clients.
     pub spools: Arc<BodySpools>,
-    /// Who compresses pages and files.
+    /// The compressor of pages and files.
     pub compressor: Arc<Compressor>,
     /// What handshakes are answered with.
     pub certificates: Arc<Certificates>,
@@ -350,7 +350,7 @@ pub struct Services {
     pub small_files: Option<Arc<SmallFiles>>,
     /// Where dashboards of sites are answered.
     pub dashboards: Arc<DashboardDoor>,
-    /// What is counted of clients.
+    /// The counters of clients.
     pub clients: Arc<ClientState>,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,

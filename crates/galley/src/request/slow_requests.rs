@@ -1,8 +1,9 @@
-//! The slowest requests of a site that waited for its upstream within the last hour: what a site's owner looks for first when PHP is
+//! The slowest requests of a site that waited for its upstream within the last hour: the first thing to look at when PHP is
 //! busy.
 //!
-//! Bounded, and each target once. Values of a query may be secrets (keys of password resets, tokens), so that only its names are kept.
-//! A request below [`LEAST`] costs one comparison; the others have waited for so long that a short lock does not matter.
+//! The list is bounded, and each target is in it once. Values of a query may be secrets (keys of password resets, tokens),
+//! so only names are kept. A request below [`LEAST`] costs one comparison; the others have waited for so long that a short
+//! lock does not matter.
 
 use std::cmp::Reverse;
 use std::sync::{Mutex, PoisonError};
@@ -94,7 +95,7 @@ fn shown(target: &[u8]) -> Vec<u8> {
     shown
 }
 
-/// What is not slow: most pages of a WordPress take less.
+/// Below this a request is not slow: most pages of a WordPress take less.
 const LEAST: Duration = Duration::from_millis(500);
 
 /// How long a target is remembered after it was last slow.

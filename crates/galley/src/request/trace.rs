@@ -1,8 +1,8 @@
-//! The trace of a request that no stored page answers, and what the upstream is told of it.
+//! The trace of a request that no stored page answers, and the trace context for the upstream.
 //!
-//! A stored page must not depend on whose request it was generated for. What a fetch for all says of its trace is therefore Galley's own:
-//! the span, and the trace unless a trusted proxy has begun it. The site's owner runs that proxy, or has `trace_parent = "any"` let
-//! clients choose those 32 digits. Declared unkeyed, as the request's id.
+//! A stored page must not depend on the request that caused its generation. So the trace context of a shared fetch is
+//! Galley's own: the span, and also the trace id unless a trusted proxy has set it. The site's owner runs that proxy, or
+//! has let clients choose those 32 digits with `trace_parent = "any"`. It is declared unkeyed, like the request's id.
 
 use galley_policy::forward::ForwardedTrace;
 use galley_policy::site::UpstreamRequests;
@@ -12,7 +12,7 @@ use super::exchange::Exchange;
 use super::site::Services;
 use crate::telemetry::trace::RequestTrace;
 
-/// Begins the request's part of a trace, where somebody records it.
+/// Begins the request's part of a trace, if traces are recorded.
 pub(super) fn begin(services: &Services, exchange: &mut Exchange<'_>) {
     if let Some(tracer) = &services.tracer {
         let parent = TraceParent::of_fields(exchange.head.fields());

@@ -1,4 +1,4 @@
-//! Taking connections in.
+//! Accepts connections.
 
 use std::io;
 use std::net::{self, SocketAddr};
@@ -25,7 +25,8 @@ use crate::sys::sockets::Listening;
 use crate::telemetry::counters::Closed;
 use crate::tls::Acceptor;
 
-/// Accepts until the core is to drain. What the kernel has taken in by then is still answered, where nobody else accepts it.
+/// Accepts until the core is to drain. Connections that the kernel has accepted by then are still served, if no other
+/// generation accepts them.
 pub(super) async fn run(
     core: Rc<Core>,
     listener: BoundListener,
@@ -54,7 +55,7 @@ pub(super) async fn run(
         }
         while core.connections.get() >= core.limits.connections && !core.stopping.get() {
             make_room(&core);
-            // One that asks nothing yet may do so in a moment.
+            // A connection that is idle now may send a request in a moment.
             let _ = tokio::time::timeout(LOOK_AGAIN, core.connection_ended.notified()).await;
         }
         let accepted = tokio::select! {
@@ -87,13 +88,13 @@ pub(super) async fn run(
     }
 }
 
-/// Waits for the end of accepting, and says why; who could say so being gone is an end, too.
+/// Waits for the end of accepting, and returns the reason; a sender that is gone is an end, too.
 async fn is_over(phase: &mut watch::Receiver<Phase>) -> Phase {
     let now = phase.wait_for(|phase| *phase != Phase::Running).await;
     now.map_or(Phase::Stopping, |now| *now)
 }
 
-/// What stands behind a listener.
+/// The protocols of a listener.
 #[derive(Clone)]
 struct Behind {
     sites: Arc<Sites>,
@@ -137,7 +138,7 @@ impl ListeningSocket {
     }
 }
 
-/// Takes in one connection, which does not block.
+/// Accepts one connection, which does not block.
 fn accept_tcp(
     listener: &net::TcpListener,
     first_reads: &Rc<FirstReads>,
@@ -149,7 +150,7 @@ fn accept_tcp(
     Ok((socket, client.map_or(NOBODY, plain)))
 }
 
-/// Takes in what the kernel still holds, of which the runtime may not have heard yet: closing the listener resets it.
+/// Accepts what the kernel still holds, which the runtime may not have reported yet: closing the listener resets it.
 fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &Behind) {
     let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
         ListeningSocket::Tcp(listener, first_reads) => {
@@ -211,7 +212,7 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     }
 }
 
-/// A connection that does not begin with a request: who asks comes first, then the handshake.
+/// A connection that does not begin with a request: first the PROXY header, then the handshake.
 async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: Behind) {
     let mut counted = None;
     let (mut client, mut local) = (client, None);
@@ -244,8 +245,8 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: B
     drop(counted);
 }
 
-/// A place for a connection of this client, if it may have one more. Trusted proxies have as many as they like, as has who
-/// has no address.
+/// A place for a connection of this client, if it may have one more. Trusted proxies, and clients without an address, are not
+/// limited.
 fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<ConnectionSlot> {
     if client == NOBODY || proxies.trusts(client) {
         return Some(ConnectionSlot::uncounted());
@@ -278,11 +279,11 @@ impl Drop for CountedConnection {
 /// As many as the kernel holds back at most; a flood of new ones must not keep the end from coming.
 const MOST_LAST: usize = 4096;
 
-/// What part of the connections gives way at one time.
+/// The part of the connections that is closed at one time.
 const PARTS: usize = 64;
 
 /// How long a full core waits before it looks again for connections that ask nothing.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How long accepting rests when no descriptor is left: some connection ends meanwhile, and the kernel keeps the queue.
+/// How long accepting pauses when no descriptor is left: some connection ends meanwhile, and the kernel keeps the queue.
 const OUT_OF_DESCRIPTORS_PAUSE: Duration = Duration::from_millis(20);

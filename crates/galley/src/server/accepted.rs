@@ -1,8 +1,9 @@
-//! A connection that the kernel has handed over and the runtime does not know yet.
+//! A connection that was accepted and is not registered with the runtime yet.
 //!
-//! A client that sends its request with the connection, gets a stored page and closes never has to be waited for: registering its
-//! socket would cost two `epoll_ctl` and a turn of the runtime. So a socket is registered when it has to be waited for. Whether requests
-//! are there with their connections depends on how busy the core is: [`FirstReads`] remembers it, so that an idle core does not read in vain.
+//! A client that sends its request with the connection, gets a stored page and closes never has to be waited for:
+//! registering its socket would cost two `epoll_ctl` and a turn of the runtime. So a socket is registered only when it has
+//! to be waited for. Whether requests arrive with their connections depends on how busy the core is: [`FirstReads`]
+//! remembers it, so that an idle core does not try in vain.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice, Write};
@@ -73,7 +74,7 @@ impl Accepted {
         self.may_have_more
     }
 
-    /// Reads what is there; `WouldBlock` where there is nothing. A read that does not fill its room has taken everything, as the
+    /// Reads what is there; `WouldBlock` if there is nothing. A read that does not fill its room has taken everything, as the
     /// runtime assumes of its sockets too.
     pub(super) fn read(&mut self, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
         let wanted = buffer.remaining().min(READ_AT_ONCE);
@@ -89,7 +90,7 @@ impl Accepted {
         Ok(())
     }
 
-    /// Writes what the socket takes at once; `WouldBlock` where it takes nothing.
+    /// Writes as much as the socket accepts at once; `WouldBlock` if it accepts nothing.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.stream().and_then(|mut stream| stream.write(bytes))
     }
@@ -114,7 +115,7 @@ fn closed() -> io::Error {
     io::ErrorKind::NotConnected.into()
 }
 
-/// Reads in vain, one after the other, until connections are registered at once.
+/// Unsuccessful reads, one after the other, until connections are registered at once.
 const CREDIT: u8 = 8;
 /// Then every so many are read first, to notice that the core is busy.
 const MOST_SKIPPED: u8 = 16;

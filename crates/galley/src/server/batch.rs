@@ -1,8 +1,8 @@
-//! Hits that leave together: the answers to requests that came together, in their order, in one vectored write.
+//! Hits that are sent together: the responses to pipelined requests, in their order, in one vectored write.
 //!
-//! Heads lie one behind the other in the connection's output buffer, each with its body where that is short; other bodies where they
-//! are stored. Nothing is copied to resume a write that came only so far: the bytes that left say where it stands, and
-//! afterwards which answer had what.
+//! Heads are one behind the other in the connection's output buffer, each with its body if that is short; other bodies stay
+//! where they are stored. Nothing is copied to resume a partial write: the number of written bytes gives the position, and
+//! afterwards how much of each response was sent.
 
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -16,11 +16,11 @@ use crate::request::Hit;
 pub(super) struct ReadyHit<'b> {
     pub(super) hit: Hit,
     pub(super) log_fields: RequestWords<'b>,
-    /// Who asks.
+    /// The client.
     pub(super) client: IpAddr,
-    /// Where what it has in the output buffer ends: its head, and its body where that was copied.
+    /// The end of its part of the output buffer: its head, and its body if that was copied.
     pub(super) end: usize,
-    /// Whether its body lies behind its head.
+    /// Whether its body is behind its head.
     pub(super) is_copied: bool,
     pub(super) connection: ConnectionField,
     /// Which of the core's logs.
@@ -51,8 +51,8 @@ impl<'b> HitBatch<'b> {
         &self.0
     }
 
-    /// Whether another answer may join: a client that asks without end is not to keep its core, nor to make it gather more
-    /// than a socket takes at once.
+    /// Whether another response may join: a client that requests without end must not occupy its core, nor make it collect
+    /// more than a socket accepts at once.
     pub(super) fn has_capacity(&self) -> bool {
         let bytes: usize = self.0.iter().map(|ready| ready.hit.body().len()).sum();
         self.0.len() < MOST_RESPONSES && bytes < MOST_BYTES
@@ -69,7 +69,7 @@ impl<'b> HitBatch<'b> {
         self.0.iter().all(|ready| ready.body_apart().is_empty())
     }
 
-    /// What is to be written when `written` bytes have left, as much of it as `slices` has slots for; empty at the end.
+    /// What is to be written after `written` bytes, as much of it as `slices` has slots for; empty at the end.
     pub(super) fn slices<'a, 'r>(
         &'a self,
         heads: &'a [u8],
@@ -96,7 +96,7 @@ impl<'b> HitBatch<'b> {
 }
 
 impl ReadyHit<'_> {
-    /// The body, where it is not in the output buffer.
+    /// The body, if it is not in the output buffer.
     fn body_apart(&self) -> &[u8] {
         if self.is_copied {
             return &[];
@@ -105,7 +105,8 @@ impl ReadyHit<'_> {
     }
 }
 
-/// What lies in a buffer, each part up to its end, with the bytes that follow each part from somewhere else; less the first `skip`.
+/// The contents of a buffer, each part up to its end, with the bytes that follow each part from somewhere else; without the
+/// first `skip`.
 fn pieces<'a, 'r>(
     parts: impl Iterator<Item = (usize, &'a [u8])>,
     buffer: &'a [u8],
@@ -141,7 +142,7 @@ fn pieces<'a, 'r>(
     slices.get(..used).unwrap_or_default()
 }
 
-/// Copies a body behind its head where that costs less than another piece of a write; whether it did.
+/// Copies a body behind its head if that costs less than another piece of a write; returns whether it did.
 pub(super) fn copy_behind(output: &mut Vec<u8>, body: &[u8]) -> bool {
     let is_short = output.len() + body.len() <= MOST_COPIED;
     if is_short {
@@ -156,7 +157,7 @@ fn recycled<'to>(mut buffer: Vec<ReadyHit<'_>>) -> Vec<ReadyHit<'to>> {
     buffer.into_iter().map_while(|_| None).collect()
 }
 
-/// Answers that leave together at most, and the turns a connection gets before others have theirs.
+/// The maximum of responses that are sent together, and of turns of a connection before others have theirs.
 pub(super) const MOST_RESPONSES: usize = 32;
 
 /// Slices of the longest batch, and of one answer: head and body of each.

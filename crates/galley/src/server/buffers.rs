@@ -1,4 +1,4 @@
-//! Memory that the hits of one core use in turn.
+//! Buffers that the hits of one core share.
 
 use galley_policy::request_info::RequestInfo;
 

@@ -1,4 +1,4 @@
-//! The ends of a connection: at once, so that the last response arrives, or as a reset.
+//! Closes a connection: at once, so that the last response arrives, or with a reset.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tokio::io::AsyncWriteExt;
 use super::io::ClientConnection;
 
 impl ClientConnection {
-    /// Endpoints a connection on which nothing is under way.
+    /// Ends a connection without a request in progress.
     pub(super) fn part(mut self) {
         self.stream.say_farewell();
     }
 
-    /// Endpoints the connection at once, by a reset: an answer that broke off must not look complete to a client that knows its
-    /// end by the connection's, and who is gone needs no farewell.
+    /// Ends the connection at once, with a reset: an incomplete response must not look complete to a client that knows its end
+    /// by the connection's, and a client that is gone needs no orderly close.
     pub(super) fn reset(self) {
         self.stream.reset_at_end();
     }
 
-    /// Endpoints the connection of a client that has asked for it and so sends nothing more (RFC 9112 section 9.6): at once where
+    /// Ends the connection of a client that has requested it and so sends nothing more (RFC 9112 section 9.6): at once if
     /// nothing is unread, as [`Self::leave`] otherwise. Saves a half-close, a read and a wait.
     pub(super) async fn close_as_asked(self) {
         let is_unread = !self.input.is_empty() || self.stream.has_unread();

@@ -1,4 +1,4 @@
-//! The state of one front core. It lives on its thread, and every connection of the core sees it.
+//! The state of one front core. It stays on its thread, and every connection of the core uses it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -49,7 +49,7 @@ pub(super) struct Core {
     pub(super) phase: Cell<Phase>,
     /// Whether connections that have become something else than HTTP are to end.
     pub(super) ends_tunnels: Cell<bool>,
-    /// Limits what is said of connections that the PROXY protocol shuts out.
+    /// Limits the messages about connections without a valid PROXY header.
     pub(super) strangers: Seldom,
 }
 
@@ -93,7 +93,7 @@ impl Core {
         match self.phase.get() {
             Phase::Running => usual,
             Phase::Retiring => usual.min(RETIRING_IDLE),
-            // What the kernel had taken in gets what it has asked already.
+            // Connections that the kernel had accepted are served once more.
             Phase::Stopping => Duration::ZERO,
         }
     }
@@ -109,8 +109,8 @@ impl Core {
     }
 }
 
-/// How long a connection that asks nothing outlives its configuration. Clients that use one again do so sooner, get
-/// `Connection: close` with the response, and so lose no request.
+/// How long an idle connection outlives its configuration. Clients that use one again do so sooner, get `Connection: close`
+/// with the response, and so lose no request.
 pub(super) const RETIRING_IDLE: Duration = Duration::from_secs(5);
 
 /// The ids of a core's requests: one start, then a number in hexadecimal, counted up in its text.

@@ -27,7 +27,7 @@ impl Endpoints {
         }
     }
 
-    /// The scheme of what is asked for here.
+    /// The scheme of requests here.
     pub(super) fn scheme(self) -> Scheme {
         if self.is_tls {
             Scheme::Https

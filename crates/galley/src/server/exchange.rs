@@ -26,7 +26,7 @@ use crate::telemetry::counters::Closed;
 use crate::upstream::interim::Mailbox;
 use crate::upstream::switch::AwaitedSwitch;
 
-/// A request that the fast path has parsed and does not answer: what it has read and found is not read or found again.
+/// A request that the fast path has parsed and does not answer: its parsed head and lookup result are reused.
 pub(super) struct ParsedRequest {
     pub(super) head: OwnedHead,
     pub(super) parsed: Box<Parsed>,
@@ -53,7 +53,7 @@ pub(super) struct Responded {
     pub(super) response: Response,
     /// The body of the request was not received to its end.
     pub(super) is_body_unread: bool,
-    /// What was not received of a streamed body. The upstream's response goes on only while this lives.
+    /// The rest of a streamed body. The upstream's response continues only while this lives.
     pub(super) rest: Option<Upload>,
     /// The body came too slowly.
     pub(super) is_late: bool,
@@ -99,7 +99,7 @@ impl Driver<'_> {
             Known::Parsed(_) => None,
         };
         let has_body = framing.is_some_and(|framing| !matches!(framing.body, BodyKind::None));
-        // Before the site's own affairs: the name is to be proved whatever redirects and whoever may come in.
+        // Before the site's own rules: the name must be proved whatever is redirected or denied.
         if let Some(proof) = self.proof(head) {
             return Some(Responded {
                 is_body_unread: has_body,
@@ -152,7 +152,7 @@ impl Driver<'_> {
         })
     }
 
-    /// What an authority wants to see that asks for a challenge under way.
+    /// The response for an authority that requests a current challenge.
     fn proof(&self, head: &Head<'_, '_>) -> Option<Bytes> {
         let acme = self.core.services.acme.as_ref()?;
         let reads = matches!(head.method, "GET" | "HEAD");
@@ -270,7 +270,7 @@ impl Driver<'_> {
         exchange: &mut Exchange<'_>,
         mut upload: Option<&mut Upload>,
     ) -> Result<Response, BodyError> {
-        // An unsafe request goes on at the upstream when this ends; a safe one is given up there too.
+        // An unsafe request continues at the upstream when this ends; a safe one is ended there too.
         let mut handling = pin!(request::handle(&self.core.services, exchange));
         let response = loop {
             let arriving = upload.as_deref_mut();
@@ -302,21 +302,21 @@ impl Driver<'_> {
     }
 }
 
-/// A response, and what it did not wait for.
+/// A response, and the body that it did not wait for.
 struct Handled {
     response: Response,
     /// A streamed body that the upstream did not take to its end.
     rest: Option<Upload>,
 }
 
-/// The fault of a body for which there is no room (RFC 9110 §15.6.4): it passes by itself, and the request is not at fault.
+/// The fault of a body for which there is no room (RFC 9110 §15.6.4): it is temporary, and the request is not the cause.
 fn no_room(spools: &BodySpools) -> BodyError {
     spools.refuse();
     let note = "the spool for request bodies is full";
     Fault::new(RefusedWhy::NoRoom, note).into()
 }
 
-/// The response to what is no request.
+/// The response to something that is not a request.
 pub(super) fn no_request(status: u16, request_id: &str) -> Response {
     let why = match status {
         408 => RefusedWhy::Timeout,

@@ -1,10 +1,10 @@
 //! The fast path: a hit takes one read and one write.
 //!
-//! When the buffer begins with whole heads of plain `GET`s or `HEAD`s whose pages are fresh in memory, the responses are
+//! When the buffer begins with complete heads of plain `GET`s or `HEAD`s whose pages are fresh in memory, the responses are
 //! written from here, together: no allocation once the connection is warm, no lock that a writer can hold, no system call
-//! but the write. A request that was parsed and is no hit goes to the slow path as it is ([`ParsedRequest`]), with what was
-//! looked up for it; anything else goes there as bytes. `request::hit` decides which request is a hit, with the same
-//! `decide` as the slow path.
+//! but the write. A request that was parsed and is not a hit goes to the slow path parsed ([`ParsedRequest`]), with its
+//! lookup result; anything else goes there as bytes. `request::hit` decides which request is a hit, with the same `decide`
+//! as the slow path.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl KnownHost {
 pub(super) enum FastPathOutcome {
     /// Responses were sent.
     Sent(AfterResponse),
-    /// A request was taken from the buffer that is no hit. Those before it were answered.
+    /// A request was taken from the buffer that is not a hit. Those before it were answered.
     Parsed(ParsedRequest),
     Nothing,
 }
@@ -181,9 +181,8 @@ struct RequestContext<'p> {
 }
 
 impl RequestContext<'_> {
-    /// Finds the hits and writes their heads; the first request that is none ends it, and is put into `missed` if it was parsed.
-    /// Gives the bytes of all these requests.
-    /// Only the batch is held over an await.
+    /// Finds the hits and writes their heads; the first request that is not a hit ends it, and is put into `missed` if it was
+    /// parsed. Returns the bytes of all these requests. Only the batch is held over an await.
     fn gather<'b>(
         &self,
         input: &'b [u8],
@@ -221,7 +220,7 @@ impl RequestContext<'_> {
         read
     }
 
-    /// What there is for the request at the beginning, and its length; `None` where it is not plain.
+    /// The result for the request at the beginning, and its length; `None` if it is not plain.
     fn find<'b>(
         &self,
         input: &'b [u8],

@@ -1,7 +1,7 @@
-//! A connection over TLS, from its first byte: the handshake under one deadline, then the protocol that was agreed on.
+//! A TLS connection, from its first byte: the handshake under one deadline, then the negotiated protocol.
 //!
-//! What fails is counted and told at `debug` only: the internet's scanners fail all day. A client that says nothing at all holds
-//! what an idle connection holds, and goes with those.
+//! Failures are counted and logged at `debug` only: the internet's scanners fail all day. A client that sends nothing at
+//! all costs what an idle connection costs, and is closed under the same rules.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) async fn connection(
     endpoints.tls_version = session.protocol_version().and_then(version_name);
     let presented = Presented::new(&acceptor.certificates, session.server_name());
     let protocol = session.alpn_protocol();
-    // An authority has seen the certificate that it asked for, and has nothing to ask (RFC 8737 section 3).
+    // An authority has seen the certificate that it requested, and sends no request (RFC 8737 section 3).
     if protocol == Some(ACME) {
         return;
     }
@@ -73,7 +73,7 @@ fn version_name(version: ProtocolVersion) -> Option<&'static str> {
     }
 }
 
-/// Waits for the client to begin; at the end of the server, for what has come already.
+/// Waits for the client to begin; at the end of the server, only for what has arrived already.
 async fn first_byte(core: &Core, stream: &TcpStream, timer: &Timer) -> Option<()> {
     let limit = core.timeout(core.limits.head_timeout);
     timer.idle_within(limit, stream.readable()).await.ok()?.ok()

@@ -1,8 +1,8 @@
-//! One HTTP/1 connection: heads in, answers out, one after the other.
+//! One HTTP/1 connection: requests in, responses out, one after the other.
 //!
-//! One parser and one framing decision per request (`galley-http`); what follows a request in the buffer is the next
-//! request, or the connection ends. An answer whose request was not read to its end closes the connection, because what
-//! follows could not be told apart.
+//! There is one parser and one framing decision per request (`galley-http`); what follows a request in the buffer is the
+//! next request, or the connection ends. If a request was not read to its end, its response closes the connection, because
+//! what follows could not be told apart.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) async fn connection(
     let mut info = RequestInfo::default();
     let mut fast_path_state = FastPath::default();
     let mailbox = Mailbox::default();
-    // Over TLS the handshake has said what is spoken (RFC 9113 section 3.3).
+    // Over TLS the handshake has selected the protocol (RFC 9113 section 3.3).
     let mut may_be_h2 = core.limits.h2c && !endpoints.is_tls;
     loop {
         if wire.input.is_empty() && first_byte(&core, &mut wire).await.is_err() {
@@ -68,7 +68,7 @@ pub(super) async fn connection(
             fast_path::try_hit(&core, &sites, endpoints, &mut wire, &mut fast_path_state).await;
         let parsed = match answered {
             FastPathOutcome::Sent(AfterResponse::Request) => continue,
-            // A hit closes only where the client has asked for it.
+            // A hit closes only if the client has requested it.
             FastPathOutcome::Sent(AfterResponse::Close) => return wire.close_as_asked().await,
             FastPathOutcome::Sent(AfterResponse::Drop) => return wire.reset(),
             FastPathOutcome::Parsed(parsed) => Ok(HeadArrival::Parsed(parsed)),
@@ -116,7 +116,7 @@ pub(super) async fn connection(
 enum NoHead {
     /// The client left or stayed silent.
     Nothing,
-    /// What came is no head, or came too slowly: the status that says so.
+    /// The input is not a head, or came too slowly: the status for it.
     Refused(u16),
 }
 
@@ -132,7 +132,7 @@ enum HeadArrival {
     Whole(OwnedHead),
     /// The fast path has taken it.
     Parsed(ParsedRequest),
-    /// The last of it has come now: it may be a hit, so it is looked at again.
+    /// The rest of it has arrived now: it may be a hit, so the fast path tries it again.
     InPieces,
 }
 
@@ -164,8 +164,8 @@ async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArriv
     }
 }
 
-/// The head and its length, once it is whole and there is nothing against it. A function of its own, so that the room for its
-/// lines is no part of what an idle connection holds.
+/// The head and its length, once it is complete and valid. A function of its own, so that the room for its lines is not part
+/// of an idle connection's memory.
 fn read_head(
     scanner: &mut HeadScanner,
     input: &[u8],
@@ -266,12 +266,12 @@ impl RequestTurn<'_> {
             return self.tunnel(wire, open, &response, tunnel).await;
         }
         if responded.is_late {
-            // Nothing is kept for it: nobody waits whether the response arrives.
+            // Nothing is stored for it: nobody waits for the response.
             let peer = ClientSupport::closing();
             self.finish(wire, open, response, peer).await;
             return AfterResponse::Drop;
         }
-        // What a client sends for a protocol that it did not get is no request, and may still be on its way.
+        // Input for a protocol that the client did not get is not a request, and may still be arriving.
         let is_unread = responded.is_body_unread || responded.requests_upgrade;
         self.finish(wire, open, response, peer.closing_if(is_unread))
             .await
@@ -340,7 +340,7 @@ fn open<'h>(core: &Core, endpoints: Endpoints, head: Option<&Head<'h, '_>>) -> O
     }
 }
 
-/// Answers what is no request, and counts it as one.
+/// Answers something that is not a request, and counts it as one.
 async fn refuse(core: &Core, wire: &mut ClientConnection, endpoints: Endpoints, status: u16) {
     let open = open(core, endpoints, None);
     let answer = no_request(status, &open.request_id);

@@ -1,4 +1,4 @@
-//! A client's socket with its buffers: reading what comes, writing whole answers, leaving politely.
+//! A client's socket with its buffers: reads input, writes complete responses, closes cleanly.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -80,7 +80,7 @@ impl ClientConnection {
         }
     }
 
-    /// The socket and what has come by it and is not used yet.
+    /// The socket and the input from it that is not used yet.
     pub(super) fn into_parts(self) -> (Socket, BytesMut) {
         (self.stream, self.input)
     }
@@ -134,7 +134,7 @@ impl ClientConnection {
     }
 
     fn poll_idle(&mut self, cx: &mut Context<'_>, has_waited: &mut bool) -> Poll<Result<(), Gone>> {
-        // Whoever is woken reads at once; in front of the first wait there is most often nothing, and no buffer needed.
+        // A woken task reads at once; before the first wait there is usually nothing, and no buffer needed.
         let may_read =
             std::mem::replace(has_waited, true) || self.stream.poll_readable(cx)?.is_ready();
         if may_read {
@@ -167,13 +167,13 @@ impl ClientConnection {
         timer.before(deadline, Self::fill(stream, input)).await?
     }
 
-    /// Waits until the client leaves, taking in what it sends meanwhile up to a bound. Never returns otherwise. Cancel-safe.
+    /// Waits until the client leaves, reading what it sends meanwhile up to a limit. Never returns otherwise. Cancel-safe.
     pub(super) async fn vanished(&mut self) {
         while self.input.len() < MOST_AHEAD {
             self.input.reserve(READ_AT_ONCE);
             match self.stream.read_into(&mut self.input).await {
                 Ok(0) => {
-                    // It may only have said that it sends no more: what is ready in a moment still reaches it.
+                    // The client may only have closed its sending side: a response that is ready in a moment still reaches it.
                     let _ = self
                         .timer
                         .within(HALF_CLOSED, std::future::pending::<()>())
@@ -187,7 +187,7 @@ impl ClientConnection {
         std::future::pending::<()>().await;
     }
 
-    /// What a tunnel takes: the socket, what has come from it already, and the timer.
+    /// The parts for a tunnel: the socket, the input from it, and the timer.
     pub(super) fn tunnel(&mut self) -> (&mut Socket, &mut BytesMut, &Timer) {
         (&mut self.stream, &mut self.input, &self.timer)
     }
@@ -195,14 +195,14 @@ impl ClientConnection {
     /// Takes the first `count` bytes that have come away.
     pub(super) fn used(&mut self, count: usize) {
         if count == self.input.len() {
-            // From the beginning again: room that was taken away from its front would have to be won back.
+            // From the beginning again: room that was removed from its front would have to be reclaimed.
             self.input.clear();
         } else {
             self.input.advance(count);
         }
     }
 
-    /// The bytes that have come, and beside them what is needed to answer.
+    /// The input, and besides it what is needed to answer.
     pub(super) fn parts(&mut self) -> (&BytesMut, ResponseSender<'_>) {
         let sender = ResponseSender {
             stream: &mut self.stream,
@@ -240,8 +240,8 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Sends some of the `most` bytes of a file from `at` on, without copying them: how many. Waits for the disk where they
-    /// are not in memory. Plain sockets only.
+    /// Sends some of the `most` bytes of a file from `at` on, without copying them: how many. Waits for the disk if they are
+    /// not in memory. Plain sockets only.
     pub(super) async fn send_of_file(
         &mut self,
         file: &File,
@@ -323,7 +323,7 @@ impl ResponseSender<'_> {
         self.send_rest().await
     }
 
-    /// Waits until nothing is held back: over TLS what was written is not yet sent.
+    /// Waits until everything has been sent: over TLS, written bytes are not sent yet.
     async fn send_rest(&mut self) -> Result<(), Gone> {
         while self.stream.holds_back() {
             if let Some(sent) = at_once(self.stream.send_rest()).await {
@@ -418,7 +418,8 @@ impl ResponseSender<'_> {
         self.send_rest().await
     }
 
-    /// Whether what is written leaves as it is, so that bodies that are copied behind their heads spare the kernel a list of pieces.
+    /// Whether written bytes are sent unchanged, so that bodies that are copied behind their heads spare the kernel a list of
+    /// pieces.
     pub(super) fn is_plain(&self) -> bool {
         self.stream.is_plain()
     }
@@ -476,6 +477,6 @@ const MOST_AHEAD: usize = 64 * 1024;
 /// Slices of one vectored write.
 const SLICES: usize = 8;
 
-/// How long an answer may still take for a client that has closed its sending side: a file or a page from memory leaves
-/// at once, and PHP is not held for somebody who has gone.
+/// How long a response may still take for a client that has closed its sending side: a file or a page from memory is sent at
+/// once, and PHP is not kept busy for a client that has gone.
 const HALF_CLOSED: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! Front cores: the threads that talk to clients.
 //!
-//! Each has its own runtime, its own listeners (`SO_REUSEPORT`), its own timers and log buffer. A connection never leaves its
-//! core. Where descriptors run out, or the limit of connections is reached, those that ask nothing give way to new ones.
+//! Each has its own runtime, its own listeners (`SO_REUSEPORT`), its own timers and log buffer. A connection never leaves
+//! its core. If descriptors run out, or the limit of connections is reached, idle connections are closed for new ones.
 
 mod accept;
 mod accepted;

@@ -1,5 +1,5 @@
-//! Buffers of connections that ask nothing: given back, so that an idle connection holds none, and handed to whoever asks next,
-//! so that a busy one allocates none. One pool per core.
+//! Buffers of idle connections: returned to the pool, so that an idle connection holds none, and reused by the next active
+//! connection, which allocates none. One pool per core.
 
 use std::cell::RefCell;
 

@@ -53,7 +53,7 @@ impl From<ClientGone> for BodyError {
 
 /// A request body as its protocol receives it.
 pub(super) struct ArrivingBody {
-    /// Where it ends in the bytes of HTTP/1.
+    /// Its end in the bytes of HTTP/1.
     pub(super) reader: BodyReader,
     /// Bytes that it may still have, for HTTP/2, whose frames tell the end.
     pub(super) room: u64,

@@ -1,7 +1,7 @@
-//! The header of the PROXY protocol on a new connection: whom a trusted proxy speaks for.
+//! The header of the PROXY protocol on a new connection, in which a trusted proxy names its client.
 //!
-//! It is taken before anything else, TLS included, and to the byte. Who is not trusted cannot connect at such a listener,
-//! and who sends no header has nothing to say there: believing either would let anybody be anybody.
+//! It is read before anything else, TLS included, and exactly to its end. Only trusted proxies may connect to such a
+//! listener, and only with a header: otherwise any client could claim any address.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use super::Core;
 use super::socket::Socket;
 
-/// Who is at the two ends of the connection, by the header's word; `None`: the connection is to be closed.
+/// The two ends of the connection, by the header; `None`: the connection must be closed.
 pub(super) async fn read_client(
     core: &Rc<Core>,
     socket: &mut Socket,

@@ -12,7 +12,7 @@ use crate::telemetry::counters::CountedResponse;
 use crate::telemetry::fields::ResponseValues;
 use crate::telemetry::trace::RequestTrace;
 
-/// What is known of a request while it runs.
+/// The facts about a request while it runs.
 pub(super) struct OpenRecord<'h> {
     pub(super) log_fields: Option<RequestWords<'h>>,
     pub(super) client: IpAddr,
@@ -28,7 +28,7 @@ pub(super) struct OpenRecord<'h> {
     pub(super) trace: Option<RequestTrace>,
 }
 
-/// What is known at its end.
+/// The facts at its end.
 pub(super) struct RecordEnd {
     pub(super) status: u16,
     pub(super) outcome: Outcome,

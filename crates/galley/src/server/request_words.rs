@@ -1,4 +1,4 @@
-//! What a request says about itself, as far as its record tells it.
+//! What a request says about itself, as far as the access record contains it.
 
 use galley_http::h2;
 use galley_http::head::{Head, Version};
@@ -22,7 +22,7 @@ pub(super) struct RequestWords<'h> {
 }
 
 impl<'h> RequestWords<'h> {
-    /// The same of a request that came by HTTP/2.
+    /// The same for an HTTP/2 request.
     pub(super) fn of_h2(
         line: &h2::PseudoFields<'h>,
         fields: impl Iterator<Item = (&'h [u8], &'h [u8])>,

@@ -1,7 +1,7 @@
 //! When a core's hits begin and end, with one reading of the clock for each batch.
 //!
-//! Where one answer ends the next begins, as long as the core has not waited for the kernel in between; so a hit's time counts
-//! from when the core was free for it. The runtime says when it is about to wait.
+//! One response begins where the former one ends, as long as the core has not waited for the kernel in between; so a hit's
+//! time counts from when the core was free for it. The runtime reports when it is about to wait.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl RunSlices {
         }
     }
 
-    /// The end of what the core did last, or now where it has waited since.
+    /// The end of the core's last work, or now if it has waited since.
     pub(super) fn begin(&self) -> Instant {
         // No read-modify-write: one thread does both.
         if self.has_waited.load(Ordering::Relaxed) {

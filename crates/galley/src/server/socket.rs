@@ -1,10 +1,10 @@
 //! A client's socket: TCP, a unix socket, or TLS over TCP.
 //!
-//! What is above sees bytes that come and go, and one difference: over TLS what was written is not yet sent, so an answer is
-//! complete when [`Socket::send_rest`] has nothing left. A plain socket keeps nothing back, and is the only one that can be
-//! given a file's bytes by the kernel ([`Socket::write_direct`]).
+//! The layers above see bytes in both directions, and one difference: over TLS, bytes that were written are not sent yet,
+//! so a response is complete when [`Socket::send_rest`] has nothing left. A plain socket buffers nothing, and is the only
+//! one to which the kernel can send a file directly ([`Socket::write_direct`]).
 //!
-//! A connection is registered with the runtime when it first has to be waited for (`super::accepted`).
+//! A connection is registered with the runtime when it has to be waited for the first time (`super::accepted`).
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Write};
@@ -39,7 +39,7 @@ pub(super) enum Socket {
 
 /// What knows how many of its bytes have not arrived.
 pub(super) trait Unsent {
-    /// Bytes that the kernel holds for the other side; 0 where that is unknown.
+    /// Bytes that the kernel holds for the other side; 0 if that is unknown.
     fn unsent(&self) -> u64;
 }
 
@@ -95,8 +95,8 @@ impl Socket {
         }
     }
 
-    /// Whether there may be something to read; else the task is woken when there is. One task reads here, so the library need
-    /// not keep a list of those who wait.
+    /// Whether there may be something to read; otherwise the task is woken when there is. One task reads here, so the library
+    /// need not keep a list of waiters.
     pub(super) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Self::Accepted(accepted) = self {
             if accepted.may_have_more() {
@@ -114,7 +114,7 @@ impl Socket {
             Self::Unix(stream) => stream.poll_read_ready(cx),
             Self::Tls(stream) => {
                 let (tcp, session) = stream.get_ref();
-                // What was decrypted with the last read, or the farewell: the kernel has nothing to say about them.
+                // Bytes that were decrypted with the last read, or the close notification: the kernel does not report these.
                 if !session.wants_read() {
                     return Poll::Ready(Ok(()));
                 }
@@ -123,12 +123,12 @@ impl Socket {
         }
     }
 
-    /// Reads what is there behind what is in `input`, which has room: how many bytes, 0 at the end. Cancel-safe.
+    /// Reads what is there behind the contents of `input`, which has room: how many bytes, 0 at the end. Cancel-safe.
     pub(super) async fn read_into(&mut self, input: &mut BytesMut) -> io::Result<usize> {
         poll_fn(|cx| self.poll_read_into(cx, input)).await
     }
 
-    /// As [`Socket::read_into`]; where there is nothing, `input` is as it was and the task is woken when there is.
+    /// As [`Socket::read_into`]; if there is nothing, `input` is unchanged and the task is woken when there is.
     pub(super) fn poll_read_into(
         &mut self,
         cx: &mut Context<'_>,
@@ -141,7 +141,7 @@ impl Socket {
         }))
     }
 
-    /// Writes what the socket takes at once of bytes that lie together; `WouldBlock` where it takes nothing.
+    /// Writes as much as the socket accepts at once of contiguous bytes; `WouldBlock` if it accepts nothing.
     pub(super) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Accepted(stream) => stream.try_write(bytes),
@@ -151,7 +151,7 @@ impl Socket {
         }
     }
 
-    /// Writes what the socket takes at once; `WouldBlock` where it takes nothing.
+    /// Writes as much as the socket accepts at once; `WouldBlock` if it accepts nothing.
     pub(super) fn try_write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Accepted(stream) => stream.try_write_vectored(slices),
@@ -185,7 +185,7 @@ impl Socket {
         }
     }
 
-    /// Sends some of what waits here; waits until at least one byte has left. Cancel-safe.
+    /// Sends some of the bytes that wait here; waits until at least one was sent. Cancel-safe.
     pub(super) async fn send_rest(&mut self) -> io::Result<()> {
         let Self::Tls(stream) = self else {
             return Ok(());
@@ -229,12 +229,12 @@ impl Socket {
         if let Self::Tls(stream) = self {
             let (tcp, session) = stream.get_mut();
             session.send_close_notify();
-            // Who has gone already hears nothing.
+            // A client that has gone already gets nothing.
             let _ = session.write_tls(&mut Direct(tcp));
         }
     }
 
-    /// The address at which the client reached us; [`NOBODY`] where there is none. One system call.
+    /// The local address of the connection; [`NOBODY`] if there is none. One system call.
     pub(super) fn local_address(&self) -> SocketAddr {
         let address = match self {
             Self::Accepted(stream) => stream.local_addr(),
@@ -247,7 +247,7 @@ impl Socket {
 
     /// Makes the end of the connection a reset.
     pub(super) fn reset_at_end(&self) {
-        // Where it cannot be set, the kernel closes in its ordinary way.
+        // If it cannot be set, the kernel closes in its ordinary way.
         let linger = |socket: SockRef<'_>| drop(socket.set_linger(Some(Duration::ZERO)));
         match self {
             Self::Accepted(accepted) => drop(accepted.stream().map(|tcp| linger(tcp.into()))),
@@ -258,7 +258,7 @@ impl Socket {
     }
 }
 
-/// What was decrypted with the first record of a read and lies ready: requests that came together leave together.
+/// Bytes that were decrypted with the first record of a read: requests that came together are answered together.
 fn take_decrypted(stream: &mut TlsStream<TcpStream>, input: &mut BytesMut) -> usize {
     let mut reader = stream.get_mut().1.reader();
     let mut taken = 0;

@@ -1,16 +1,17 @@
-//! Spans of a file onto a socket: by `sendfile` what the system's file cache holds, by a helper thread what it does not.
+//! Sends ranges of a file to a socket: with `sendfile` what is in the page cache, by a helper thread what is not.
 //!
-//! `sendfile` saves the copy into our memory and the two wake-ups of a helper thread for each piece, but it waits for the disk
-//! when a page is not in memory, and every connection of the core would wait with it. So each piece is probed: one byte of each
-//! [`PROBE`] is read with `RWF_NOWAIT`, which says `EAGAIN` instead of waiting. What is cold, and what lies on a file system
-//! that cannot say (overlayfs, some of the network), is read by a helper thread, whose reading ahead warms what follows. A page
-//! that leaves memory between probe and sending, or is missing between two probed ones, makes the core wait for that one read.
+//! `sendfile` saves the copy into user memory and two wake-ups of a helper thread for each piece, but it waits for the disk
+//! if a page is not in memory, and every connection of the core would wait with it. So each piece is probed: one byte of
+//! each [`PROBE`] is read with `RWF_NOWAIT`, which returns `EAGAIN` in place of waiting. A helper thread reads pieces that
+//! are not cached, and files on file systems without this flag (overlayfs, some network file systems); its read-ahead fills
+//! the page cache for what follows. A page that is evicted between probe and sending, or is missing between two probed
+//! ones, makes the core wait for that one read.
 //!
-//! What has been queued on the socket is the file's own memory: who writes over a file in place, rather than renaming a new
-//! one onto it, may be seen by those who are being sent it. The length is announced before; a file that ends earlier
-//! breaks the connection off.
+//! What is queued on the socket is the file's own memory: if a program overwrites a file in place, instead of renaming a
+//! new one onto it, clients that are receiving it may see the change. The length is announced before; if a file ends
+//! earlier, the connection is closed.
 //!
-//! Over TLS the bytes have to be encrypted, so that they are read in any case: what is at hand here, the rest by a helper.
+//! Over TLS the bytes have to be encrypted, so they are read in any case: cached ones here, the rest by a helper.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -66,7 +67,7 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// The next bytes of a file, at most `most` of them, for who cannot pass them on inside the kernel.
+/// The next bytes of a file, at most `most` of them, for a socket that cannot use `sendfile`.
 pub(super) async fn piece(file: &Arc<File>, at: u64, most: u64) -> Result<Bytes, Gone> {
     if is_at_hand(file, at, most) {
         return Ok(read_now(file, at, most)?);
@@ -98,7 +99,7 @@ fn is_byte_at_hand(file: &File, at: u64) -> bool {
 }
 
 async fn read(file: Arc<File>, at: u64, length: u64) -> Result<Bytes, Gone> {
-    // Made here, where it is dropped: each of dozens of helper threads would keep pieces of its own.
+    // Created here, where it is dropped: each of dozens of helper threads would keep its own buffers.
     let piece = empty(length)?;
     let piece = spawn_blocking(move || fill(&file, at, piece));
     Ok(piece.await.map_err(|_| Gone::Closed)??)
@@ -121,11 +122,11 @@ fn fill(file: &File, at: u64, mut piece: Vec<u8>) -> io::Result<Bytes> {
 /// Bytes that are probed, and then sent or read, at one time.
 pub(super) const PIECE: u64 = 256 * 1024;
 
-/// The same where the bytes pass through memory of ours: as much as a session takes before the kernel has taken some.
+/// The same if the bytes pass through user memory: as much as a session accepts before the kernel has taken some.
 const PIECE_TO_READ: u64 = 64 * 1024;
 
-/// The kernel reads ahead 128 KiB and more at a time, so that what lies between two bytes of this distance came with one of
-/// them or, mostly, is gone with one of them.
+/// The kernel reads ahead 128 KiB and more at a time, so everything between two bytes of this distance was read with one of
+/// them or, usually, is evicted with one of them.
 const PROBE: u64 = 64 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a front core is started with.
+//! The arguments with which a front core is started.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,7 +41,7 @@ pub struct ClientLimits {
     pub coming: Speed,
     /// How fast an answer must be taken.
     pub leaving: Speed,
-    /// For exchanges under way when the server is told to end.
+    /// For exchanges in progress when the server is stopped.
     pub drain_timeout: Duration,
     /// Connections per core.
     pub connections: usize,
@@ -51,7 +51,7 @@ pub struct ClientLimits {
     pub h2c: bool,
 }
 
-/// A listening socket, and what is reached by it.
+/// A listening socket, and its protocols.
 pub struct BoundListener {
     /// Where connections come in.
     pub socket: Listening,

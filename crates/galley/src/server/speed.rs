@@ -1,9 +1,9 @@
-//! How slow a client may be while a body comes or an answer leaves.
+//! How slow a client may be while a body is received or a response is sent.
 //!
-//! What counts is what came, or arrived, in a whole window: a byte now and then does not prolong anything, and a client that
-//! was fast at the beginning does not live on that. What has arrived is what the system has got confirmed, since it takes
-//! megabytes at once from us, and tells of room for more only when a third of that is gone.
-//! A window that ends while nobody waits for the client is not judged.
+//! The bytes within a whole window count: a byte now and then prolongs nothing, and a client that was fast at the beginning
+//! gains nothing from it. For a response, bytes count when the client's system has acknowledged them, since the local
+//! system accepts megabytes at once, and reports free space only when a third of it is gone. A window that ends while
+//! nobody waits for the client is not evaluated.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -57,7 +57,7 @@ impl ReceiveProgress {
         self.came += count as u64;
     }
 
-    /// Judges a window that is over, and begins the next.
+    /// Evaluates a window that is over, and begins the next.
     pub(super) fn judge(&mut self, timer: &Timer) -> Result<(), Late> {
         if !timer.is_past(self.until) {
             return Ok(());
@@ -85,7 +85,7 @@ impl SendProgress {
         }
     }
 
-    /// Judges a window in which nothing was written, and begins the next.
+    /// Evaluates a window in which nothing was written, and begins the next.
     pub(super) fn judge(&mut self, socket: &impl Unsent) -> Result<(), Late> {
         let unsent = socket.unsent();
         let arrived = self.unsent.saturating_sub(unsent);
@@ -97,7 +97,7 @@ impl SendProgress {
     }
 }
 
-/// What `work` gives without waiting. It is dropped where it would wait.
+/// The result of `work` if it is ready without waiting. It is dropped if it would wait.
 pub(super) async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|cx| {

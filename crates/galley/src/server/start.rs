@@ -43,7 +43,7 @@ pub fn start(spec: CoreSpec) -> io::Result<JoinHandle<()>> {
                 let _ = result_sender.send(Err(error));
             }
         })?;
-    // A thread that tells nothing has panicked, which whoever joins it hears.
+    // A thread that reports nothing has panicked; joining it shows that.
     result.recv().unwrap_or(Ok(()))?;
     Ok(thread)
 }
@@ -98,7 +98,7 @@ async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
     for listener in spec.listeners {
         accepting.spawn_local(accept::run(Rc::clone(&core), listener, phase.clone()));
     }
-    // An error means that the sender is gone, and with it whoever could end us properly.
+    // An error means that the sender is gone, and with it everything that could end this thread properly.
     let now = phase.wait_for(|phase| *phase != Phase::Running).await;
     core.phase.set(now.map_or(Phase::Stopping, |now| *now));
     core.stopping.set(true);
@@ -115,7 +115,7 @@ async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
             _ = stopped => core.phase.set(Phase::Stopping),
         }
     }
-    // Nothing is left of a core that has retired.
+    // Nothing remains of a core that has retired.
     let _ = tokio::time::timeout(drain_timeout, stop(&core)).await;
     sweeping.abort();
     core.flush_logs();
@@ -154,7 +154,7 @@ async fn retire(core: &Core) {
 
 async fn sweep(core: Rc<Core>, beat: Ticks) {
     loop {
-        // At once, too: the core's clock stands at the process's start until then.
+        // At once, too: the core's clock shows the process's start until then.
         core.timers.sweep(core.services.clock.tick());
         let wall = core.services.clock.wall();
         core.date.set(http_date(wall));
@@ -177,11 +177,11 @@ fn http_date(now: SystemTime) -> HttpDate {
 /// Seconds between two messages about connections that are shut out: one tells the operator which address to look at.
 const STRANGERS_EVERY_S: u32 = 10;
 
-/// What a core asks the kernel for each time that it gets a processor: the least there is. A hit takes a tenth of it.
+/// The time slice of a core: the smallest possible. A hit takes a tenth of it.
 const TURN: Duration = Duration::from_micros(100);
 
-/// Tasks that run before the kernel is asked again what is ready. As many as it tells at once in a busy moment: the usual 61 make
-/// it two questions where 64 connections are ready together.
+/// Tasks that run before the next `epoll_wait`. As many as it reports at once in a busy moment: the usual 61 make two calls
+/// when 64 connections are ready together.
 const TASKS_OF_A_TURN: u32 = 256;
 
 /// Some turns of the runtime: between the end of accepting and the end of idle connections.

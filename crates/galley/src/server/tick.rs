@@ -1,7 +1,7 @@
-//! The beat of a core: a timer of the kernel that it hears of as it hears of its sockets.
+//! The regular tick of a core: a kernel timer (`timerfd`) that is an event like those of its sockets.
 //!
-//! A timer of the runtime would be looked for, and a clock read, in front of each question to the kernel; and each of these
-//! questions would have an end, for which the kernel arms a timer of its own.
+//! A timer of the runtime would have to be checked, with a clock reading, before each `epoll_wait`; and each `epoll_wait`
+//! would have a timeout, for which the kernel arms a timer of its own.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rustix::time::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-/// See the module. What tokio has for pipes asks the kernel for nothing that such a timer has not.
+/// See the module. Tokio's type for pipes makes no system call that such a timer does not support.
 pub(super) struct Ticks(Receiver);
 
 impl Ticks {

@@ -1,8 +1,8 @@
 //! Deadlines of a core's connections, coarse and cheap.
 //!
-//! A connection owns one timer and sets its deadline by writing a number; no system call, no queue, no allocation. Four times
-//! a second the core looks at all of them and wakes those that are late. Precision is that of the sweep, which is plenty for
-//! deadlines of seconds.
+//! A connection owns one timer and sets its deadline by writing a number: no system call, no queue, no allocation. Four
+//! times a second the core checks all of them and wakes those that are overdue. This precision is sufficient for deadlines
+//! of seconds.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -38,7 +38,7 @@ pub struct Timer {
     timers: Rc<Timers>,
 }
 
-/// What a connection waits for, as far as it may have to give way.
+/// What a connection waits for, as far as it may be closed for others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum WaitKind {
     /// Something that belongs to a request, or nothing.
@@ -75,7 +75,7 @@ impl Timers {
         }
     }
 
-    /// Wakes what is late at `now`; to be called every [`SWEEP`].
+    /// Wakes the connections that are overdue at `now`; to be called every [`SWEEP`].
     pub fn sweep(&self, now: Tick) {
         self.now.set(now.0);
         self.wake(|state| state.deadline.get() <= now.0);
@@ -86,14 +86,14 @@ impl Timers {
         self.now.get()
     }
 
-    /// Endpoints the wait of every connection that has no request under way.
+    /// Ends the wait of every connection without a request in progress.
     pub fn end_idle(&self) {
         self.wake(|state| matches!(state.waits.get(), WaitKind::Request | WaitKind::Streams));
     }
 
-    /// Endpoints the waits of connections that others need the room of: at most `most` that have no request under way, those first
-    /// that have waited longest; where there are none, of those that have not sent all of a head. How many. Who has just come
-    /// stays for [`GRACE_MS`]: the request may be on its way.
+    /// Ends the waits of connections whose place others need: at most `most` without a request in progress, the longest waits
+    /// first; if there are none, of those that have not sent a whole head. Returns how many. A new connection is kept for
+    /// [`GRACE_MS`]: its request may be on its way.
     pub fn give_way(&self, most: usize) -> usize {
         match self.end_oldest(WaitKind::Request, most) {
             0 => self.end_oldest(WaitKind::Head, most),
@@ -162,7 +162,7 @@ impl Timer {
         self.until(deadline.0, work).await
     }
 
-    /// As [`Timer::within`], for a wait that a drain may cut short, or others who need the room.
+    /// As [`Timer::within`], for a wait that a drain, or others that need the place, may cut short.
     pub async fn idle_within<T>(
         &self,
         limit: Duration,
@@ -187,8 +187,8 @@ impl Timer {
         self.state.deadline.set(NEVER);
     }
 
-    /// Sets the deadline of a connection that polls for itself, or none, without waiting. A drain makes it late, too, and so do
-    /// others who need its room where nothing is under way on it: `is_idle`.
+    /// Sets the deadline of a connection that polls by itself, or none, without waiting. A drain makes it overdue, too, and so
+    /// do others that need its place while nothing is in progress on it: `is_idle`.
     pub fn arm(&self, deadline: Option<Deadline>, is_idle: bool) {
         let deadline = deadline.map_or(NEVER, |at| at.0);
         // Another deadline: something was asked meanwhile, and answered at once.
@@ -257,7 +257,7 @@ impl Timer {
 
 impl TimerState {
     fn wait_for_request(&self, now: u64) {
-        // Whoever polls for itself says so each time.
+        // A connection that polls by itself says so each time.
         if self.waits.replace(WaitKind::Request) != WaitKind::Request {
             self.since.set(now);
         }
@@ -284,8 +284,8 @@ pub const SWEEP: Duration = Duration::from_millis(250);
 
 const NEVER: u64 = u64::MAX;
 
-/// How long a connection may be silent before it gives way, in milliseconds: a client that has connected sends its request
-/// within a round trip.
+/// How long a connection may be silent before it can be closed for others, in milliseconds: a client that has connected sends
+/// its request within a round trip.
 const GRACE_MS: u64 = 1000;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! A connection that has become something else than HTTP: bytes go both ways until both sides are done.
+//! A connection that has switched from HTTP to another protocol: bytes are copied both ways until both sides have ended.
 //!
-//! Nothing is read into them. Each direction holds one buffer, so that who takes slowly slows down who gives; an end is
-//! passed on in its direction alone; and a tunnel that carries nothing for a while ends, as does one that a drain finds.
+//! They are not interpreted. Each direction has one buffer, so a slow receiver slows its sender down; the end of one
+//! direction is passed on in that direction only; and a tunnel without traffic for a while ends, as does one during a
+//! drain.
 
 use std::cell::Cell;
 use std::io;
@@ -14,7 +15,7 @@ use super::Core;
 use super::io::ClientConnection;
 use crate::upstream::switch::Tunnel;
 
-/// Carries what comes until both sides have ended, or for too long nothing came: how many bytes the client got.
+/// Copies bytes until both sides have ended, or nothing arrived for too long: returns how many bytes the client got.
 pub(super) async fn carry(core: &Core, wire: &mut ClientConnection, mut tunnel: Tunnel) -> u64 {
     let step = core.services.tunnels.silence() / STEPS;
     let (moved, down) = (Cell::new(0_u64), Cell::new(0_u64));

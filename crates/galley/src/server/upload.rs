@@ -1,7 +1,8 @@
-//! A request body on its way from its client to the upstream, part by part (`stream_request`).
+//! A request body that is streamed from its client to the upstream (`stream_request`).
 //!
-//! Nothing is read from the client before the upstream asks for it, so a request that waits for a slot costs no memory, and a client
-//! that waits for `100 Continue` is told when its body is wanted. The client's speed is judged only while Galley waits for it.
+//! Nothing is read from the client before the upstream asks for it, so a request that waits for a slot costs no memory, and
+//! a client that waits for `100 Continue` gets it when its body is wanted. The client's speed is checked only while Galley
+//! waits for it.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub(super) struct Upload {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UploadState {
-    /// The upstream has not asked for it.
+    /// The upstream has not requested it.
     Unasked,
     /// Parts are forwarded.
     Open,

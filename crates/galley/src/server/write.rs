@@ -1,4 +1,4 @@
-//! Answers onto the wire: framing, connection persistence, bodies from memory, from a fill or from a file.
+//! Writes responses: framing, connection persistence, bodies from memory, from a fill or from a file.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::upstream::interim::Interim;
 pub(super) enum AfterResponse {
     Request,
     Close,
-    /// Nobody is there to be polite to.
+    /// Nobody is there to receive a closing message.
     Drop,
 }
 
@@ -59,7 +59,7 @@ impl ClientSupport {
     }
 }
 
-/// Writes an answer. The record's end says what left, also when the client vanished on the way.
+/// Writes a response. The record's end says what was sent, also when the client vanished on the way.
 pub(super) async fn send_response(
     wire: &mut ClientConnection,
     mut response: Response,
@@ -124,7 +124,7 @@ fn head(wire: &mut ClientConnection, response: &Response, peer: ClientSupport, l
     let stored = response.fields.map().iter();
     let extra = response.extra.iter().map(|(name, value)| (name, value));
     let date = wire.date.get();
-    // RFC 9110 §6.6.1: an answer composed here is dated here; a stored one keeps the date of its composition.
+    // RFC 9110 §6.6.1: a response that is generated here is dated here; a stored one keeps its date.
     let undated = !response.fields.map().contains_key(http::header::DATE);
     let fields = stored
         .chain(extra)
@@ -191,8 +191,9 @@ struct Arriving {
     length: Option<u64>,
 }
 
-/// A body that is still arriving: by its length where that is known or all of it is there already, in chunks to HTTP/1.1, and
-/// to HTTP/1.0 whole, or, when it is too long for that, until the connection closes. What is there leaves with the head.
+/// A body that is still arriving: by its length if that is known or all of it is there already, in chunks to HTTP/1.1, and to
+/// HTTP/1.0 whole, or, when it is too long for that, until the connection closes. The part that is there is sent with the
+/// head.
 async fn fill(
     wire: &mut ClientConnection,
     response: &Response,
@@ -250,7 +251,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Takes what is there, up to a bound. That it has failed shows again where the rest is waited for.
+    /// Takes what is there, up to a limit. A failure shows again when the rest is awaited.
     pub(super) fn gather(&mut self, reader: &mut FillReader) {
         while self.pieces.len() < MOST_PIECES {
             match reader.try_next() {
@@ -298,7 +299,7 @@ async fn pump(
 ) -> Result<(), Gone> {
     loop {
         let Ok(next) = next(wire, reader).await? else {
-            // Nothing can be said any more but by breaking off: what has left ends short of its framing, so the client knows.
+            // The only possible signal is to close: the bytes sent so far are fewer than announced, so the client notices.
             if !wire.output.is_empty() {
                 wire.send(&[]).await?;
             }
@@ -375,7 +376,7 @@ pub(super) async fn read_verified(
 ) -> Result<Bytes, Gone> {
     let pieces = Arc::clone(pieces);
     let buffer = Vec::with_capacity(pieces.longest_piece());
-    // A block that is damaged ends the answer short: what has left cannot be taken back.
+    // A damaged block ends the response early: what was sent cannot be taken back.
     spawn_blocking(move || pieces.read_into(&(at..end), buffer))
         .await
         .ok()
@@ -384,7 +385,7 @@ pub(super) async fn read_verified(
         .ok_or(Gone::Closed)
 }
 
-/// What is collected for an HTTP/1.0 client so that its connection can be kept: any page, not a download.
+/// The part that is collected for an HTTP/1.0 client so that its connection can be kept: any page, not a download.
 const MOST_AHEAD: u64 = 1024 * 1024;
 
 /// Pieces that leave with the head: PHP's come in 8 KiB, and a system call takes a few dozen well.

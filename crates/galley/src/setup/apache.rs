@@ -1,7 +1,7 @@
 //! The virtual hosts in Apache's configuration.
 //!
-//! Only the directives that a first configuration of Galley needs. Conditions (`<IfModule>`) count as true. Lines that cannot be read are
-//! skipped.
+//! It reads only the directives that a first configuration of Galley needs. Conditions (`<IfModule>`) count as true. Lines
+//! that cannot be parsed are skipped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn hosts_of(machine: &Machine, file: &Path) -> Vec<VirtualHost> {
     reader.finish()
 }
 
-/// What has been read of a virtual host, or of the server as a whole.
+/// The directives of a virtual host, or of the server as a whole.
 #[derive(Clone, Default)]
 struct HostDraft {
     addresses: Vec<VirtualHostListen>,

@@ -1,4 +1,4 @@
-//! Certificates that certbot keeps.
+//! Certificates that certbot manages.
 
 use std::path::{Path, PathBuf};
 

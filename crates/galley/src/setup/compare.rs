@@ -1,4 +1,4 @@
-//! Compares what two servers send for one path.
+//! Compares the responses of two servers for one path.
 
 use super::fetch::PageSummary;
 
@@ -9,7 +9,7 @@ pub struct PageComparison {
     pub host: String,
     /// The path.
     pub path: String,
-    /// What the server of today sends; `None`: there is none.
+    /// The response of the present server; `None`: there is none.
     pub current: Option<PageSummary>,
     /// What Galley sends.
     pub galley: PageSummary,

@@ -29,7 +29,7 @@ pub struct Detection {
     pub pools: Vec<FpmPool>,
     /// Whether a PHP-FPM program is installed, which Galley could run.
     pub has_fpm_program: bool,
-    /// Who listens on ports 80 and 443.
+    /// The owners of ports 80 and 443.
     pub ports: Vec<PortOwner>,
     /// Certificates of certbot.
     pub certificates: Vec<CertbotCertificate>,

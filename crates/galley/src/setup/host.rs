@@ -64,7 +64,7 @@ impl VirtualHostListen {
 pub struct VirtualHost {
     /// Whose configuration.
     pub server: WebServer,
-    /// Where it listens.
+    /// Its listeners.
     pub listen: Vec<VirtualHostListen>,
     /// Host names in the form of Galley's `hosts`.
     pub names: Vec<String>,

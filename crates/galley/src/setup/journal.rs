@@ -1,7 +1,7 @@
-//! What `galley setup` has changed, so that `--undo` restores it.
+//! The changes of `galley setup`, so that `--undo` can revert them.
 //!
-//! Each step is on the disk before it is taken. The file is readable by its owner only and lies beside the configuration: what it says is
-//! done with the rights of whoever runs `--undo`, so only somebody with these rights may write it.
+//! Each step is on the disk before it is taken. The file is beside the configuration and readable by its owner only: its
+//! contents are executed with the rights of the user who runs `--undo`, so only somebody with these rights may write it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ pub enum UndoStep {
         before: Option<String>,
         /// Its permissions before.
         mode: u32,
-        /// SHA-256 of what was written, to see whether somebody has changed it since.
+        /// SHA-256 of the written file, to detect changes since.
         written: String,
     },
     /// A file or an empty folder was made that means nothing without the rest.
@@ -52,7 +52,7 @@ pub enum UndoStep {
 pub enum Undone {
     /// As before.
     Restored,
-    /// Somebody has changed the file since, so it stays.
+    /// The file was changed by somebody since, so it stays.
     Kept,
 }
 
@@ -66,7 +66,7 @@ pub struct SetupJournal {
 }
 
 impl SetupJournal {
-    /// That of a configuration file; empty where there is none.
+    /// That of a configuration file; empty if there is none.
     ///
     /// Error: it cannot be read, or somebody else could have written it.
     pub fn open(configuration: &Path) -> io::Result<Self> {
@@ -95,8 +95,8 @@ impl SetupJournal {
         &self.steps
     }
 
-    /// Notes a step that is about to be taken. One that changes nothing about what is restored is noted once. A change of a unit is
-    /// noted in each run, because a run that fails is undone alone.
+    /// Records a step before it is taken. One that does not change what is restored is recorded once. A change of a unit is
+    /// recorded in each run, because a run that fails is undone alone.
     pub fn record(&mut self, step: UndoStep) -> io::Result<()> {
         let since = match step {
             UndoStep::Unit { .. } => self.earlier.min(self.steps.len()),
@@ -131,7 +131,7 @@ impl SetupJournal {
             .is_some_and(|(written, text)| *written == sha256(&text))
     }
 
-    /// Writes a file in one step, after noting what was there.
+    /// Writes a file in one step, after recording the former one.
     pub fn write(&mut self, path: &Path, text: &str, mode: u32) -> io::Result<()> {
         let before = match fs::read_to_string(path) {
             Ok(before) => Some(before),
@@ -157,7 +157,7 @@ impl SetupJournal {
 }
 
 impl UndoStep {
-    /// Restores a file or removes what was made; other steps are those of programs.
+    /// Restores a file or removes a created one; other steps are those of programs.
     pub fn undo_file(&self) -> io::Result<Undone> {
         match self {
             Self::File {
@@ -167,7 +167,7 @@ impl UndoStep {
                 written,
             } => {
                 let found = existing(fs::read(path))?;
-                // Written anew by a crash between the note and the file: that is as before, too.
+                // Created again by a crash between the record and the file: that is as before, too.
                 let is_before = found.as_deref() == before.as_ref().map(String::as_bytes);
                 if !is_before && found.is_some_and(|found| sha256(&found) != *written) {
                     return Ok(Undone::Kept);
@@ -185,7 +185,7 @@ impl UndoStep {
     }
 }
 
-/// Removes what was made, but no folder that others use by now.
+/// Removes what was created, but no folder that others use by now.
 fn undo_made(path: &Path) -> io::Result<Undone> {
     let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
     if !is_folder {
@@ -200,7 +200,7 @@ fn remove(path: &Path) -> io::Result<()> {
     existing(fs::remove_file(path)).map(drop)
 }
 
-/// `None` where there is no such file.
+/// `None` if there is no such file.
 fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -264,7 +264,7 @@ mod tests {
         fs::create_dir(&other).unwrap();
         journal.write(&config, "one", 0o644).unwrap();
         journal.write(&other.join("new"), "new", 0o600).unwrap();
-        // A second run goes on where the first ended.
+        // A second run continues where the first ended.
         let mut journal = SetupJournal::open(&config).unwrap();
         assert!(journal.has_written(&config));
         journal.write(&config, "two", 0o644).unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::machine::Machine;
 use super::processes::MachineProcess;
 
-/// Who listens on a port.
+/// The owner of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortOwner {
     /// Where.
@@ -32,7 +32,7 @@ struct Listening {
     inode: u64,
 }
 
-/// Who listens on these ports: one entry for each address, sorted.
+/// The owners of these ports: one entry for each address, sorted.
 pub(super) fn owners(
     machine: &Machine,
     processes: &[MachineProcess],

@@ -1,7 +1,8 @@
 //! The virtual hosts in nginx's configuration.
 //!
-//! Only the directives that a first configuration of Galley needs: `listen`, `server_name`, `root`, `fastcgi_pass`, `upstream`, certificates and
-//! `client_max_body_size`. Everything else is skipped. A syntax error ends the file; what stands before it counts.
+//! It reads only the directives that a first configuration of Galley needs: `listen`, `server_name`, `root`,
+//! `fastcgi_pass`, `upstream`, certificates and `client_max_body_size`. Everything else is skipped. A syntax error ends the
+//! file; everything before it counts.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -220,7 +221,7 @@ fn absolute(path: &str) -> Option<PathBuf> {
     (path.starts_with('/') && !path.contains('$')).then(|| PathBuf::from(path))
 }
 
-/// `64m`; 0 means no limit, which is no size.
+/// `64m`; 0 means no limit, so it is not a size.
 fn size(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let (number, unit) = match lower.strip_suffix(['k', 'm', 'g']) {

@@ -13,7 +13,7 @@ pub struct FpmPool {
     pub name: String,
     /// The file.
     pub file: PathBuf,
-    /// Where it listens.
+    /// Its listener.
     pub listen: PhpBackend,
     /// The user of its workers.
     pub user: Option<String>,

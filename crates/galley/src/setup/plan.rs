@@ -1,4 +1,4 @@
-//! From findings to a configuration that explains itself.
+//! Turns the findings into a configuration with explanations.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -58,8 +58,7 @@ pub struct SiteDraft {
 }
 
 impl SiteDraft {
-    /// Decides from what was found. Error: why this WordPress cannot be set up, for people.
-    ///
+    /// Plans from the findings. Error: why this WordPress cannot be set up, for people.
     pub fn new(
         site: &DetectedSite,
         info: Option<&WordPressInfo>,

@@ -1,4 +1,4 @@
-//! Runs a planned configuration on a loopback port, beside the server of today, and compares pages.
+//! Runs a planned configuration on a loopback port, beside the present server, and compares pages.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub struct Trial {
     _folder: tempfile::TempDir,
 }
 
-/// Where it listens.
+/// Its address.
 #[derive(Clone, Copy, Debug, Default)]
 struct TrialListeners {
     plain: Option<SocketAddr>,
@@ -82,7 +82,7 @@ impl Trial {
         })
     }
 
-    /// Where it is reached, for a site whose visitors use `https` or not.
+    /// Its URL, for a site whose visitors use `https` or not.
     pub fn endpoint(&self, is_https: bool) -> ServerEndpoint {
         ServerEndpoint {
             // `ready` waited for it.
@@ -113,7 +113,7 @@ impl Trial {
     }
 }
 
-/// Reads what the server reports until it is ready; goes on reading afterwards, so that it never waits for us.
+/// Reads what the server reports until it is ready; continues to read afterwards, so that the server never blocks on it.
 async fn ready(child: &mut Child) -> Result<TrialListeners, TrialError> {
     let Some(errors) = child.stderr.take() else {
         return Err(TrialError::Ended(String::new()));

@@ -32,7 +32,7 @@ pub struct DetectedWordPress {
     pub owner: Option<String>,
 }
 
-/// How the sites of a network are told apart.
+/// How the sites of a network are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkKind {
     /// By folders of the path.
@@ -131,7 +131,7 @@ pub struct WordPressInfo {
     pub has_subdomains: bool,
 }
 
-/// Asks the WordPress in `root` through the `php` command, as the owner of its content: never as root.
+/// Runs a query in the WordPress in `root` through the `php` command, as the owner of its content: never as root.
 ///
 /// Error: why there is no answer, for people. Not cancel-safe; PHP is ended after `PATIENCE`.
 pub async fn ask_wordpress(root: &Path, host: &str) -> Result<WordPressInfo, String> {
@@ -214,7 +214,7 @@ if ( is_string( $galley_home ) && '' !== $galley_home ) {
 }
 "#;
 
-/// What the answer stands behind; WordPress may print in front of it.
+/// The text before the answer; WordPress may print in front of it.
 const MARK: &str = "\u{1}galley\u{1}";
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -51,7 +51,7 @@ fn definition(text: &str) -> Option<(String, String)> {
     is_literal.then_some((name, word))
 }
 
-/// A string literal in quotes, and what stands behind it. One in double quotes with a variable is not a literal.
+/// A string literal in quotes, and the text after it. One in double quotes with a variable is not a literal.
 fn string(text: &str) -> Option<(String, &str)> {
     let text = text.trim_start();
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;

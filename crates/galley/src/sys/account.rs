@@ -1,4 +1,4 @@
-//! Numbers of a user and of groups, from `/etc/passwd` and `/etc/group`: for whoever becomes one.
+//! The ids of a user and of its groups, from `/etc/passwd` and `/etc/group`, for a process that switches to it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Account {
     pub groups: Vec<u32>,
 }
 
-/// The account of this name; `None` where there is none.
+/// The account of this name; `None` if there is none.
 pub fn named(name: &str) -> Option<Account> {
     let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
     let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();

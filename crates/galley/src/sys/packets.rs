@@ -1,6 +1,6 @@
 //! Packets between two processes of one machine, which may carry descriptors (`SOCK_SEQPACKET`, unix(7)).
 //!
-//! Each arrives whole or not at all. The other end's death is the end of what comes.
+//! Each arrives completely or not at all. If the other process ends, the stream of packets ends.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,7 +24,8 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// The socket for tasks: what tokio has for datagrams asks the kernel for nothing that packets have not. Call within a runtime.
+/// The socket for tasks: tokio's type for datagrams makes no system call that packet sockets do not support. Call within a
+/// runtime.
 pub fn waited_for(socket: OwnedFd) -> io::Result<UnixDatagram> {
     let socket = std::os::unix::net::UnixDatagram::from(socket);
     socket.set_nonblocking(true)?;
@@ -74,7 +75,7 @@ pub fn receive_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, V
 /// Descriptors of one packet.
 pub const MOST_CARRIED: usize = 4;
 
-/// The same from whom no descriptor is wanted: the kernel closes what comes along.
+/// The same without accepting descriptors: the kernel closes those that arrive.
 pub fn receive_plain(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (_, length) = rustix::net::recv(socket, buffer, RecvFlags::empty())?;
     Ok(length)

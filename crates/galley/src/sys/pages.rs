@@ -1,8 +1,8 @@
-//! How large the pages are in which the kernel gives memory.
+//! The size of the pages that the allocator requests from the kernel.
 //!
-//! The allocator asks for pages of 2 MiB, which spare a large cache some of the processor's work. Each thread has its own parts of
-//! the memory, though, and of most it uses little: on a machine of 256 MB Galley held 50 MB where it used 23, and each helper
-//! thread took half a megabyte more (measured). So a small machine has small pages.
+//! By default it requests pages of 2 MiB, which reduce the processor time for a large cache. But each thread has its own
+//! areas of memory, and uses only a small part of most: on a machine with 256 MB Galley held 50 MB of which it used 23, and
+//! each helper thread took half a megabyte more (measured). So small machines use small pages.
 
 /// Gives this process memory in small pages from now on, and every program that it starts. Where the kernel knows no others,
 /// nothing happens.

@@ -1,6 +1,7 @@
-//! Giving up root, once what only root may do is done, or as much of it as is not needed.
+//! Gives up root, or the capabilities that are not needed, after everything that needs root is done.
 //!
-//! It happens while the process has one thread, so that every later one is the user's. There is no way back, and it is tried.
+//! It happens while the process has one thread, so every later thread has the user's rights. It cannot be undone, and that
+//! is tested.
 
 use std::fs;
 use std::io;
@@ -13,8 +14,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::account::{self, Account};
 
-/// Becomes `user`, of `group` where one is named, with his further groups. `files` become his before. Nothing is done where
-/// the process is the user's already.
+/// Becomes `user`, of `group` if one is named, with the user's further groups. `files` are given to the user before. Nothing
+/// is done if the process is the user's already.
 pub fn become_user<'f>(
     user: &str,
     group: Option<&str>,
@@ -41,7 +42,7 @@ pub fn become_user<'f>(
     change(&account, uid, gid)
 }
 
-/// The account of `user`, with `group` as the first group where one is named.
+/// The account of `user`, with `group` as the first group if one is named.
 pub fn account_of(user: &str, group: Option<&str>) -> io::Result<Account> {
     let unknown =
         |what: &str| io::Error::new(io::ErrorKind::NotFound, format!("there is no such {what}"));
@@ -95,20 +96,21 @@ pub fn own_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// Gives an open file or pipe to an account, so that it can be opened anew by its descriptor.
+/// Gives an open file or pipe to an account, so that it can be opened again by its descriptor.
 pub fn give_open(file: impl AsFd, account: &Account) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
     Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?)
 }
 
-/// Keeps of root's rights what it takes to start, signal and clean up after processes of others, and gives up the rest.
+/// Keeps those rights of root that are needed to start, signal and clean up after processes of others, and gives up the rest.
 ///
-/// It bounds mistakes and not a taker-over: who may become any user may become root.
+/// This limits the effect of mistakes, not of an attacker who has taken over: a process that may become any user may become
+/// root.
 pub fn keep_starting() -> io::Result<()> {
     let kept = CapabilitySet::SETUID
         | CapabilitySet::SETGID
         | CapabilitySet::KILL
-        // The pipe of what a process says is its user's, and the folder of its socket too.
+        // The pipe of a process's messages is its user's, and the folder of its socket too.
         | CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE;
     let sets = CapabilitySets {
@@ -119,7 +121,7 @@ pub fn keep_starting() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// Makes a folder for the user's sockets where there is none; later he may not.
+/// Creates a folder for the user's sockets if there is none; later the user may not.
 pub fn folder_for(user: &str, folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     if folder.exists() || !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! What a user may write to, asked without trying it.
+//! What a user may write to, determined without trying it.
 
 use std::fs;
 use std::io;

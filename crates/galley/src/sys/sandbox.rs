@@ -97,7 +97,7 @@ impl Sandbox {
         let rules = Ruleset::default()
             .handle_access(AccessFs::from_all(KNOWN))?
             .create()?;
-        // What is not there cannot be opened either.
+        // A missing file cannot be opened either.
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let restricted = rules
             .add_rules(path_beneath_rules(&self.read, read))?

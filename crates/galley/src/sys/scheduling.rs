@@ -1,18 +1,18 @@
-//! How long a thread's turns on a processor are to be, once it has one.
+//! The length of a thread's time slices.
 //!
-//! The scheduler of Linux 6.6 and later (EEVDF; Stoica and Abdel-Wahab, 1995) lets a thread work to the end of its turn before
-//! it looks who else waits, and of those who wait it takes whose turn would end first. A thread of high priority that has just
-//! woken thus waits for the turn of PHP all the same, up to some milliseconds. Since 6.12 a thread may ask for turns of its own
-//! length, without any privilege; one that wakes and wants less than who is working takes the processor at once. It gets no
-//! larger part of it thereby. Older kernels take no notice.
+//! The scheduler of Linux 6.6 and later (EEVDF; Stoica and Abdel-Wahab, 1995) lets a thread work to the end of its slice
+//! before it looks for other runnable threads, and then takes the one whose slice would end first. So a thread of high
+//! priority that has just woken still waits for the slice of PHP, up to some milliseconds. Since 6.12 a thread may request
+//! slices of its own length, without any privilege; when it wakes and has a shorter slice than the running thread, it gets
+//! the processor at once. Its total share does not grow. Older kernels ignore the request.
 //!
-//! Threads and programs that are begun by such a thread inherit the wish; [`reset`] gives it up.
+//! Threads and programs that such a thread starts inherit it; [`reset`] reverts it.
 
 use std::io;
 use std::time::Duration;
 
-/// Asks for turns of `length` for the calling thread: 100 us to 100 ms, which the kernel sees to. Where it cannot be, or where
-/// somebody has given the process another policy than the usual one, everything stays as it is.
+/// Requests time slices of `length` for the calling thread: 100 us to 100 ms, limited by the kernel. If that is not possible,
+/// or if the process has another policy than the usual one, nothing changes.
 pub(super) fn ask_for(length: Duration) {
     let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     if let Ok(now) = read()

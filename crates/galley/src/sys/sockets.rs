@@ -1,8 +1,8 @@
-//! Listening sockets: those that are opened here, and those that the service manager hands over.
+//! Listening sockets: those that are opened here, and those that the service manager passes.
 //!
-//! A socket is bound first, while there are the rights for it, and listens when everything behind it stands. Addresses get
-//! one socket for each core, on one port, over which the kernel spreads connections (`SO_REUSEPORT`); a socket in the file
-//! system, and one that was handed over, is one queue that all cores take from.
+//! A socket is bound first, while the process has the rights for it, and listens when everything behind it is ready. An
+//! address gets one socket for each core, on one port, over which the kernel spreads connections (`SO_REUSEPORT`); a socket
+//! in the file system, or one that was passed, is one queue that all cores accept from.
 
 use std::fs;
 use std::io;
@@ -51,7 +51,7 @@ impl Bound {
         clear(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path)?)?;
-        // Nobody can connect before it listens, so that the mode counts from the beginning.
+        // Nobody can connect before it listens, so the mode is effective from the beginning.
         let file = SocketFile::of(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         Ok(Self {
@@ -89,7 +89,7 @@ impl Bound {
         self.file.as_ref().map(|file| file.path.as_path())
     }
 
-    /// Has them listen: the sockets of each core, and what is to be removed at the end.
+    /// Starts listening: the sockets of each core, and the files to be removed at the end.
     pub fn listen(self, cores: usize) -> io::Result<(Vec<Vec<Listening>>, Option<SocketFile>)> {
         let mut per_core: Vec<Vec<Listening>> = (0..cores).map(|_| Vec::new()).collect();
         for sockets in self.sockets {
@@ -129,7 +129,7 @@ impl Listening {
         }
     }
 
-    /// Where it is reached: `http://192.0.2.1:80`, with its scheme, or `unix:/path`.
+    /// Its address: `http://192.0.2.1:80`, with its scheme, or `unix:/path`.
     pub fn url(&self, scheme: &str) -> io::Result<String> {
         match self {
             Self::Tcp(listener) => Ok(format!("{scheme}://{}", listener.local_addr()?)),
@@ -193,7 +193,7 @@ impl Passed {
     }
 }
 
-/// The file of a socket of ours; removed at the end, unless another server has put its own there.
+/// The file of a socket of this process; removed at the end, unless another server has put its own there.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -201,7 +201,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Where it is.
+    /// Its place.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -231,8 +231,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Whether `address` can be had. To be asked for every address before the first listener is opened: those of several cores
-/// share a port, and so would those of two servers, without a word.
+/// Whether `address` is available. To be called for every address before the first listener is opened: those of several cores
+/// share a port, and so would those of two servers, without an error.
 pub fn is_free(address: SocketAddr) -> io::Result<()> {
     socket(address)?.bind(&address.into())
 }
@@ -244,7 +244,7 @@ pub fn is_path_free(path: &Path) -> io::Result<()> {
     super::reach::UserIdentity::this().may_write(folder)
 }
 
-/// Removes a socket that nobody answers at. Anything else stays, and keeps us from binding there.
+/// Removes a socket on which nobody answers. Anything else stays, and prevents binding there.
 fn clear(path: &Path) -> io::Result<()> {
     if is_abandoned(path)? {
         fs::remove_file(path)?;
@@ -252,9 +252,9 @@ fn clear(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a socket is there that nobody answers at; `false` where nothing is.
+/// Whether there is a socket on which nobody answers; `false` if there is nothing.
 ///
-/// Errors: somebody answers, or what is there is no socket.
+/// Errors: somebody answers, or it is not a socket.
 pub fn is_abandoned(path: &Path) -> io::Result<bool> {
     let Ok(old) = fs::symlink_metadata(path) else {
         return Ok(false);
@@ -357,7 +357,7 @@ mod tests {
         let (all, file) = bound.listen(2).unwrap();
         let refused = Bound::unix(&path, 0o600, 1).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        // Another server's socket stays where ours was.
+        // Another server's socket stays in this place.
         fs::remove_file(&path).unwrap();
         let other = UnixListener::bind(&path).unwrap();
         drop((all, file));

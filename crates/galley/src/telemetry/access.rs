@@ -1,8 +1,8 @@
 //! The access log: one line per request, from every core to one writer thread.
 //!
-//! A core formats into a buffer of its own and hands it over, when it is full or at a tick, through a bounded channel; it
-//! never waits. When the writer cannot keep up, lines are dropped and counted, and the writer says how many. Order is
-//! kept per core, not between cores. At [`AccessLog::close`] all that was handed over is written, within a time.
+//! A core formats into its own buffer and passes it on, when it is full or at a tick, through a bounded channel; it never
+//! waits. If the writer is too slow, lines are dropped and counted, and the writer reports how many. The order is kept per
+//! core, not between cores. [`AccessLog::close`] writes everything that was passed on, within a time limit.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

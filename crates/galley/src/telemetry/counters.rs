@@ -1,8 +1,8 @@
-//! Counters of answers, one set per core and in it one row per site.
+//! Counters of responses: one set per core, with one row per site.
 //!
 //! Each set has one writer, the core that owns it, which therefore needs no atomic addition: a plain load and store, on
-//! lines that no other core writes. A hit costs four of them. Readers sum all sets into [`Totals`]; a sum taken while
-//! cores count is a moment old, no more.
+//! cache lines that no other core writes. A hit costs four of them. Readers sum all sets into [`Totals`]; a sum that is
+//! taken while cores count is at most a moment old.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -36,13 +36,13 @@ pub struct CountedResponse {
     pub site: Option<u32>,
     /// Its status.
     pub status: u16,
-    /// How it came to be.
+    /// Its outcome.
     pub outcome: Outcome,
     /// Bytes of its body that were sent.
     pub body_bytes: u64,
     /// From the request's head to the end of the answer.
     pub total_time: Duration,
-    /// What the upstream took until its head, where it was asked.
+    /// The upstream's time until its head, if there was a request to it.
     pub upstream_time: Option<Duration>,
 }
 
@@ -169,7 +169,7 @@ impl CounterReader {
         reader
     }
 
-    /// What HTTP/2 connections came to on all cores.
+    /// The sums of HTTP/2 connections on all cores.
     pub fn http2(cores: &[CounterReader]) -> http2::Http2Totals {
         let mut totals = http2::Http2Totals::default();
         for core in cores {
@@ -241,7 +241,7 @@ struct CounterSet {
 }
 
 impl CounterSet {
-    /// Adds what another set has counted. Connections are left out: those of threads that have ended are closed.
+    /// Adds the counts of another set. Open connections are omitted: those of threads that have ended are closed.
     fn add(&self, other: &Self) {
         for (row, more) in self.rows.iter().zip(&other.rows) {
             for (slot, count) in more.now().into_iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Access lines under the names of the Elastic Common Schema 8, with dots in place of nested objects, as its loggers write them.
-//! <https://www.elastic.co/docs/reference/ecs/ecs-field-reference>
+//! Access lines with the names of the Elastic Common Schema 8, with dots in place of nested objects, as its loggers write
+//! them. <https://www.elastic.co/docs/reference/ecs/ecs-field-reference>
 //!
-//! Durations are nanoseconds. What the schema has no field for is below `galley`. Members without a value are missing.
+//! Durations are nanoseconds. Fields that the schema does not have are below `galley`. Members without a value are omitted.
 
 use super::record::AccessRecord;
 use super::write::{address, number, text};

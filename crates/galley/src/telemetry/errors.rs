@@ -1,8 +1,8 @@
 //! Messages for the operator: `2026-01-01T00:00:00.000Z level message key=value`.
 //!
-//! Times are UTC, so that messages of several machines can be put together. Messages are written at once by the thread
-//! that has one: they are rare, and the last one before a crash is the one that matters. Those that a client can cause
-//! go through [`RateLimited`]. Values are quoted where they would otherwise run into the next one.
+//! Times are UTC, so that messages of several machines can be merged. The thread that has a message writes it at once:
+//! messages are rare, and the last one before a crash is the one that matters. Messages that a client can cause use
+//! [`RateLimited`]. Values are quoted if they could be confused with the next one.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -192,8 +192,8 @@ impl<S: Subscriber> Layer<S> for MessageLayer {
     }
 }
 
-/// Whether it is what a library says of its client's frames: as many lines as the client likes. What is worth a line about
-/// a connection of HTTP/2 is written by its front.
+/// Whether it is a message of a library about its client's frames: a client can cause any number of them. Noteworthy events of
+/// an HTTP/2 connection are logged by the front thread.
 fn is_foreign(metadata: &tracing::Metadata<'_>) -> bool {
     let target = metadata.target();
     *metadata.level() <= tracing::Level::INFO && (target == "h2" || target.starts_with("h2::"))
@@ -221,7 +221,7 @@ impl Visit for MessageFields {
 impl MessageFields {
     fn take(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
-            // What cannot be printed is escaped; quotes and letters of all languages stay.
+            // Characters that cannot be printed are escaped; quotes and letters of all languages stay.
             for c in value.chars() {
                 match c {
                     '"' | '\'' | '\\' => self.message.push(c),

@@ -1,7 +1,7 @@
-//! Text of strangers in lines for people and programs.
+//! Untrusted text in lines for people and programs.
 //!
-//! Whatever bytes come in, what goes out has no line break, no quote that ends a field early and no terminal sequence;
-//! each field is cut, so that one request cannot fill a disk.
+//! For any input, the output has no line break, no quote that ends a field early and no terminal sequence. Each field is
+//! shortened, so that one request cannot fill a disk.
 
 use galley_policy::classes;
 
@@ -20,8 +20,8 @@ pub(super) fn bare(out: &mut Vec<u8>, bytes: &[u8]) {
     });
 }
 
-/// Appends `bytes` as a JSON string with its quotes (RFC 8259 section 7): what is not UTF-8 becomes U+FFFD, control
-/// characters become `\u00HH`. Cut at [`MOST`] bytes of input.
+/// Appends `bytes` as a JSON string with its quotes (RFC 8259 section 7): invalid UTF-8 becomes U+FFFD, control characters
+/// become `\u00HH`. Cut at [`MOST`] bytes of input.
 pub(super) fn json(out: &mut Vec<u8>, bytes: &[u8]) {
     let (bytes, is_cut) = cut(bytes);
     out.push(b'"');

@@ -1,5 +1,5 @@
-//! Access lines with the fields that the configuration selects, in JSON, under Galley's names or those of the Elastic Common
-//! Schema. Which ones there are is worked out once; a line allocates nothing.
+//! Access lines with the fields that the configuration selects, in JSON, under Galley's names or those of the Elastic
+//! Common Schema. The selection is prepared once; a line allocates nothing.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -151,7 +151,7 @@ impl FieldPlan {
         out.push(b'}');
     }
 
-    /// A value that is no text, or needs no escapes.
+    /// A value that is not text, or needs no escapes.
     fn plain(&self, value: FieldValue<'_>, out: &mut Vec<u8>) {
         match value {
             FieldValue::Text(_) | FieldValue::Version(_) | FieldValue::Time(None) => {

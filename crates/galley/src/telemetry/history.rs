@@ -1,8 +1,8 @@
-//! The last day in minutes, for each site: what a graph needs, without another program.
+//! The last day in minutes, for each site: the data of a graph, without another program.
 //!
-//! Sums are read once a minute and the difference is kept; a minute without any request takes no room. Nothing counts for
-//! the sake of it: the sums are those that metrics show. Lives in memory, so a restart begins it anew. Rows carry the wall
-//! clock's minute, and their order is that in which they were made, also when that clock is set back.
+//! Sums are read once a minute and the difference is kept; a minute without any request takes no space. Nothing is counted
+//! for it alone: the sums are those of the metrics. It is in memory, so a restart begins it anew. Rows carry the wall
+//! clock's minute, and keep the order in which they were made, also when that clock is set back.
 
 use std::collections::VecDeque;
 
@@ -15,9 +15,9 @@ pub struct Minute {
     pub minute: u64,
     /// All requests.
     pub requests: u64,
-    /// Answers from memory that were fresh.
+    /// Fresh responses from memory.
     pub hits: u64,
-    /// Answers from memory that were stale.
+    /// Stale responses from memory.
     pub stale: u64,
     /// Pages that were not in memory.
     pub misses: u64,
@@ -31,7 +31,7 @@ pub struct Minute {
     pub upstream_ms: u64,
 }
 
-/// One site's minutes. One owner, who calls [`Self::turn`].
+/// One site's minutes. It has one owner, which calls [`Self::turn`].
 #[derive(Debug, Default)]
 pub struct History {
     /// The oldest first; at most [`MINUTES`].
@@ -66,8 +66,8 @@ impl History {
         self.began = now;
     }
 
-    /// The minutes with requests from `from` on, the oldest first; the last one is the current one, unfinished, also where
-    /// it has no requests yet.
+    /// The minutes with requests from `from` on, the oldest first; the last one is the current one, unfinished, even without
+    /// requests.
     pub fn since(&self, from: u64, totals: &Totals) -> impl Iterator<Item = Minute> {
         let current = Minute::of(self.began.minute, totals).since(&self.began);
         let rows = self.rows.iter().copied();
@@ -90,7 +90,7 @@ impl Minute {
         }
     }
 
-    /// What was added since `began`, named after its minute.
+    /// The difference since `began`, named after its minute.
     fn since(&self, began: &Self) -> Self {
         Self {
             minute: began.minute,

@@ -1,6 +1,6 @@
-//! Counts of HTTP/2 connections: how many, what is reset on them, and why Galley ended some.
+//! Counters of HTTP/2 connections: their number, their resets, and why Galley closed some.
 //!
-//! One set per core, written by it alone; see [`super::counters`].
+//! There is one set per core, written by it alone; see [`super::counters`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ pub enum Http2EndReason {
     Flood,
     /// It broke the protocol.
     Protocol,
-    /// It did not send a head in time, or took no byte of what waited for it.
+    /// It did not send a head in time, or read no byte of its output.
     Slow,
 }
 
@@ -29,7 +29,7 @@ impl Http2EndReason {
     }
 }
 
-/// What one connection came to.
+/// The counts of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Http2ConnectionCounts {
     /// Streams that its client opened.
@@ -45,7 +45,7 @@ pub struct Http2ConnectionCounts {
 pub struct Http2Totals {
     /// Connections that have ended.
     pub connections: u64,
-    /// What they came to together.
+    /// Their sums.
     pub counts: Http2ConnectionCounts,
     /// Those that Galley ended, in the order of [`Http2EndReason::ALL`].
     pub ended: [u64; 3],
@@ -89,7 +89,7 @@ impl Http2Counters {
         }
     }
 
-    /// Adds what is counted by now.
+    /// Adds the present counts.
     pub(super) fn add_to(&self, totals: &mut Http2Totals) {
         let [connections, streams, by_client, by_galley, ended @ ..] = self
             .slots

@@ -1,9 +1,9 @@
-//! The form of an access line.
+//! The formats of an access line.
 //!
-//! *combined*: the line of NCSA httpd and Apache, followed by Galley's own words,
-//! `outcome=<word[:detail]> upstream=<seconds|-> time=<seconds> id=<request id>` and, where the client did not take its
-//! answer, `vanished=1`. *json*: one object a line with the same and the host. *ecs*: the same under the names of the Elastic Common
-//! Schema (`ecs`). Times are local, formatted once a second.
+//! *combined*: the line of NCSA httpd and Apache, followed by Galley's own words, `outcome=<word[:detail]>
+//! upstream=<seconds|-> time=<seconds> id=<request id>` and, if the client did not receive the whole response,
+//! `vanished=1`. *json*: one object per line with the same values and the host. *ecs*: the same with the names of the
+//! Elastic Common Schema (`ecs`). Times are local, formatted once a second.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -53,7 +53,7 @@ pub(super) struct Formatter {
     /// The second as the form has it: with all that stands between address and method for combined, up to the fraction for
     /// json.
     stamp: String,
-    /// What comes behind the fraction.
+    /// The text after the fraction.
     offset: String,
 }
 
@@ -394,7 +394,7 @@ pub(super) mod tests {
         assert_eq!(ecs.as_object().unwrap().len(), 6, "{ecs}");
     }
 
-    /// A selection of all fields is the line without a selection, and what is only there on request.
+    /// A selection of all fields equals the line without a selection, with the fields that are only there on request.
     #[test]
     fn all_fields_have_a_value_and_a_name_in_both_forms() {
         let fields: Vec<LogField> = KnownField::ALL

@@ -1,8 +1,8 @@
-//! What the server says about itself: one access line per request, messages for the operator, counters.
+//! Logs and counters: one access line per request, messages for the operator, counters.
 //!
-//! Nothing in here decides about a request, and nothing in here may hold one up: access lines leave a core through a
-//! bounded channel that drops and counts when it is full, and counters are plain stores by the core that owns them. Text
-//! of clients is escaped before it is written, so that no line can be forged.
+//! Nothing here decides about a request or delays one: access lines leave a core through a bounded channel that drops and
+//! counts when it is full, and counters are plain stores by the core that owns them. Text of clients is escaped before it
+//! is written, so that no line can be forged.
 
 pub mod access;
 pub mod counters;

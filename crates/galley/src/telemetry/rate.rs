@@ -32,7 +32,8 @@ impl RateLimited {
         is_admitted
     }
 
-    /// Reports what was held back in a second that is over; for a tick, so that the end of a flood is told as well.
+    /// Reports the messages that were held back in a second that is over; for a tick, so that the end of a flood is reported
+    /// as well.
     pub fn settle(&self) {
         self.report(self.settle_at(self.second()));
     }
@@ -96,7 +97,8 @@ impl RateLimited {
     }
 }
 
-/// Lets one message through in each interval, for conditions that last: whoever is let through tells the count so far.
+/// Lets one message through in each interval, for conditions that last: the message that is let through reports the count so
+/// far.
 #[derive(Debug)]
 pub struct Seldom {
     every_s: u32,

@@ -1,4 +1,4 @@
-//! What an access line tells of a request.
+//! The contents of an access line about a request.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -7,7 +7,7 @@ use galley_policy::access::CountryCode;
 use galley_policy::outcome::Outcome;
 use http::HeaderValue;
 
-/// What is known of one request at its end.
+/// The facts about one request at its end.
 #[derive(Clone, Debug)]
 pub struct AccessRecord<'a> {
     /// When it began or ended, by the wall clock.
@@ -20,7 +20,7 @@ pub struct AccessRecord<'a> {
     pub status: u16,
     /// Body bytes that were sent.
     pub body_bytes: u64,
-    /// The way it went.
+    /// Its outcome.
     pub outcome: Outcome,
     /// How long the upstream took, if it was asked.
     pub upstream_time: Option<Duration>,
@@ -51,7 +51,7 @@ pub struct Words<'a> {
     pub target: &'a [u8],
     /// `HTTP/1.1`.
     pub version: &'static str,
-    /// The host that was asked for.
+    /// The requested host.
     pub host: &'a [u8],
     /// `Referer`, raw.
     pub referer: Option<&'a [u8]>,

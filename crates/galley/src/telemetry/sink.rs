@@ -1,4 +1,4 @@
-//! Where lines end: a standard stream, or a file that can be opened again after it was moved away.
+//! The destination of lines: a standard stream, or a file that can be reopened after it was renamed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
-//! Which counters there are, and what their sums mean.
+//! The counters, and the meaning of their sums.
 //!
-//! The slots follow the words of `galley_policy::outcome`: a word more there is a counter more here, without anything to
-//! be kept in step by hand. Times go into fixed buckets, so that histograms of many machines can be added.
+//! The slots follow the words of `galley_policy::outcome`: a new word there is a new counter here, without a second list.
+//! Times go into fixed buckets, so that histograms of many machines can be added.
 
 use std::time::Duration;
 
@@ -162,7 +162,7 @@ impl Totals {
         self.at(slots::COLLAPSED)
     }
 
-    /// Answers with a status of 5xx, whoever made them.
+    /// Responses with a status of 5xx, of any origin.
     pub fn server_errors(&self) -> u64 {
         self.at(slots::SERVER_ERRORS)
     }

@@ -1,9 +1,9 @@
 //! Certificates by name.
 //!
-//! Hosts lead to a [`Slot`], and a slot to the certificates of now: renewing one changes its slot alone, however many names
-//! there are. Names are looked up as hosts of sites are: the exact one, else the longest `*.`, else `*`. A client that names
-//! nobody gets the slot of `*`, or else the one that came first; a client that names somebody unknown gets none, and so learns no
-//! other site's name (RFC 6066 section 3 allows both).
+//! A host leads to a [`Slot`], and a slot to the current certificate: a renewal changes only its slot, however many names
+//! it has. Names are looked up as hosts of sites are: the exact one, then the longest `*.`, then `*`. A client without SNI
+//! gets the slot of `*`, or otherwise the first one; a client with an unknown name gets none, and so learns no other site's
+//! name (RFC 6066 section 3 allows both).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -100,9 +100,9 @@ impl Certificates {
         });
     }
 
-    /// The certificate of `names` from now on, in place of what they had.
+    /// Installs the certificate of `names`, in place of their former one.
     ///
-    /// Errors: what is wrong with it.
+    /// Errors: why it cannot be used.
     pub fn put(&self, names: &[String], key: Arc<CertifiedKey>) -> Result<(), CertificateError> {
         let certificate = Arc::new(CertificateChain::of(key)?);
         let kinds =
@@ -134,7 +134,7 @@ impl Certificates {
         });
     }
 
-    /// The challenge is over that is answered with `key`; a later one for the same name goes on.
+    /// Ends the challenge that is answered with `key`; a later one for the same name continues.
     pub fn drop_challenge(&self, name: &str, key: &Arc<CertifiedKey>) {
         let name = name.to_ascii_lowercase();
         self.challenge(|all| {
@@ -144,7 +144,7 @@ impl Certificates {
         });
     }
 
-    /// The slot for the name that a client asks for.
+    /// The slot for the name in a client's SNI.
     pub fn find(&self, name: Option<&str>) -> Option<Arc<Slot>> {
         let table = self.table.load();
         let Some(name) = name else {
@@ -184,7 +184,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// RFC 8737 section 3: whoever validates offers this protocol and no other.
+/// RFC 8737 section 3: a validating authority offers this protocol and no other.
 fn is_challenge(hello: &ClientHello<'_>) -> bool {
     hello.alpn().is_some_and(|mut all| {
         let only = all.next() == Some(ACME);
@@ -211,7 +211,7 @@ pub struct Presented {
 }
 
 impl Presented {
-    /// To a client that asked for `name`.
+    /// To a client with SNI `name`.
     pub fn new(certificates: &Arc<Certificates>, name: Option<&str>) -> Self {
         let name = name.map(str::to_ascii_lowercase);
         Self {
@@ -221,9 +221,9 @@ impl Presented {
         }
     }
 
-    /// Whether a request for a canonical host may come over this connection: the client asked for it by name, or what it was
-    /// shown speaks for the host, or the host has the same certificates. Otherwise the client believes to speak with
-    /// somebody else (RFC 9110 section 15.5.20).
+    /// Whether a request for a canonical host may come over this connection: the client named it in SNI, or the certificate is
+    /// valid for the host, or the host has the same certificates. Otherwise the client believes that it is connected to
+    /// another server (RFC 9110 section 15.5.20).
     pub fn allows(&self, host: &str) -> bool {
         if self.name.as_deref() == Some(host) {
             return true;
@@ -318,7 +318,7 @@ mod tests {
         let all = Arc::new(Certificates::default());
         let lists = [hosts(&["a.test", "b.test"]), hosts(&["c.test"])];
         let [first, second] = &lists;
-        // The first speaks for one of its hosts, and for one of nobody's.
+        // The first is valid for one of its hosts, and for one of no site.
         all.add([
             (
                 first.as_slice(),

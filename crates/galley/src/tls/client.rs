@@ -1,7 +1,7 @@
-//! TLS towards upstreams: whom we expect there, and who vouches for it.
+//! TLS to upstreams: the expected name, and the trusted authorities.
 //!
-//! The system's own store vouches where no file is named: an internal authority that the machine trusts is then trusted here
-//! too, and `ca-certificates` keeps it up to date. A list inside the program would know neither.
+//! If no file is configured, the system's own store is trusted: an internal authority that the machine trusts is then
+//! trusted here too, and `ca-certificates` keeps the store up to date. A list inside the program could do neither.
 
 use std::fmt;
 use std::io;
@@ -35,7 +35,7 @@ pub enum ClientTrouble {
         "the system has no trusted certificate authorities: install `ca-certificates`, or name one with `ca` in `site.upstream_tls`"
     )]
     NoRoots,
-    /// The name is none.
+    /// The name is invalid.
     #[error("`{0}` is not a valid name in a certificate")]
     Name(String),
     /// The cryptography itself is not usable.
@@ -44,8 +44,7 @@ pub enum ClientTrouble {
 }
 
 impl UpstreamTlsClient {
-    /// For the upstream that says it is `name`. `ca`: who vouches for it, instead of the system's authorities. Blocks on the
-    /// disk.
+    /// For an upstream with the name `name`. `ca`: the trusted authorities, instead of the system's. Blocks on the disk.
     pub fn new(name: &str, ca: Option<&Path>, verify: bool) -> Result<Self, ClientTrouble> {
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned())
@@ -61,7 +60,7 @@ impl UpstreamTlsClient {
                 .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
         }
         .with_no_client_auth();
-        // RFC 7301: an upstream that speaks HTTP/2 as well must not take us for somebody who does.
+        // RFC 7301: an upstream that speaks HTTP/2 as well must not select it here.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             config: Arc::new(config),
@@ -90,7 +89,7 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, ClientTrouble> {
         Some(path) => galley_certs::read_roots(path).map_err(ClientTrouble::Ca)?,
         None => rustls_native_certs::load_native_certs().certs,
     };
-    // Some authorities of every system are older than what can be read; the others vouch all the same.
+    // Every system has some authorities that are too old to be parsed; the others are trusted all the same.
     let (taken, _) = store.add_parsable_certificates(found);
     match (taken, ca) {
         (0, None) => Err(ClientTrouble::NoRoots),
@@ -101,7 +100,7 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, ClientTrouble> {
     }
 }
 
-/// `verify = false`: whoever answers is believed. It keeps out listeners, and nobody who stands in between.
+/// `verify = false`: any server is accepted. It protects from eavesdroppers, not from a man in the middle.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,11 +1,11 @@
-//! TLS: which certificate a handshake is answered with, and how; towards clients and towards upstreams.
+//! TLS for clients and for upstreams: certificates and handshakes.
 //!
-//! [`Certificates`] has them by name and is asked in the middle of a handshake, so it takes no lock and looks at no disk;
-//! [`CertificateWatch`] renews it when files change. [`acceptor`] holds what all handshakes have in common. Knows no sockets of clients and
-//! no requests; [`Presented`] says afterwards whether a connection may be asked for a host.
+//! [`Certificates`] finds a certificate by name in the middle of a handshake, so it takes no lock and reads no disk;
+//! [`CertificateWatch`] updates it when files change. [`acceptor`] holds what all handshakes share. This module does not
+//! use client sockets or requests; [`Presented`] says afterwards which hosts may be requested on a connection.
 //!
-//! The implementation is rustls with AWS-LC's cryptography: what is weak (TLS 1.1, RC4, static RSA, renegotiation, compression)
-//! is not there, so nothing has to be turned off.
+//! The implementation is rustls with AWS-LC's cryptography: weak features (TLS 1.1, RC4, static RSA, renegotiation,
+//! compression) do not exist in it, so none has to be turned off.
 
 mod certificates;
 mod client;

@@ -1,7 +1,7 @@
-//! What all handshakes with clients have in common.
+//! The settings that all handshakes with clients share.
 //!
-//! Sessions are resumed by tickets, whose keys last six hours, are followed by others and never leave the memory; nothing is
-//! kept for a client but by those few of TLS 1.2 that take no tickets. There is no early data: it can be replayed.
+//! Sessions are resumed with tickets, whose keys are valid for six hours, rotate, and never leave the memory. State is kept
+//! only for the few TLS 1.2 clients that do not accept tickets. There is no early data: it can be replayed.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::protocols::ACME;
 /// The oldest version that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Least {
-    /// TLS 1.2, and 1.3 with those who know it.
+    /// TLS 1.2, and 1.3 with clients that support it.
     Tls12,
     /// TLS 1.3 alone.
     Tls13,
@@ -27,7 +27,7 @@ pub enum Least {
 pub struct Acceptor {
     /// How.
     pub config: Arc<ServerConfig>,
-    /// With what.
+    /// Its certificates.
     pub certificates: Arc<Certificates>,
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::super::protocols::H2;
     use super::*;
 
-    /// RFC 8446 section 4.6.1: a stolen key opens what was said under its tickets.
+    /// RFC 8446 section 4.6.1: a stolen key decrypts the sessions of its tickets.
     #[test]
     fn keys_of_tickets_are_followed_by_others_and_are_of_one_start() {
         let certificates = Arc::new(Certificates::default());

@@ -1,8 +1,8 @@
-//! Certificate files that change: whoever renews them writes them anew, and the next handshake has the new one.
+//! Reloads certificate files that have changed: the next handshake uses the new certificate.
 //!
-//! Each look asks the file system only; a file whose stamp has changed is read, and a pair that is not in order (often because
-//! the second of its files is still to be written) leaves the old one in force until a stamp changes again. Nothing is lost
-//! by looking between two writes.
+//! A check only reads the files' metadata. A file whose stamp has changed is read, and if a pair is not valid (often
+//! because the second of its files has not been written yet) the old one stays in use until a stamp changes again. So a
+//! check between two writes loses nothing.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use galley_certs::{CertificateChain, CertificateFiles, DateValidity};
 use super::certificates::{Kinds, Slot};
 use crate::sys::stamps::{FileStamp, stamp};
 
-/// Certificate files with what they were turned into. One thread looks after all of them.
+/// Certificate files with the certificates in them. One thread checks all of them.
 #[derive(Debug, Default)]
 pub struct CertificateWatch(Vec<Watched>);
 
@@ -29,9 +29,9 @@ pub struct Watched {
 impl Watched {
     /// Reads the certificates of a site. Blocks on the disk.
     ///
-    /// Errors: what is wrong with the first that cannot be used, with its file.
+    /// Errors: the first that cannot be used, with its file.
     pub fn read(site: &str, files: &[CertificateFiles]) -> Result<Option<Self>, String> {
-        // Taken first: what is written meanwhile is seen at the next look.
+        // Taken first: a file that is written meanwhile is noticed at the next check.
         let stamps = files.iter().map(|files| (files.clone(), stamps(files)));
         let stamps: Vec<_> = stamps.collect();
         Ok(Kinds::new(read_all(files)?).map(|kinds| Self {
@@ -51,7 +51,7 @@ impl Watched {
         }
     }
 
-    /// Renews what has changed.
+    /// Reloads changed certificates.
     fn look(&mut self) {
         let mut has_changed = false;
         for (files, known) in &mut self.files {
@@ -116,7 +116,7 @@ impl CertificateWatch {
         Self(all)
     }
 
-    /// Renews what has changed. Blocks on the disk.
+    /// Reloads changed certificates. Blocks on the disk.
     pub fn look(&mut self) {
         self.0.iter_mut().for_each(Watched::look);
     }

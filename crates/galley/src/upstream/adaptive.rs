@@ -43,7 +43,7 @@ pub(super) struct AdaptiveLimit {
     responses_per_s: Option<f64>,
 }
 
-/// Responses since the last judgement.
+/// Responses since the last evaluation.
 #[derive(Debug)]
 struct SampleWindow {
     started_at: Option<Instant>,
@@ -53,7 +53,7 @@ struct SampleWindow {
     full: u32,
 }
 
-/// A complete window that was judged.
+/// A complete window.
 #[derive(Clone, Copy, Debug)]
 struct JudgedWindow {
     limit: usize,
@@ -194,7 +194,7 @@ impl AdaptiveLimit {
 
     /// The baseline, updated with the latency of one more window. It follows a decrease partly, because the minimum of many
     /// windows is an outlier. It follows an increase slowly, and only while slots are free: with all slots taken, latency is
-    /// what it is compared with.
+    /// compared with it.
     fn baseline(&self, latency_s: f64, is_full: bool) -> f64 {
         match self.baseline_s {
             None => latency_s,

@@ -2,17 +2,18 @@
 //!
 //! Three rules besides the limit itself, for readers (requests of visitors, crawlers and refreshes):
 //!
-//! - *Reserved*: with three slots or more, readers never get the last one, so that a request that logs in, saves or orders gets a
-//!   slot immediately and not after somebody else's page.
-//! - *Throttled*: a client whose requests have stood in the queue for a while demands more than the upstream can process. While
-//!   all processors of the machine are busy, it gets half of the slots: more would not generate more of its pages, but would take
-//!   processor time from hits, from the database and from the pages of others. If PHP waits for something else, processors are
-//!   free, and the client gets slots one by one. Half, because other programs may keep the processors busy, and because the
-//!   client may be a proxy for all visitors.
-//! - *Yields*: while a request that logs in, saves or orders is in progress and all processors are busy, such a client gets no new
-//!   slot, except one per interval. A save is short, and a page of a crawl takes one of two processors.
+//! - *Reserved*: with three slots or more, readers never get the last one, so that a request that logs in, saves or orders
+//!   gets a slot immediately and not after somebody else's page.
+//! - *Throttled*: a client whose requests have been queued for a while demands more than the upstream can process. While
+//!   all processors of the machine are busy, it gets half of the slots: more would not generate more of its pages, but
+//!   would take processor time from hits, from the database and from the pages of others. If PHP waits for something else,
+//!   processors are free, and the client gets slots one by one. Half, because other programs may keep the processors busy,
+//!   and because the client may be a proxy for all visitors.
+//! - *Yields*: while a request that logs in, saves or orders is in progress and all processors are busy, such a client gets
+//!   no new slot, except one per interval. A save is short, and a page of a crawl takes one of two processors.
 //!
 //! A forged name or cookie gains nothing beyond the reserved slot.
+//!
 //! Pure: whether processors are busy is an argument.
 
 use std::collections::HashMap;
@@ -29,7 +30,7 @@ use super::queue::QueueIdentity;
 pub(super) struct SlotHolders {
     all: usize,
     readers: usize,
-    /// Slots of readers by client; clients without slots are left out.
+    /// Slots of readers by client; clients without slots are omitted.
     by_client: HashMap<Network, usize>,
     /// When a reader last got a slot.
     last_read_at: Option<Instant>,
@@ -47,7 +48,7 @@ pub(super) struct AdmissionContext {
 /// Whether the machine has a processor to spare for a throttled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Processors {
-    /// All of them are busy, or nobody has checked.
+    /// All of them are busy, or it was not checked.
     Busy,
     /// At least one is free.
     Spare,
@@ -60,7 +61,7 @@ pub(super) enum AdmissionDecision {
     Admit,
     /// No slot is free for it.
     Wait,
-    /// A slot is free, but is left to others for the moment.
+    /// A slot is free, but reserved for others at the moment.
     Throttled,
 }
 

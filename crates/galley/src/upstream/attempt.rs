@@ -82,7 +82,7 @@ impl FailedAttempt {
         Self { failure, retry }
     }
 
-    /// Whether a server was reached and failed; failed connections are counted where they are tried.
+    /// Whether a server was reached and failed; failed connections are counted where they are opened.
     pub(super) fn is_after_connecting(&self) -> bool {
         !matches!(
             self.failure,

@@ -66,12 +66,12 @@ impl AttemptSpan {
         Some(open.scope().begin("connect", SpanKind::Internal))
     }
 
-    /// What the upstream is told.
+    /// The trace context for the upstream.
     pub(super) fn parent(&self) -> Option<TraceParent> {
         self.open.as_ref().map(OpenSpan::parent)
     }
 
-    /// Notes the status of the response; the span goes on until its end.
+    /// Records the status of the response; the span continues until its end.
     pub(super) fn responded(mut self, status: StatusCode) -> Option<OpenSpan> {
         self.name_server();
         let mut open = self.open?;

@@ -52,7 +52,7 @@ pub struct BalancedServer {
     pub share: ServerShare,
 }
 
-/// What came of choosing.
+/// The result of choosing.
 pub(super) enum ServerChoice {
     /// This one.
     Server {
@@ -88,14 +88,14 @@ impl Balancer {
         self.servers.get(index).map(|server| &server.state)
     }
 
-    /// How long nobody is let through to any server; zero where one may be asked.
+    /// How long no request is sent to any server; zero if one may be used.
     pub(super) fn pause(&self, now: Instant) -> Duration {
         let pauses = self.servers.iter();
         let pauses = pauses.map(|server| server.state.breaker.pause(now));
         pauses.min().unwrap_or_default()
     }
 
-    /// Whether all servers are left alone.
+    /// Whether all servers are paused.
     pub(super) fn is_paused(&self) -> bool {
         !self.servers.iter().any(|one| one.state.breaker.is_closed())
     }
@@ -306,8 +306,8 @@ impl AffinityKey {
     }
 }
 
-/// Between two looks for a turn. Requests of one pool queue for a slot, of which there are no more than turns; only those of several
-/// pools at one server, or after a choice by affinity, find none.
+/// Between two attempts to get a turn. Requests of one pool queue for a slot, of which there are at most as many as turns;
+/// only those of several pools at one server, or after a choice by affinity, find none.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// A weight in the unit in which it rises.

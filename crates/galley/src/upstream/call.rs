@@ -92,7 +92,7 @@ impl UpstreamCall {
         self.body.streamed().is_some_and(StreamedBody::is_broken)
     }
 
-    /// Whether the upstream may have seen a part of the streamed body: what was sent of it is gone.
+    /// Whether the upstream may have received a part of the streamed body: the sent part is gone.
     pub(super) fn is_body_spent(&self) -> bool {
         self.body.streamed().is_some_and(StreamedBody::is_taken)
     }

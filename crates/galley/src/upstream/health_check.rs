@@ -24,12 +24,12 @@ use tokio::time::timeout;
 use super::spec::{FastCgiAddress, HttpServer};
 use crate::tls::UpstreamTlsClient;
 
-/// What a server is asked, and what it has to answer.
+/// The request to a server, and the expected response.
 #[derive(Clone, Debug)]
 pub struct HealthCheck {
-    /// The host that is asked for.
+    /// The requested host.
     pub host: String,
-    /// The path that is asked for.
+    /// The requested path.
     pub path: String,
     /// The folder of FastCGI scripts.
     pub root: Option<PathBuf>,
@@ -67,7 +67,7 @@ pub enum CheckFailure {
 }
 
 impl HealthCheck {
-    /// Asks the server. Cancel-safe: dropping it closes the connection.
+    /// Sends the check. Cancel-safe: dropping it closes the connection.
     pub async fn run(&self, target: &CheckTarget) -> Result<(), CheckFailure> {
         let status = match timeout(self.timeout, self.status(target)).await {
             Err(_elapsed) => return Err(CheckFailure::Timeout),

@@ -223,7 +223,7 @@ impl HttpConnections {
     ) -> Result<IncomingResponse, FailedAttempt> {
         let agreed = call.switch.as_ref();
         let agreed = agreed.filter(|switch| switch.is_agreed(answer.headers()));
-        // The request asked for no switch: the bytes that follow are no response.
+        // The request was not for a switch: the bytes that follow are not a response.
         let Some(switch) = agreed else {
             return Err(FailedAttempt::sent(FillError::Malformed, call));
         };

@@ -80,7 +80,7 @@ impl<C: 'static> IdleConnections<C> {
         }
     }
 
-    /// Closes expired connections until none is left.
+    /// Closes expired connections until none remains.
     async fn close_expired(self: Rc<Self>) {
         loop {
             let oldest = self

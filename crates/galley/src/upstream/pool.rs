@@ -31,7 +31,7 @@ enum UpstreamKind {
 }
 
 impl UpstreamPool {
-    /// A pool without connections. It publishes what it does in `stats`.
+    /// A pool without connections. It publishes its work in `stats`.
     pub fn new(spec: &PoolSpec, stats: &Arc<UpstreamStats>) -> Self {
         let limit = ConcurrencyLimit::new(spec, stats);
         let kind = match spec.target.clone() {

@@ -58,8 +58,8 @@ impl QueueDeadlines {
         }
     }
 
-    /// Whether a queued request goes on waiting. `is_needed`: the queue is so short that a slot might become free with nobody
-    /// queued.
+    /// Whether a queued request continues to wait. `is_needed`: the queue is so short that a slot might become free with
+    /// nobody queued.
     pub(super) fn check(
         &mut self,
         class: Class,
@@ -100,7 +100,7 @@ impl QueueDeadlines {
 /// The decision on a queued request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitDecision {
-    /// It goes on waiting until the next check.
+    /// It continues to wait until the next check.
     CheckAt(Instant),
     /// It has waited too long.
     TimeOut,

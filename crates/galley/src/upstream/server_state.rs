@@ -1,11 +1,11 @@
-//! One server, as all who use it see it: requests in progress, circuit breaker, health checks, when it came back.
+//! The shared state of one server: requests in progress, circuit breaker, health checks, when it came back.
 //!
-//! A state belongs to a server of a site, the number of requests in progress to an address, over all sites that name it. If several do
-//! and the server has a limit, one of them cannot take all of it: a site gets a further turn only while at least a third as many as it has
-//! would stay free. A site alone gets three quarters, two get 3/7 each, and there is always one for the next (dynamic thresholds,
-//! Choudhury and Hahne, 1998). Both outlive a
-//! configuration: a reload finds the states of the servers that stay ([`ServerStates`]). Fetch threads and the task that checks the
-//! server write; the admin interface reads. Nothing on the path of a hit touches them.
+//! A state belongs to a server of a site, the number of requests in progress to an address, over all sites that name it. If
+//! several do and the server has a limit, one of them cannot take all of it: a site gets a further turn only while at least
+//! a third as many as it has would stay free. A site alone gets three quarters, two get 3/7 each, and there is always one
+//! for the next (dynamic thresholds, Choudhury and Hahne, 1998). Both outlive a configuration: a reload finds the states of
+//! the servers that stay ([`ServerStates`]). Fetch threads and the task that checks the server write; the admin interface
+//! reads. Hits do not use them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use super::breaker::Breaker;
 /// See the module.
 #[derive(Debug)]
 pub struct ServerState {
-    /// Where it is, as people write it.
+    /// Its address, as people write it.
     pub address: String,
     pub(super) breaker: Breaker,
     /// What all sites that name its address share.
@@ -57,7 +57,7 @@ enum CheckedHealth {
     Out { passed: u32 },
 }
 
-/// How many checks in succession change what is thought of a server.
+/// How many results in succession change a server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckThresholds {
     /// Passed checks that bring it back.
@@ -151,7 +151,7 @@ impl ServerState {
         }
     }
 
-    /// How long its standing has been what it is.
+    /// How long it has had its present state.
     pub fn unchanged_for(&self, now: Instant) -> Duration {
         let checked = self.lock().since;
         let latest = self.breaker.since().map_or(checked, |at| at.max(checked));
@@ -206,7 +206,7 @@ impl ServerState {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes in the result of a health check.
+    /// Adds the result of a health check.
     pub fn checked(&self, passed: bool, thresholds: CheckThresholds, now: Instant) -> HealthChange {
         let mut checks = self.lock();
         let (health, change) = checks.health.after(passed, thresholds);
@@ -325,7 +325,7 @@ mod tests {
     async fn checks_in_succession_take_a_server_out_and_bring_it_back() {
         let state = ServerStates::default().of("example.com", "10.0.0.1:80");
         let mut changes = Vec::new();
-        // Two failures are no outage, one success among failures is no recovery.
+        // Two failures are not an outage, one success among failures is not a recovery.
         for passed in "--+---+-+++".chars().map(|mark| mark == '+') {
             tokio::time::advance(Duration::from_secs(1)).await;
             let change = state.checked(passed, THRESHOLDS, Instant::now());

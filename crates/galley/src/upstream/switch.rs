@@ -105,7 +105,7 @@ impl Switch {
             .eq_ignore_ascii_case(self.protocol.as_bytes())
     }
 
-    /// Hands the connection over; it is closed if nobody waits any more.
+    /// Passes the connection on; it is closed if nobody waits any more.
     pub(super) fn done(&self, stream: TunnelStream) {
         let waiting = self.hand_over.lock();
         let waiting = waiting.unwrap_or_else(PoisonError::into_inner).take();

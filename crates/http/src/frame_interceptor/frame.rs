@@ -1,4 +1,4 @@
-//! Frames as bytes (RFC 9113 sections 4 and 6): their heads, and the numbers that stand in them.
+//! Frames as bytes (RFC 9113 sections 4 and 6): their heads, and the numbers in them.
 
 /// The head of a frame (RFC 9113 section 4.1).
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ impl FrameHeader {
     }
 }
 
-/// Appends a frame that opens a response on a stream, and ends it if there `is_end`. `encoded` has no more than [`MOST_FRAME`] bytes.
+/// Appends a frame that opens a response on a stream, and ends it if `is_end`. `encoded` has at most [`MOST_FRAME`] bytes.
 pub fn write_head(out: &mut Vec<u8>, stream: u32, is_end: bool, encoded: &[u8]) {
     let flags = if is_end { END_STREAM } else { 0 };
     FrameHeader {

@@ -34,7 +34,7 @@ pub enum FrameError {
 /// What became of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intercepted {
-    /// All that can be sorted is; what is left of them is the beginning of a frame.
+    /// Everything that can be sorted is; the rest is the beginning of a frame.
     More,
     /// A head was read. It is passed on next ([`FrameInterceptor::pass`]), or else answered.
     Head(Opening),
@@ -56,7 +56,7 @@ pub struct Opening {
 #[derive(Debug)]
 pub struct FrameInterceptor {
     hpack: HpackDecoder,
-    /// Bytes of the frame under way that are still to come.
+    /// Remaining bytes of the current frame.
     rest: usize,
     /// Whether they are for the library.
     passes: bool,
@@ -152,7 +152,7 @@ impl FrameInterceptor {
         }
     }
 
-    /// Moves on in the frame under way.
+    /// Advances in the current frame.
     fn take_rest(&mut self, input: &mut &[u8], through: &mut Vec<u8>) {
         let count = self.rest.min(input.len());
         let (bytes, behind) = input.split_at_checked(count).unwrap_or_default();
@@ -185,7 +185,7 @@ impl FrameInterceptor {
         self.passed < stream && stream <= self.last
     }
 
-    /// RFC 9113 section 6.5. The library judges it.
+    /// RFC 9113 section 6.5. The library evaluates it.
     fn settings(&mut self, frame: FrameHeader, payload: &[u8]) {
         if frame.has(ACK) || frame.stream != 0 {
             return;
@@ -235,7 +235,7 @@ impl FrameInterceptor {
         Ok(())
     }
 
-    /// A frame of a head; what it opens once the head is whole.
+    /// A frame of a head; the stream is opened once the head is whole.
     fn head(
         &mut self,
         frame: FrameHeader,
@@ -337,9 +337,9 @@ impl FrameInterceptor {
         Ok(opening)
     }
 
-    /// Whether a head may be answered without the library at all. A client that takes room away from the table of our heads
-    /// has to be told so by whoever has used it (RFC 7541 section 4.2), and that is the library.
-    /// A head beyond the limit, of which fields are missing in `block`, is the library's to refuse.
+    /// Whether a head may be answered without the library at all. If a client shrinks the table for our heads, the encoder
+    /// that has used it must acknowledge that (RFC 7541 section 4.2), and that is the library. A head beyond the limit, whose
+    /// fields are incomplete in `block`, is the library's to reject.
     pub fn may_respond(&self, opening: &Opening, block: &Block) -> bool {
         let is_whole = block.list_bytes() <= self.most;
         opening.is_new && opening.is_end && is_whole && !self.is_table_smaller
@@ -362,17 +362,17 @@ impl FrameInterceptor {
             hpack::write_field(&mut encoded, name, value);
         }
         if block.list_bytes() > self.most {
-            // What was not kept: the library has the same limit, and a response for whoever breaks it.
+            // The fields that were not kept: the library has the same limit, and a response for a client that exceeds it.
             hpack::write_field(&mut encoded, b"x", &vec![b'x'; self.most]);
         }
         self.pass_encoded(opening, &encoded, through);
     }
 
-    /// Hands on that there is a request without a body. Its owner has the head: the library needs the stream alone, and reads
-    /// no more than it must. The stub's method is one that nobody serves.
+    /// Tells the library that there is a request without a body. Its owner has the head: the library only needs the stream,
+    /// and reads as little as possible. The stub's method is one that no server supports.
     pub fn pass_stub(&mut self, opening: &Opening, through: &mut Vec<u8>) {
         let mut encoded = Vec::with_capacity(STUB_BYTES);
-        // A dependency may break the protocol, which the library judges.
+        // A dependency may break the protocol, which the library checks.
         encoded.extend_from_slice(opening.priority.as_ref().map_or(&[], |priority| priority));
         for (name, value) in [
             (":method", "PARSED"),
@@ -415,7 +415,7 @@ impl FrameInterceptor {
         }
     }
 
-    /// Tells that the library has sent so many bytes of data. What it may send beside them is its again.
+    /// Reports that the library has sent so many bytes of data. The rest may be sent again here.
     pub fn library_sent(&mut self, bytes: u32, through: &mut Vec<u8>) {
         self.windows.library_sent(bytes);
         self.windows.share(through);

@@ -1,19 +1,19 @@
-//! What a client of HTTP/2 sends, sorted: heads of requests are read here, everything else is for the library behind.
+//! Sorts what an HTTP/2 client sends: heads of requests are parsed here, everything else is passed to the library.
 //!
-//! A library keeps a state for each stream, which costs several times what a stored page costs. A request whose response lies
-//! ready needs none: its stream is opened by one frame and closed by the frames of the response. So a [`FrameInterceptor`] stands in
-//! front of the library, reads heads ([`Intercepted::Head`]), and leaves each either to its owner, who answers it, or to the library
-//! ([`FrameInterceptor::pass`]).
+//! A library keeps a state for each stream, which costs several times what a stored page costs. A request for a stored page
+//! needs none: its stream is opened by one frame and closed by the frames of the response. So a [`FrameInterceptor`] stands
+//! in front of the library and parses heads ([`Intercepted::Head`]). Its owner answers a request, or passes it to the
+//! library ([`FrameInterceptor::pass`]).
 //!
-//! Three states are shared by both, and kept right here:
-//! - Header compression. The sieve has the client's table; what is passed on is written anew, in literals, so that the library's
-//!   table stays empty. Answers of either side must leave the other's table alone: see [`crate::hpack`], and
-//!   [`FrameInterceptor::may_respond`].
-//! - Numbers of streams. The library never hears of a stream that was answered here, so late frames for it end here.
-//! - The connection's window. The owner may send what the library was not told of ([`FrameInterceptor::take_window`]).
+//! Three states are shared by both, and kept consistent here:
+//! - Header compression. The interceptor has the client's table; heads that are passed on are encoded again, in literals,
+//!   so the library's table stays empty. Responses of either side must not change the other's table: see [`crate::hpack`],
+//!   and [`FrameInterceptor::may_respond`].
+//! - Stream ids. The library never sees a stream that was answered here, so late frames for it are dropped here.
+//! - The connection's window. The owner may send what was not granted to the library ([`FrameInterceptor::take_window`]).
 //!
-//! Nothing here judges a request. What breaks the connection in a way that the library could not see, or would see
-//! differently, is [`FrameError`].
+//! Requests are not evaluated here. An error of the connection that the library could not detect, or would treat
+//! differently, is a [`FrameError`].
 
 mod frame;
 mod interceptor;

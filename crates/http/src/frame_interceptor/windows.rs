@@ -1,9 +1,8 @@
-//! What the client takes of bodies on its connection, shared out between the owner's responses and the library's
-//! (RFC 9113 section 6.9).
+//! The client's window of the connection, divided between the owner's responses and the library's (RFC 9113 section 6.9).
 //!
-//! The client counts one window. The library is told of a part of it; both parts together are never more than the client's
-//! window. While the library has streams it is given half, or all where that is little: a client that opens its window only when
-//! much of it is used must not wait for what nobody sends. Else it has what every connection begins with, for its next stream.
+//! The client counts one window. The library gets a part of it; both parts together never exceed the client's window. While
+//! the library has streams it gets half, or all of a small window: a client that opens its window only when most of it is
+//! used must not wait for the unused half. Otherwise it gets the initial window of a connection, for its next stream.
 
 use super::frame::{FrameHeader, WINDOW_UPDATE};
 
@@ -40,7 +39,7 @@ impl Windows {
         Some(())
     }
 
-    /// Gives the library what it should have, by a frame of the kind that the client would send.
+    /// Gives the library its share, by a frame of the kind that the client would send.
     pub(super) fn share(&mut self, through: &mut Vec<u8>) {
         let all = self.ours + self.library;
         let fair = match self.is_lent {
@@ -68,7 +67,7 @@ impl Windows {
         self.ours.min(self.initial) as usize
     }
 
-    /// Takes from ours, if a stream and the connection have room.
+    /// Takes from the owner's share, if a stream and the connection have room.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let Ok(bytes) = u32::try_from(bytes) else {
             return false;

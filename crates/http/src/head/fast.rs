@@ -1,7 +1,7 @@
-//! Reads a head that is all here and is written as nearly everybody writes it, in one pass.
+//! Parses a complete head of the usual form in one pass.
 //!
-//! Invariant: what is read here is what the careful way of [`crate::head`] reads from the same bytes, and whatever is odd is
-//! left to that way: it alone refuses, and says why. So this may know less of the grammar than there is, and never more.
+//! Invariant: the result equals that of the careful parser in [`crate::head`] for the same bytes. Anything unusual is left
+//! to that parser: it alone rejects, and gives the reason. So this one may support less of the grammar, and never more.
 //! Tests and a fuzz target compare the two.
 
 use super::limits::{HeadLimits, METHOD_BYTES};
@@ -12,7 +12,7 @@ use crate::token::{is_token_byte, trim};
 /// Field lines of a head that is read here, at most: browsers send twelve to twenty.
 pub(crate) const MOST_FIELDS: usize = 32;
 
-/// A head's first line, how many others there are, and where it ends.
+/// A head's first line, the number of the others, and where it ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FastHead<'b> {
     pub(crate) line: RequestLine<'b>,
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Every byte in every place of a head: what is read here is what the careful way reads.
+    /// Every byte in every place of a head: the result equals that of the careful parser.
     #[test]
     fn no_byte_is_taken_that_the_careful_way_refuses() {
         let mut bytes = CHROME.as_bytes().to_vec();

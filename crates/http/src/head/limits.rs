@@ -1,4 +1,4 @@
-//! What a request head may measure.
+//! The limits of a request head.
 
 /// Most bytes of a method. The longest registered one, `UPDATEREDIRECTREF`, has 17.
 pub const METHOD_BYTES: usize = 32;
@@ -18,7 +18,7 @@ pub struct HeadLimits {
 }
 
 impl Default for HeadLimits {
-    /// 32 KiB of head (large cookies of shops fit), 100 fields, 8 KiB of target (RFC 9112 section 3 asks for 8000 bytes).
+    /// 32 KiB of head (large cookies of shops fit), 100 fields, 8 KiB of target (RFC 9112 section 3 requires 8000 bytes).
     fn default() -> Self {
         Self {
             head_bytes: 32 * 1024,

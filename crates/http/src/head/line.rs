@@ -1,4 +1,4 @@
-//! A request head that was read: its request line and its field lines.
+//! A parsed request head: its request line and its field lines.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub enum Version {
     H2,
 }
 
-/// A whole request head as it lies in the buffer.
+/// A whole request head in the buffer.
 ///
-/// Its field lines lie in a [`super::HeadBuffer`].
+/// Its field lines are in a [`super::HeadBuffer`].
 #[derive(Clone, Copy)]
 pub struct Head<'b, 'r> {
     /// Case-sensitive token of 1 to [`super::METHOD_BYTES`] bytes.
@@ -52,7 +52,7 @@ impl<'b> Head<'b, '_> {
         self.lines().map(move |(name, value)| (text(name), value))
     }
 
-    /// As [`Self::fields`], for those who compare names only: that they are text is not proved anew for each.
+    /// As [`Self::fields`], for callers that compare names only: that they are text is not checked again for each.
     pub fn lines(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + Clone {
         self.fields.iter().map(|field| (field.name, field.value))
     }
@@ -74,7 +74,7 @@ impl fmt::Debug for Head<'_, '_> {
     }
 }
 
-/// What stands in a request line.
+/// The parts of a request line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestLine<'b> {
     pub(crate) method: &'b str,

@@ -1,4 +1,4 @@
-//! Both ways to read a head, and which of them is taken.
+//! Both parsers of a head, and which of them is used.
 
 use super::fast;
 use super::limits::{HeadLimits, MAX_FIELDS, METHOD_BYTES};
@@ -37,7 +37,7 @@ pub enum ParsedHead<'b, 'r> {
     Partial,
     /// A whole head; `length` bytes of the buffer belong to it, skipped empty lines included.
     Whole {
-        /// What was read.
+        /// The result.
         head: Head<'b, 'r>,
         /// Where the body, or the next request, begins.
         length: usize,
@@ -56,17 +56,19 @@ pub fn parse<'b, 'r>(
     resume(&mut HeadScanner::new(), bytes, limits, room)
 }
 
-/// Reads the head at the beginning of `bytes`, which starts with all bytes of the calls before that gave
-/// [`ParsedHead::Partial`]. A head that comes in many small reads costs one pass for its end and one parse, not a pass per read.
+/// Reads the head at the beginning of `bytes`, which starts with all bytes of the calls before that returned
+/// [`ParsedHead::Partial`]. A head that arrives in many small reads costs one pass for its end and one parse, not a pass per
+/// read.
 ///
-/// After [`ParsedHead::Whole`] the scanner stands for the next head: drop `length` bytes (and the body) before the next call.
+/// After [`ParsedHead::Whole`] the scanner is ready for the next head: drop `length` bytes (and the body) before the next
+/// call.
 pub fn resume<'b, 'r>(
     scanner: &mut HeadScanner,
     bytes: &'b [u8],
     limits: &HeadLimits,
     room: &'r mut HeadBuffer<'b>,
 ) -> Result<ParsedHead<'b, 'r>, BadRequest> {
-    // A head that came in pieces was looked at before, and goes on from there.
+    // A head that arrived in pieces was scanned before, and continues from there.
     if !scanner.has_begun()
         && let Some(whole) = fast::read(bytes, limits, &mut room.usual)
     {

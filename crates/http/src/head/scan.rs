@@ -1,10 +1,10 @@
-//! Finds the end of a request head, and remembers how far the search went.
+//! Finds the end of a request head, and remembers how far the search got.
 //!
-//! Owns three rules that need no parsing: every line ends with CRLF, the request line and the head stay within their
-//! limits, at most two empty lines stand before the head. It looks at each byte once, however slowly the head trickles in.
+//! It enforces three rules that need no parsing: every line ends with CRLF, the request line and the head stay within their
+//! limits, at most two empty lines precede the head. It examines each byte once, however slowly the head arrives.
 //!
-//! Invariant: each verdict depends on the position of a byte, never on where a read ended. So a stream that is cut
-//! anywhere gives what it gives whole.
+//! Invariant: each verdict depends on the position of a byte, never on where a read ended. So a stream that is split
+//! anywhere gives the same result as a whole one.
 
 use memchr::{memchr, memchr_iter};
 
@@ -12,15 +12,15 @@ use super::limits::HeadLimits;
 use crate::refusal::BadRequest;
 use crate::token::is_token_byte;
 
-/// How far the search for a head's end has come in a buffer that grows. One per connection; it begins anew by itself
-/// when a head is whole, and must be replaced when the buffer is cleared otherwise.
+/// How far the search for a head's end has come in a growing buffer. One per connection; it starts again by itself when a head
+/// is whole, and must be replaced when the buffer is cleared otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScanner {
     /// Where the request line begins, after the skipped empty lines.
     start: usize,
     /// Where the line begins whose end is searched.
     line: usize,
-    /// No line feed that was not seen stands before this.
+    /// There is no unchecked line feed before this.
     searched: usize,
     phase: ScanPhase,
 }
@@ -33,7 +33,7 @@ enum ScanPhase {
     Fields,
 }
 
-/// Where a whole head lies in the buffer, its empty line included.
+/// The position of a whole head in the buffer, its empty line included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub start: usize,

@@ -1,4 +1,4 @@
-//! Reads blocks: each is a list of fields that refer to the tables, or stand in it.
+//! Decodes blocks: each is a list of fields that refer to the tables, or are literals.
 
 use super::error::HpackError::{self, Malformed};
 use super::huffman;
@@ -18,7 +18,7 @@ pub struct Block {
     list_bytes: usize,
 }
 
-/// Where a field lies in the bytes: its name, and behind it its value.
+/// The position of a field in the bytes: its name, and behind it its value.
 #[derive(Clone, Copy, Debug)]
 struct HpackField {
     at: usize,
@@ -43,7 +43,7 @@ impl Block {
         })
     }
 
-    /// The size of all that came, as RFC 9113 section 6.5.2 counts it, also of what was not kept.
+    /// The size of all fields, as RFC 9113 section 6.5.2 counts it, also of those that were not kept.
     pub fn list_bytes(&self) -> usize {
         self.list_bytes
     }
@@ -53,7 +53,7 @@ impl Block {
         self.bytes.capacity() + self.spans.capacity() * size_of::<HpackField>()
     }
 
-    /// Counts the field whose name and value stand at the end, and keeps it if there is room.
+    /// Counts the field whose name and value are at the end, and keeps it if there is room.
     fn end_field(&mut self, at: usize, name: usize, most: usize) {
         let value = self.bytes.len().saturating_sub(at + name);
         self.list_bytes = self.list_bytes.saturating_add(size_of_field(name, value));

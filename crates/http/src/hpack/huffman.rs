@@ -1,11 +1,11 @@
-//! The code of strings (RFC 7541 section 5.2 and appendix B).
+//! The Huffman code of strings (RFC 7541 section 5.2 and appendix B).
 //!
-//! It is canonical: the codes follow from their lengths alone. Short codes, which are nearly all of a head, are looked up by the
-//! next nine bits; longer ones are found by their length.
+//! It is canonical: the codes follow from their lengths alone. Short codes, which make up nearly all of a head, are looked
+//! up by the next nine bits; longer ones are found by their length.
 
 use super::error::HpackError::{self, Malformed};
 
-/// Appends the text that `coded` stands for.
+/// Appends the decoded text of `coded`.
 pub(super) fn decode(coded: &[u8], into: &mut Vec<u8>) -> Result<(), HpackError> {
     // No code is shorter than five bits.
     into.reserve(coded.len() / 5 * 8 + 8);
@@ -21,7 +21,7 @@ pub(super) fn decode(coded: &[u8], into: &mut Vec<u8>) -> Result<(), HpackError>
         }
         let (symbol, length) = next(bits);
         if length > count {
-            // What is left is padding: fewer than eight bits, all of them one.
+            // The rest is padding: fewer than eight bits, all of them one.
             let is_padding = count < 8 && bits.leading_ones() >= count;
             return is_padding.then_some(()).ok_or(Malformed);
         }
@@ -69,7 +69,7 @@ struct CodeRow {
 /// Bits of a code that is looked up at once.
 const SHORT: u32 = 9;
 const LONGEST: u32 = 30;
-/// Stands for the end of a string.
+/// The symbol of the end of a string.
 const END: u16 = 256;
 
 /// Lengths of the codes of all symbols.
@@ -226,7 +226,7 @@ mod tests {
             prop_assert_eq!(decoded(&encode(&text)).unwrap(), text);
         }
 
-        // What is read is what an encoder would have written: no two codings of one text.
+        // The text is encoded as an encoder would have written it: no two codings of one text.
         #[test]
         fn any_bytes_are_read_or_refused(coded in proptest::collection::vec(any::<u8>(), 0..60)) {
             if let Ok(text) = decoded(&coded) {

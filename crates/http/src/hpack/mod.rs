@@ -1,11 +1,11 @@
-//! Header compression of HTTP/2 (RFC 7541), as far as a server needs it: reading what a client sends, with its dynamic table,
-//! and writing fields as literals.
+//! Header compression of HTTP/2 (RFC 7541), as far as a server needs it: decoding what a client sends, with its dynamic
+//! table, and writing fields as literals.
 //!
-//! Reading is total, and bounded by what came: a block gives at most the bytes that its reader asked for, however often an
-//! index repeats a long field; beyond that the fields are counted, and the table is kept right, but nothing is copied.
+//! Decoding is total, and bounded: a block yields at most the bytes that the caller requested, however often an index
+//! repeats a long field; beyond that the fields are counted, and the table is kept consistent, but nothing is copied.
 //! Nothing is allocated once a [`Block`] and a table have grown to what a client uses.
 //!
-//! Written fields never refer to the dynamic table and never enter it, so that blocks of two writers may follow each other on
+//! Written fields never refer to the dynamic table and never enter it, so blocks of two writers may follow each other on
 //! one connection.
 
 pub(super) mod decode;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// See the module. The client's own fields stand in one buffer, oldest first.
+/// See the module. The client's own fields are in one buffer, oldest first.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
     bytes: Vec<u8>,
@@ -77,7 +77,7 @@ impl DynamicTable {
         true
     }
 
-    /// Drops the oldest fields until no more than `size` is left.
+    /// Drops the oldest fields until at most `size` remains.
     fn evict(&mut self, size: usize) {
         while self.size > size
             && let Some(entry) = self.entries.pop_front()
@@ -86,7 +86,7 @@ impl DynamicTable {
         }
     }
 
-    /// Gives up the room of fields that are gone, where it is much.
+    /// Releases the room of dropped fields, if it is much.
     fn close_up(&mut self) {
         let end = self.base + self.bytes.len();
         let begin = self.entries.front().map_or(end, |entry| entry.at);

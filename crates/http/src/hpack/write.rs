@@ -30,7 +30,7 @@ pub fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     write_string(out, value);
 }
 
-/// Appends fields that stand in lines: `name: value` and CRLF each.
+/// Appends fields from lines: `name: value` and CRLF each.
 pub fn write_lines(out: &mut Vec<u8>, lines: &[u8]) {
     let mut rest = lines;
     while let Some(end) = memchr::memchr(b'\n', rest) {
@@ -70,7 +70,7 @@ fn write_integer_of(out: &mut Vec<u8>, number: usize, bits: u32) {
     out.push(u8::try_from(rest).unwrap_or(0));
 }
 
-/// Where a name stands in the static table; 0: nowhere. Those that responses have, and those of requests' first lines.
+/// The index of a name in the static table; 0: it has none. The names of responses, and those of requests' first lines.
 fn index_of(name: &[u8]) -> u8 {
     match name {
         b":authority" => 1,

@@ -1,4 +1,4 @@
-//! `<Files>`, `<Directory>` and `<Location>`, and who may enter.
+//! `<Files>`, `<Directory>` and `<Location>`, and their access control.
 
 use super::context::{HostContext, settle};
 use super::headers::{Reach, header};
@@ -44,7 +44,8 @@ fn contents(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledge
     }
 }
 
-/// Converts a section that is no rule: names that Galley never sends, XML-RPC, handlers. False: it is none of these.
+/// Converts a section that does not become a rule: names that Galley never sends, XML-RPC, handlers. False: it is none of
+/// these.
 fn settled(
     directive: &ParsedDirective,
     path: &str,
@@ -132,7 +133,7 @@ fn is_refusal(directive: &ParsedDirective) -> bool {
     }
 }
 
-/// Who may enter: `Require`, the older `Allow` and `Deny`, and passwords.
+/// Access control: `Require`, the older `Allow` and `Deny`, and passwords.
 pub(super) fn access(block: &[ParsedDirective], section: &mut Section, ledger: &mut Ledger) {
     let allows_some = block.iter().any(|inner| {
         matches!(inner.name(), "allow" | "require") && networks(inner).next().is_some()

@@ -1,4 +1,4 @@
-//! What the directives before mean for those that follow.
+//! Directives that define what later ones mean.
 
 use crate::ledger::{Ledger, StatementFate, StatementId};
 use crate::tree::ParsedDirective;
@@ -53,7 +53,7 @@ pub(super) struct RewriteCondition {
     pub pattern: String,
 }
 
-/// Judges a directive by its name, and those in it.
+/// Evaluates a directive by its name, and those in it.
 pub(super) fn settle(directive: &ParsedDirective, ledger: &mut Ledger) {
     match table::fate_of(directive.name()) {
         Some(StatementFate::NotNeeded(why)) => ledger.not_needed(directive.id, why),

@@ -120,7 +120,7 @@ pub(super) fn redirect(
     context.carried(directive, "a rule");
 }
 
-/// A rule's section with the paths of a redirect. `None`: its pattern is none of Galley's.
+/// A rule's section with the paths of a redirect. `None`: Galley has no such pattern.
 fn redirected_paths(directive: &ParsedDirective, from: &str) -> Option<Section> {
     let mut section = Section::default();
     if directive.name() == "redirectmatch" {

@@ -1,4 +1,5 @@
-//! Apache's grammar: a directive a line, sections in angle brackets, `#` comments, and `\` at the end of a line that goes on.
+//! Apache's grammar: one directive per line, sections in angle brackets, `#` comments, and `\` at the end of a line that
+//! continues.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -7,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::source::{MOST_FILES, MOST_LEVELS, MOST_NESTED, Source, StatementOrigin};
 use crate::tree::ParsedDirective;
 
-/// Reads a file and what it includes. Names of directives are in lower case, those of sections begin with `<`.
+/// Reads a file and its includes. Names of directives are in lower case, those of sections begin with `<`.
 pub(crate) fn read(source: &dyn Source, main: &Path, ledger: &mut Ledger) -> Vec<ParsedDirective> {
     let mut reader = ApacheReader {
         source,

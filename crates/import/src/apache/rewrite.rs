@@ -178,7 +178,7 @@ fn own_pattern<'d>(
     }
 }
 
-/// A redirect or refusal of paths. `None`: it is neither, or its pattern is none of Galley's.
+/// A redirect or denial of paths. `None`: it is neither, or Galley has no such pattern.
 fn path_rule(
     directive: &ParsedDirective,
     pattern: &str,

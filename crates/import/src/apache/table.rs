@@ -1,8 +1,8 @@
-//! Directives of Apache that no site needs, and those that nothing replaces.
+//! Directives of Apache that are not needed, and those that have no replacement.
 
 use crate::ledger::StatementFate;
 
-/// What is known of a directive by its name alone, in lower case.
+/// How a directive is handled by its name alone, in lower case.
 pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
     let is_in = |list: &[&str]| {
         list.iter().any(|known| {

@@ -8,7 +8,7 @@ pub(crate) struct SiteAddress<'a> {
     /// Empty: every host.
     pub host: &'a str,
     pub port: Option<u16>,
-    /// What stands behind host and port.
+    /// The part behind host and port.
     pub path: &'a str,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Converter<'a> {
 
 impl Converter<'_> {
     pub fn block(&mut self, block: &[ParsedDirective], site: &mut ImportedSite) {
-        // A matcher may stand behind its use.
+        // A matcher may be defined after its use.
         for directive in block.iter().filter(|one| one.name().starts_with('@')) {
             self.matcher(directive);
         }

@@ -52,7 +52,7 @@ struct ApacheCopy<'a, 'w> {
 }
 
 impl ApacheCopy<'_, '_> {
-    /// The lines of a file and of those that it includes; a line that goes on is one.
+    /// The lines of a file and of those that it includes; a continued line is one.
     fn lines(&mut self, path: &Path, level: usize) -> Vec<String> {
         self.left = self.left.saturating_sub(1);
         let text = self.source.text(path).unwrap_or_default();

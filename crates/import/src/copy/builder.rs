@@ -1,4 +1,4 @@
-//! What all copies collect: listeners, files with passwords, and the changes that were made.
+//! What all copies collect: listeners, password files, and the changes that were made.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub enum CopyError {
     /// More listeners than ports.
     #[error("the configuration has more than {0} listeners")]
     Listeners(usize),
-    /// A kind of file that no server runs by itself.
+    /// A kind of file that no server executes.
     #[error("`{0}` belongs to a server that is not named: name its main file, too")]
     NoMain(String),
 }

@@ -1,4 +1,4 @@
-//! Caddy: its own options for other ports and another folder, before the sites as they are.
+//! Caddy: global options for other ports and another folder, before the unchanged sites.
 
 use std::path::Path;
 
@@ -82,7 +82,7 @@ fn address(word: &str, builder: &mut CopyBuilder<'_>) -> Result<String, CopyErro
     ))
 }
 
-/// What stands before the first word.
+/// The text before the first word.
 fn split_comments(text: &str) -> (&str, &str) {
     let mut at = 0;
     for line in text.split_inclusive('\n') {

@@ -1,7 +1,9 @@
-//! A server's configuration as one file that can run beside it: on other ports, with its own files for logs, caches and process ids.
+//! A server's configuration as one file that can run beside it: on other ports, with its own files for logs, caches and
+//! process ids.
 //!
-//! The copy decides as the original does. What it has to change is named in [`ServerCopy::changes`]. TLS stays TLS, with another
-//! certificate: conditions on the scheme, also those in a `.htaccess` that is read in place, hold as they do today.
+//! The copy makes the same decisions as the original. [`ServerCopy::changes`] lists what had to be changed. TLS stays TLS,
+//! with another certificate, so conditions on the scheme, also those in a `.htaccess` that is read in place, apply as in
+//! the original.
 
 mod apache;
 mod builder;

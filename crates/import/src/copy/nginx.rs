@@ -186,7 +186,7 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
             }
             "auth_basic_user_file" => {
                 let path = self.folder.join(directive.argument(0));
-                // Where there is none, nginx refuses everybody, and so does the copy.
+                // If there is none, nginx denies everybody, and so does the copy.
                 let path = if self.source.matching(&path).is_empty() {
                     path
                 } else {
@@ -251,7 +251,7 @@ fn mentions(all: &[ParsedDirective], name: &str) -> bool {
         .any(|one| one.name() == name || mentions(one.inner(), name))
 }
 
-/// A word as nginx reads it back. A `\` stays with what follows it.
+/// A word in nginx's syntax. A `\` stays with what follows it.
 fn quoted(word: &str) -> String {
     let is_special = |c: char| c.is_whitespace() || matches!(c, ';' | '{' | '}' | '"' | '\'');
     if !word.is_empty() && !word.contains(is_special) && !word.starts_with('#') {

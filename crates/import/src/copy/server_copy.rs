@@ -12,7 +12,7 @@ use crate::source::Source;
 pub struct ServerCopy {
     /// The text of its only file.
     pub text: String,
-    /// Where it listens.
+    /// Its listeners.
     pub listeners: Vec<CopiedListener>,
     /// Files with passwords of the original; in their place the copy reads `users-0`, `users-1` of its folder.
     pub passwords: Vec<PathBuf>,
@@ -23,7 +23,8 @@ pub struct ServerCopy {
 /// Copies the configuration whose main file is `main`.
 ///
 /// # Errors
-/// [`CopyError`], where no copy would run as the original does.
+///
+/// [`CopyError`], if no copy would run as the original does.
 pub fn copy(
     source: &dyn Source,
     kind: ServerKind,

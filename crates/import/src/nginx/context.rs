@@ -1,4 +1,4 @@
-//! What statements of one server mean depends on others: named upstreams, zones of limits, maps.
+//! Statements that define what others mean: named upstreams, zones of limits, maps.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! `location`: parts of the site that Galley treats so by itself, the site as a whole (`/`, PHP), or a rule.
+//! `location`: a part of the site that Galley handles without configuration, the site as a whole (`/`, PHP), or a rule.
 
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
 use crate::known;
@@ -59,7 +59,7 @@ impl LocationPaths {
         matches!(self, Self::Pattern { .. })
     }
 
-    /// A rule without options. `None`: its pattern is none of Galley's.
+    /// A rule without options. `None`: Galley has no such pattern.
     fn rule(&self, directive: &ParsedDirective) -> Option<RuleDraft> {
         let (option, value) = match self {
             Self::Exact(path) => ("path", path.clone()),
@@ -155,7 +155,7 @@ const WELL_KNOWN: &str =
 const PURGES: &str =
     "Galley accepts the purges of plugins: PURGE requests, and `purge_get = true` for GET /purge/";
 
-/// Statements that change nothing about what is sent.
+/// Statements that do not change responses.
 const QUIET: &[&str] = &[
     "access_log",
     "log_not_found",
@@ -181,7 +181,7 @@ fn is_whole_site(paths: &LocationPaths) -> bool {
     }
 }
 
-/// `location ~ \.php$`, which is a matter of the site. One for a single script is a rule.
+/// `location ~ \.php$`, which concerns the site. One for a single script is a rule.
 fn is_php(paths: &LocationPaths, directive: &ParsedDirective) -> bool {
     let LocationPaths::Pattern { text, .. } = paths else {
         return false;
@@ -270,7 +270,7 @@ fn root_of_scripts(
     }
 }
 
-/// `/wp-admin` and `/wp-login.php`: who may enter, and how often.
+/// `/wp-admin` and `/wp-login.php`: access control and rate limits.
 fn administration(
     paths: &LocationPaths,
     directive: &ParsedDirective,
@@ -363,7 +363,7 @@ fn same_server(section: &mut Section, site: &ImportedSite) {
             section.remove(option);
         }
     }
-    // With `ttl` alone, what the upstream says counts; nginx's times count only where it says nothing, too.
+    // With `ttl` alone, the upstream's lifetime counts; nginx's times, too, count only if there is none.
     if section.has("ignore") && !section.has("ttl") {
         section.remove("ignore");
     }

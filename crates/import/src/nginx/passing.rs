@@ -33,7 +33,7 @@ pub(super) fn pass(
     true
 }
 
-/// `fastcgi_cache_valid 200 301 60m` as lifetimes by status. False: it is none.
+/// `fastcgi_cache_valid 200 301 60m` as lifetimes by status. False: it is invalid.
 pub(super) fn cache_time(
     directive: &ParsedDirective,
     ttl: &mut Section,

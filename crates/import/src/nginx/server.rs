@@ -25,7 +25,7 @@ pub(super) struct Server {
 /// `return 301 https://example.com$request_uri` of a whole server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerRedirect {
-    /// With variables of nginx where it is that of the request.
+    /// With variables of nginx if it is that of the request.
     pub host: String,
     pub is_https: bool,
     pub origin: crate::source::StatementOrigin,
@@ -163,7 +163,7 @@ fn names(directive: &ParsedDirective, site: &mut ImportedSite, context: &mut Con
     context.not_carried(directive, remedy);
 }
 
-/// Names that depend on the request, or stand for more than a domain.
+/// Names that depend on the request, or match more than a domain.
 fn is_pattern(name: &&str) -> bool {
     let ends_open = name.ends_with(".*") && !name.starts_with('.');
     ends_open || name.starts_with('~') || name.contains('$')

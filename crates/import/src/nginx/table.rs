@@ -1,8 +1,9 @@
-//! Statements of nginx that no site needs, and those that nothing replaces. Everything with an option of its own is converted elsewhere.
+//! Statements of nginx that are not needed, and those that have no replacement. Everything with an option of its own is
+//! converted elsewhere.
 
 use crate::ledger::StatementFate;
 
-/// What is known of a statement by its name alone.
+/// How a statement is handled by its name alone.
 pub(super) fn fate_of(name: &str) -> Option<StatementFate> {
     let named = |list: &[&str]| list.contains(&name);
     let begins = |list: &[&str]| list.iter().any(|start| name.starts_with(start));

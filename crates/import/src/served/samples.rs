@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 
-/// Paths that a pattern is likely to match. Empty: it is none, or too large.
+/// Paths that a pattern is likely to match. Empty: it is invalid, or too large.
 pub(super) fn of(pattern: &str) -> Vec<String> {
     let Ok(hir) = regex_syntax::parse(pattern) else {
         return Vec::new();

@@ -18,11 +18,11 @@ pub struct ServedConfiguration {
 /// A `server` of nginx, a `VirtualHost` of Apache, or a site of Caddy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServedHost {
-    /// Its names; those with `*` are left out. Empty: it has every name.
+    /// Its names; those with `*` are omitted. Empty: it has every name.
     pub names: Vec<String>,
     /// Its files.
     pub root: Option<PathBuf>,
-    /// Where it listens.
+    /// Its listeners.
     pub listeners: Vec<ServedListener>,
 }
 
@@ -50,9 +50,9 @@ impl ServedListener {
 pub struct ServedStatement {
     /// Its words, cut to a line.
     pub text: String,
-    /// Where it stands.
+    /// Its position.
     pub origin: StatementOrigin,
-    /// What it decides.
+    /// Its effect.
     pub subject: StatementSubject,
     /// The hosts that it is about; empty: all.
     pub hosts: Vec<String>,
@@ -71,7 +71,7 @@ pub enum StatementSubject {
     Redirect,
     /// Which addresses may enter: the networks that it names.
     Access(Vec<String>),
-    /// Who may enter: the file with passwords.
+    /// Access control: the password file.
     Password(PathBuf),
     /// A field of the response, in lower case.
     Field(String),

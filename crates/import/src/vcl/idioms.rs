@@ -1,4 +1,4 @@
-//! What several subroutines have in common: patterns of conditions, entries of access lists, options for whole conditions.
+//! What several subroutines share: patterns of conditions, entries of access lists, options for whole conditions.
 
 use crate::draft::ImportedSite;
 use crate::ledger::Ledger;

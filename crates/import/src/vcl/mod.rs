@@ -1,6 +1,7 @@
 //! Varnish's VCL, by the idioms of WordPress sites: backends, purges, what passes the cache, lifetimes.
 //!
-//! VCL is a program. Its conditions about cookies and paths become options; what a condition computes otherwise is reported as not carried.
+//! VCL is a program. Its conditions about cookies and paths become options; other computed conditions are reported as not
+//! carried.
 
 mod fields;
 mod file;

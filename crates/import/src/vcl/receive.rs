@@ -1,4 +1,4 @@
-//! `vcl_recv`: what passes the cache, what is refused, and what Galley normalizes itself.
+//! `vcl_recv`: what passes the cache, what is denied, and what Galley normalizes without configuration.
 
 use super::idioms::{COMPUTES, contains, is_about_phones, patterns, switch_on};
 use super::synthetic;
@@ -45,7 +45,7 @@ pub(super) fn receive(
     }
 }
 
-/// Parts of conditions, and why Galley needs none of what they do.
+/// Parts of conditions, and why Galley does not need them.
 const CONDITIONS: &[(&str, &str)] = &[
     (
         "authorization",

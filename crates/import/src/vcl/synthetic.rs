@@ -1,4 +1,4 @@
-//! Conditions of `vcl_recv` that answer without a backend: refusals and redirects by `return (synth(...))`.
+//! Conditions of `vcl_recv` that answer without a backend: denials and redirects by `return (synth(...))`.
 
 use super::idioms::{COMPUTES, network, patterns};
 use crate::draft::{ImportedSite, RuleDraft, RulePriority, Section};
@@ -6,8 +6,8 @@ use crate::known;
 use crate::ledger::Ledger;
 use crate::tree::ParsedDirective;
 
-/// Converts one; `all`: the file with its access lists. False: it answers nothing, or is about methods or TLS, which are no matter of
-/// paths.
+/// Converts one; `all`: the file with its access lists. False: it does not answer, or concerns methods or TLS, which do not
+/// depend on paths.
 pub(super) fn convert(
     directive: &ParsedDirective,
     all: &[ParsedDirective],
@@ -100,7 +100,7 @@ fn paths(directive: &ParsedDirective, list: Option<&ParsedDirective>) -> Option<
     Some(paths)
 }
 
-/// The paths of rules: one for each that is no pattern, and one for the others.
+/// The paths of rules: one for each that is not a pattern, and one for the others.
 fn sections(directive: &ParsedDirective, paths: Vec<String>) -> Vec<Section> {
     let (plain, others): (Vec<_>, Vec<_>) =
         paths.into_iter().partition(|one| prefix(one).is_some());

@@ -1,4 +1,4 @@
-//! Why the target held no more: decided from what was seen of the machine around that moment, and unknown where that does not tell.
+//! Why the target could not process more: decided from samples of the machine around that moment, or unknown.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Line charts and bars as SVG, without scripts and without anything from elsewhere.
+//! Line charts and bars as SVG, without scripts and external resources.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The figures of one run, as JSON has them: `galley load --json` writes them, and `--compare` reads them again.
+//! The figures of one run as JSON: `galley load --json` writes them, and `--compare` reads them again.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::outcome::LoadOutcome;
 
-/// What was asked for.
+/// The options of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadSetup {
     /// The URL of the target.
@@ -31,7 +31,7 @@ pub struct LoadSetup {
 /// The figures of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
-    /// What was asked for.
+    /// The options of the run.
     pub setup: LoadSetup,
     /// True if the run was stopped before its end.
     pub stopped: bool,

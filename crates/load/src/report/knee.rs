@@ -1,10 +1,10 @@
-//! The knee of a ramp: the highest rate that the target held.
+//! The knee of a ramp: the highest rate that the target could process.
 
 use serde::{Deserialize, Serialize};
 
 use super::second::ReportedSecond;
 
-/// The highest rate that the target held: up to there no request failed, and 99 % took no longer than the limit.
+/// The highest rate that the target could process: up to there no request failed, and 99 % took at most the limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
     /// In requests per second; `None` if not even the first one was held.
@@ -15,8 +15,8 @@ pub struct Knee {
     pub limit_ms: f64,
 }
 
-/// Finds it; `rates` are the first and the last of the ramp, which takes `over_s` seconds. A single second beyond the limit is no knee
-/// unless requests failed, or the run ends with it.
+/// Finds it; `rates` are the first and the last of the ramp, which takes `over_s` seconds. A single second beyond the limit is
+/// not a knee unless requests failed, or the run ends with it.
 pub fn find_knee(seconds: &[ReportedSecond], rates: [f64; 2], over_s: f64, limit_ms: f64) -> Knee {
     let over_limit = |second: &ReportedSecond| second.p99_ms > limit_ms;
     let breaks = |at: usize| {

@@ -1,4 +1,4 @@
-//! What a load test found: figures, the knee and its cause, and how they are written down.
+//! The results of a load test: figures, the knee and its cause, and their formats.
 
 mod ab;
 mod cause;

@@ -1,4 +1,5 @@
-//! One HTML page with all charts inside: it needs no network and runs no script. Two runs stand side by side, on the same scales.
+//! One HTML page with all charts inside: it needs no network and runs no script. Two runs are shown side by side, on the
+//! same scales.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! The heads that browsers send: each with its own version, cookies of a web analysis, referrer and tracking parameters.
+//! The heads that browsers send: each with its own version, cookies of a web analytics service, referrer and tracking
+//! parameters.
 
 /// Fields that all requests have. `{agent}` and `{referer}` are lists below.
 pub(super) const FIELDS: &str = "Connection: keep-alive\r
@@ -20,7 +21,7 @@ Cookie: _ga=GA1.1.{digits:10}.{digits:10}; _ga_7N2XQ0=GS1.1.{digits:10}.{digits:
 /// Parameters that campaigns add to addresses, and that change no page.
 pub(super) const TRACKING: &str = "{tracking}";
 
-/// What names in braces stand for.
+/// The values of names in braces.
 pub(super) const LISTS: &[(&str, &[&str])] = &[
     (
         "tracking",

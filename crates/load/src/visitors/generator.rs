@@ -29,7 +29,7 @@ pub struct VisitorShares {
 #[derive(Debug)]
 pub struct Visitors {
     pages: Vec<VisitedPage>,
-    /// Pages are asked for in their order; otherwise at random.
+    /// Pages are requested in their order; otherwise at random.
     is_in_order: bool,
     host: String,
     /// Distinguishes addresses past the cache from those of other runs.
@@ -41,10 +41,11 @@ pub struct Visitors {
 }
 
 impl Visitors {
-    /// Visitors who ask for one of the pages at random. A page that the list has twice is asked for twice as often.
+    /// Visitors who request one of the pages at random. A page that the list has twice is requested twice as often.
     ///
     /// # Errors
-    /// [`LoadError::Pages`] without a page, and for a host or cookies that no field can have.
+    ///
+    /// [`LoadError::Pages`] without a page, and for a host or cookies that are invalid in a field.
     pub fn new(
         host: &str,
         pages: Vec<VisitedPage>,

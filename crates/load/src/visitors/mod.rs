@@ -1,4 +1,4 @@
-//! Visitors of a site: which pages they ask for, and with which heads.
+//! Visitors of a site: the pages that they request, and the heads that they send.
 
 mod ab;
 mod access_log;

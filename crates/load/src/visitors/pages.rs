@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a page is asked for.
+/// How a page is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageMethod {
     /// The page.
@@ -33,7 +33,7 @@ impl PageMethod {
 }
 
 impl VisitedPage {
-    /// `None` if the text is no path, or cannot be sent as it is.
+    /// `None` if the text is not a path, or cannot be sent unchanged.
     pub fn new(method: PageMethod, target: &str) -> Option<Self> {
         let is_fit = target.starts_with('/')
             && target.len() <= MOST_BYTES
@@ -48,5 +48,5 @@ impl VisitedPage {
     }
 }
 
-/// Of a path with its query: what servers take in a request line.
+/// The maximum length of a path with its query: what servers accept in a request line.
 const MOST_BYTES: usize = 8000;

@@ -1,4 +1,4 @@
-//! A sitemap (sitemaps.org) read for its addresses. Total over any text; nothing but `<loc>` is looked at.
+//! Reads the addresses of a sitemap (sitemaps.org). Total over any text; only `<loc>` is read.
 
 /// What a file of a sitemap lists.
 #[derive(Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Sitemap {
     Index(Vec<String>),
 }
 
-/// Reads one file; `None` if it is no sitemap. The first 50,000 addresses count, which is the format's own limit.
+/// Reads one file; `None` if it is not a sitemap. The first 50,000 addresses count, which is the format's own limit.
 pub fn sitemap(text: &str) -> Option<Sitemap> {
     let addresses = || {
         let all = text
@@ -35,7 +35,7 @@ fn unescaped(text: &str) -> String {
         .and_then(|text| text.strip_suffix("]]>"))
         .unwrap_or(text);
     let mut text = text.to_owned();
-    // `&amp;` last: what it makes is no beginning of another one.
+    // `&amp;` last: its result is not the beginning of another one.
     for (name, letter) in [
         ("&lt;", "<"),
         ("&gt;", ">"),

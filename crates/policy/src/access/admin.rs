@@ -1,16 +1,17 @@
-//! Which requests are for administrators: `wp-admin` and `wp-login.php`, less what visitors need of them.
+//! Which requests are for administrators: `wp-admin` and `wp-login.php`, except for what visitors need of them.
 //!
-//! Visitors meet both without knowing: themes and plugins send forms to `admin-ajax.php` and `admin-post.php`, pages load
-//! styles and scripts from `wp-admin/css` and `wp-admin/js`, the form of a protected post goes to `wp-login.php`, and so do the
-//! link that ends a login and the one in a mail that asks whether a person wants his data.
-//! `wp-login.php` does what its `action` says, and goes by other parameters as well (`key`, `checkemail`); in PHP a parameter
-//! of the body wins over that of the address. So what is let through is a closed list of actions with the parameters that
-//! each has, and the form's body is held to a list of its own.
+//! Visitors use both without knowing it: themes and plugins send forms to `admin-ajax.php` and `admin-post.php`, pages load
+//! styles and scripts from `wp-admin/css` and `wp-admin/js`, the form of a protected post goes to `wp-login.php`, and so do
+//! the logout link and the link in a mail that confirms a request for personal data.
+//!
+//! The `action` of a request selects what `wp-login.php` does, and other parameters matter as well (`key`, `checkemail`);
+//! in PHP a parameter of the body overrides that of the address. So the exceptions are a closed list of actions with the
+//! parameters that each may have, and the form's body is checked against a list of its own.
 
 use crate::query::{FormDecoded, is_urlencoded, variables};
 use crate::request_info::{Method, RequestInfo};
 
-/// Whom a request is for.
+/// The audience of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// It is not in the administration.
@@ -23,8 +24,8 @@ pub enum Area {
     Admins,
 }
 
-/// Whom a request is for. Segments count at any depth, since WordPress may live in a directory, a network may hold sites in
-/// directories, and PHP is given what follows a script (`/wp-login.php/x`).
+/// The audience of a request. Segments count at any depth, since WordPress may be in a directory, a network may have sites in
+/// directories, and PHP gets the path behind a script (`/wp-login.php/x`).
 pub fn area(info: &RequestInfo) -> Area {
     let path = info.decoded_path();
     if is_login(info) {
@@ -83,7 +84,7 @@ fn is_for_visitors(below: &[u8]) -> bool {
 fn login(info: &RequestInfo) -> Area {
     let raw = info.raw_query().unwrap_or_default();
     let is_read = matches!(info.method(), Method::Get | Method::Head);
-    // An index makes an array of a parameter, which is no action to WordPress, so that it shows the form of a login.
+    // An index makes an array of a parameter, which is not an action for WordPress, so that it shows the login form.
     let has_index = FormDecoded(raw).any(|byte| byte == b'[');
     let Some(action) = only(raw, b"action").filter(|_| !has_index) else {
         return Area::Admins;

@@ -1,16 +1,18 @@
 //! Requests that ask a WordPress for the names of its users.
 //!
-//! `/?author=1` redirects to an address with the login name in it, the REST API lists users and embeds them into posts, oEmbed
-//! gives the address of a post's author, and a sitemap lists all. Pages of authors under their own address stay: who links
-//! them has told the name already.
-//! A login cookie is not verified here, so that editors can go on working: who forges one gets what WordPress tells a
-//! stranger. WordPress's own variables may come by the body too, so the body of what a page may answer is looked at.
+//! `/?author=1` redirects to an address with the login name in it, the REST API lists users and embeds them into posts,
+//! oEmbed returns the address of a post's author, and a sitemap lists all. Pages of authors under their own address stay
+//! open: a link to one has already published the name.
+//!
+//! A login cookie is not verified here, so that editors can continue to work: a client that forges one gets what WordPress
+//! shows to anonymous visitors. WordPress also reads its own variables from the body, so the body of a request for a page
+//! is checked.
 
 use crate::query::{FormDecoded, split_pair};
 use crate::request_info::{Method, RequestInfo};
 use crate::spellings::{FormScanner, is_own_script, is_rest};
 
-/// Whether the head asks for names. Does not allocate.
+/// Whether the head requests names. Does not allocate.
 pub fn asks_in_head(info: &RequestInfo) -> bool {
     let path = info.decoded_path();
     let raw = info.raw_query().unwrap_or_default();
@@ -33,7 +35,7 @@ pub(super) fn may_ask_in_body(info: &RequestInfo) -> bool {
     info.method() == Method::Post && !is_own_business(info)
 }
 
-/// A reader that finds whether a body asks for names.
+/// A reader that finds whether a body requests names.
 pub fn form(content_type: &[u8]) -> FormScanner<'static> {
     FormScanner::new(VARIABLES, content_type)
 }
@@ -64,7 +66,7 @@ fn has_sitemap(raw: &[u8]) -> bool {
     })
 }
 
-/// Whether `_embed` takes in the author: it names him, or nothing, which means all.
+/// Whether `_embed` includes the author: it names the author, or nothing, which means all.
 fn embeds_author(raw: &[u8]) -> bool {
     values(raw, b"_embed").any(|value| {
         let text: Vec<u8> = value.collect();
@@ -94,8 +96,8 @@ fn rest_route(raw: &[u8]) -> impl Iterator<Item = FormDecoded<'_>> {
     values(raw, b"rest_route")
 }
 
-/// Whether a route of the REST API tells names of users: `/wp/v2/users` and what is below, and oEmbed, which names the author
-/// of a page. Letters count alike in any case, as they do to WordPress.
+/// Whether a route of the REST API reveals names of users: `/wp/v2/users` and everything below, and oEmbed, which names the
+/// author of a page. Letters are compared without case, as in WordPress.
 fn names_users(route: &(impl Iterator<Item = u8> + Clone)) -> bool {
     let begins = |wanted: &[u8]| {
         let mut route = route

@@ -33,12 +33,12 @@ impl fmt::Display for CountryCode {
     }
 }
 
-/// Who asks, as far as access depends on it.
+/// The client, as far as access depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessClient {
     /// The address.
     pub address: IpAddr,
-    /// Its country; `None`: the database has none for it, or nobody wants to know.
+    /// Its country; `None`: the database has none for it, or nothing needs it.
     pub country: Option<CountryCode>,
 }
 

@@ -16,7 +16,7 @@ use crate::request_info::{Method, RequestInfo};
 use crate::site::Policy;
 
 impl Policy {
-    /// Whether nothing that a `GET` asks for is kept from anybody: such a site's hits are not judged.
+    /// Whether a `GET` is never denied: hits of such a site need no check.
     pub fn is_open(&self) -> bool {
         self.access.common.is_silent()
             && self.access.admin_allow.is_empty()
@@ -30,7 +30,7 @@ impl Policy {
         self.access.common.names_countries() || rules.any(AccessRules::names_countries)
     }
 
-    /// The files of names and passwords, by who says so.
+    /// The password files, by the setting that names them.
     pub fn password_files(&self) -> impl Iterator<Item = (By, &Path)> {
         let rules = self.rules.iter().map(|rule| &rule.access);
         let of_rules = (0..).map(By::Rule).zip(rules);
@@ -39,7 +39,7 @@ impl Policy {
     }
 }
 
-/// Who says what applies.
+/// The setting that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum By {
     /// The site.
@@ -63,7 +63,7 @@ pub enum Barred {
     NotAdmin,
     /// There is no XML-RPC.
     XmlRpc,
-    /// It asks who the authors are.
+    /// It requests the authors' names.
     Authors,
 }
 
@@ -82,7 +82,7 @@ impl Barred {
     }
 }
 
-/// What is demanded of a request that is not barred.
+/// What a request that is not denied must provide.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demands<'s> {
     /// A token of each of these buckets.
@@ -107,7 +107,7 @@ impl Demands<'_> {
 pub enum Bucket {
     /// A site's or a rule's own.
     Of(By),
-    /// What is sent to `wp-login.php`.
+    /// A request to `wp-login.php`.
     Login,
     /// `xmlrpc.php`.
     XmlRpc,
@@ -118,7 +118,7 @@ pub enum Bucket {
 }
 
 impl Bucket {
-    /// A number that stands for it on every node of a cluster.
+    /// A number that identifies it on every node of a cluster.
     pub fn code(self) -> u64 {
         match self {
             Self::Of(By::Site) => 0,
@@ -132,18 +132,19 @@ impl Bucket {
     }
 }
 
-/// What is looked for in a body.
+/// What is searched for in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyCheck {
     /// Methods of XML-RPC that are not served.
     XmlRpc,
     /// Whether it makes of a visitor's form one of administrators.
     VisitorsForm,
-    /// Whether it asks who the authors are.
+    /// Whether it requests the authors' names.
     Authors,
 }
 
-/// Who may ask, and on what terms. Does not allocate for what goes the fast path: what nothing is demanded of.
+/// Which clients are allowed, and on what conditions. Does not allocate for requests without conditions, which take the fast
+/// path.
 pub fn judge<'s>(
     site: &'s Policy,
     info: &RequestInfo,

@@ -1,7 +1,7 @@
-//! Token buckets, as the generic cell rate algorithm has them (ITU-T I.371): all of a bucket is the moment at which it will
-//! be full again.
+//! Token buckets in the form of the generic cell rate algorithm (ITU-T I.371): the state of a bucket is the moment at which
+//! it will be full again.
 //!
-//! Decides with the state and the time as arguments; who keeps the state is not known here.
+//! State and time are arguments; the caller keeps the state.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub enum Taken {
     None(Duration),
 }
 
-/// States count sixteenths of a millisecond, so that a thousand tokens a second still are told apart.
+/// States count sixteenths of a millisecond, so that a thousand tokens a second can still be distinguished.
 pub const TICKS_PER_S: u64 = 16_000;
 
 impl RateLimit {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        // However requests are spread, no more are granted than the burst and what came back meanwhile.
+        // However requests are spread, no more are granted than the burst and the tokens that came back meanwhile.
         #[test]
         fn never_more_than_burst_and_rate(
             count in 1..2_000_u64, per in 0..4_usize, burst in 1..200_u64,

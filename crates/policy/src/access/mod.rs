@@ -1,8 +1,8 @@
 //! Access control: networks, countries, passwords, rate limits, and the parts of WordPress for administrators.
 //!
-//! [`judge()`] needs the head alone, before anything is looked up. It refuses the request, or returns what the request still has
-//! to meet: a token of a bucket, a password, a check of its body. Buckets and passwords are kept by the server.
-//! A rule's own setting replaces the site's, each of them by itself.
+//! [`judge()`] needs the head alone, before any lookup. It denies the request, or returns what the request still has to
+//! pass: a token of a bucket, a password, a check of its body. The server keeps buckets and passwords. Each setting of a
+//! rule overrides the same setting of the site.
 
 mod admin;
 mod authors;

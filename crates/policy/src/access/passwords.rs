@@ -1,7 +1,8 @@
-//! Files of names and passwords in the form of Apache's `htpasswd`: a line `name:hash` for each, `#` before what is none.
+//! Files of names and passwords in the form of Apache's `htpasswd`: a line `name:hash` for each, and comments that begin
+//! with `#`.
 //!
-//! Reads which kind of hash a line has; computing it is the server's. Kinds that no longer keep a password from anybody
-//! (the system's old `crypt`, text as it is) are refused when the file is checked.
+//! It determines the kind of hash of a line; the server computes it. Kinds that no longer protect a password (the system's
+//! old `crypt`, plain text) are rejected when the file is checked.
 
 use std::fmt;
 
@@ -25,7 +26,7 @@ pub enum Hash<'f> {
     Sha1(&'f str),
 }
 
-/// What is wrong with a file. `Display` is for people.
+/// The problem with a file. `Display` is for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLine {
     /// From 1.
@@ -59,7 +60,7 @@ pub fn find<'f>(file: &'f str, name: &[u8]) -> Option<Hash<'f>> {
     })
 }
 
-/// Some hash of the file: to compare with for nobody, so that an unknown name takes as long as a known one.
+/// Some hash of the file: compared for unknown names, so that they take as long as known ones.
 pub fn some(file: &str) -> Option<Hash<'_>> {
     lines(file).find_map(|(_, line)| read(split(line)?.1).ok())
 }
@@ -80,7 +81,7 @@ fn lines(file: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// What may follow a second colon means nothing.
+/// The text after a second colon means nothing.
 fn split(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = line.split_once(':')?;
     let hash = rest.split(':').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the configuration says about access.
+//! The access control settings of the configuration.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use crate::outcome::words;
 /// What a site or one of its rules says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessRules {
-    /// Who may ask; nothing said: everybody.
+    /// The allowed clients; by default everybody.
     pub allow: AccessSetting<Vec<IpNet>>,
-    /// Who may not, also where `allow` names him.
+    /// The denied clients, even if `allow` names them.
     pub deny: AccessSetting<Vec<IpNet>>,
     /// The countries from which clients may ask; nothing said: all, and clients without one.
     pub allow_countries: AccessSetting<Vec<CountryCode>>,
@@ -21,17 +21,17 @@ pub struct AccessRules {
     pub deny_countries: AccessSetting<Vec<CountryCode>>,
     /// How often one client may ask.
     pub limit: AccessSetting<RateLimit>,
-    /// The file with the names and passwords of those who may ask.
+    /// The file with the names and passwords of the allowed users.
     pub password: AccessSetting<PathBuf>,
 }
 
-/// What is said of one thing.
+/// A setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessSetting<T> {
     /// Nothing: as around it.
     #[default]
     Nothing,
-    /// That there is none, whatever is said around it.
+    /// The explicit absence of a setting, whatever the site sets.
     Off,
     /// This.
     Is(T),
@@ -82,7 +82,7 @@ impl AccessRules {
 pub struct SiteAccess {
     /// For all paths for which no rule says otherwise.
     pub common: AccessRules,
-    /// Who may administer; empty: whoever can log in.
+    /// Clients that may administer; empty: everybody who can log in.
     pub admin_allow: Vec<IpNet>,
     /// How often one client may send something to `wp-login.php`.
     pub login_limit: Option<RateLimit>,

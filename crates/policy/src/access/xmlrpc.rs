@@ -1,10 +1,10 @@
-//! Which method an XML-RPC request calls, as far as that is needed to refuse two of them.
+//! Which method an XML-RPC request calls, as far as that is needed to deny two of them.
 //!
-//! `system.multicall` tries hundreds of passwords in one request, and `pingback.ping` makes the site ask other servers
-//! for whoever names them. WordPress reads the text of the last `methodName` element, wherever it stands. So every one must be
-//! plain text here, and none may be a forbidden one: what is written in a way that needs a parser to understand
-//! (references, comments, instructions inside) is refused with them. Programs write none of that.
-//! Reads the body in pieces, keeps a bounded part, and is total over any bytes.
+//! `system.multicall` tries hundreds of passwords in one request, and `pingback.ping` makes the site send requests to other
+//! servers on behalf of anybody. WordPress uses the text of the last `methodName` element, wherever it is. So every one
+//! must be plain text here, and none may be a denied one: anything that needs a parser to understand (references, comments,
+//! instructions inside) is denied with them. No real client writes such a thing. It reads the body in pieces, keeps a
+//! bounded part, and is total over any bytes.
 
 use crate::request_info::RequestInfo;
 
@@ -28,7 +28,7 @@ pub enum Call {
 /// Reads a body.
 #[derive(Debug, Default)]
 pub struct XmlRpcScanner {
-    /// What has come and is not decided; at most [`MOST_KEPT`] between two pieces.
+    /// Bytes that are not evaluated yet; at most [`MOST_KEPT`] between two pieces.
     kept: Vec<u8>,
     has_begun: bool,
     has_name: bool,
@@ -36,7 +36,7 @@ pub struct XmlRpcScanner {
 }
 
 impl XmlRpcScanner {
-    /// Takes in the next piece.
+    /// Adds the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         if self.call.is_some() {
             return;
@@ -68,7 +68,7 @@ impl XmlRpcScanner {
             begins_well(up_to(&self.kept, MOST_KEPT))?;
             self.has_begun = true;
         }
-        // What stands behind a NUL is not looked at: the verdict is the same however the body is cut.
+        // Bytes after a NUL are not examined: the verdict is the same however the body is split.
         let nul = memchr::memchr(0, &self.kept);
         let is_end = is_end || nul.is_some();
         self.kept.truncate(nul.unwrap_or(usize::MAX));
@@ -93,7 +93,7 @@ impl XmlRpcScanner {
         if nul.is_some() {
             return Err(Call::Unreadable);
         }
-        // The beginning of a tag may stand at the end.
+        // The beginning of a tag may be at the end.
         let keep = self.kept.len().saturating_sub(NAME.len() - 1).max(done);
         self.kept.drain(..keep.min(self.kept.len()));
         Ok(())

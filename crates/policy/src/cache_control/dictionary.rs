@@ -1,7 +1,7 @@
 //! Dictionaries of structured fields (RFC 9651 §4.2.2), as far as fields about caching need them.
 //!
-//! Everything of the grammar is recognised, so that a malformed field is told from an unusual one; of the values only
-//! what those fields can mean is kept. Input is any bytes; nothing panics; the work is linear.
+//! The whole grammar is recognised, so that a malformed field is distinguished from an unusual one; of the values only
+//! those that such fields can have are kept. Input is any bytes; nothing panics; the work is linear.
 
 /// What a member's value is, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The qualified forms `no-cache="a, b"` and `private="a"` (RFC 9111 §5.2.2.4 and §5.2.2.7).
 //!
-//! They forbid the use of the named fields only, so that a cache may keep the rest. Whoever does not want to take a
-//! response apart reads them as the plain ones. One plain form among them makes all plain, and so does a list that is not
-//! made of field names: in doubt the whole response is meant.
+//! They forbid only the use of the named fields, so a cache may keep the rest. A cache that does not split responses treats
+//! them as the plain forms. One plain form among them makes all plain, and so does a list that does not consist of field
+//! names: if in doubt, the whole response is meant.
 
 use http::HeaderName;
 
@@ -22,7 +22,7 @@ impl Confined {
         let restricts =
             name.eq_ignore_ascii_case(b"no-cache") || name.eq_ignore_ascii_case(b"private");
         if !restricts {
-            // `private; x` and the like: a name that is none still restricts, see `CacheControl::take`.
+            // `private; x` and similar: an invalid name still restricts, see `CacheControl::take`.
             let begins = |text: &[u8]| {
                 name.get(..text.len())
                     .is_some_and(|start| start.eq_ignore_ascii_case(text))

@@ -1,9 +1,9 @@
-//! Codings of what is compressed on its way: which one, and its validators.
+//! Codings of responses that are compressed while they are sent: which one, and its validators.
 //!
-//! Where a stream is flushed depends on when its pieces came, so its bytes differ from time to time: a strong validator would
-//! be wrong (RFC 9110 §8.8.1). Of a page that is being stored the validator is the weak form of the one that its stored coding
-//! will have. What passes is validated by its upstream, which must find the tag that it gave: a strong tag leaves as a weak
-//! one with a mark, and comes back as it was in the conditions of requests that bypass the cache.
+//! The points at which a stream is flushed depend on when its pieces arrive, so its bytes differ each time: a strong
+//! validator would be wrong (RFC 9110 §8.8.1). For a page that is being stored, the validator is the weak form of the one
+//! that its stored coding will have. A passed response is validated by its upstream, which must get the tag that it sent: a
+//! strong tag is sent as a weak one with a mark, and restored in the conditions of requests that bypass the cache.
 
 use http::header::{self, HeaderMap, HeaderValue};
 
@@ -12,10 +12,10 @@ use crate::conditional::split_tag;
 use crate::encoding::{AcceptedCodings, Coding};
 
 impl Compress {
-    /// The coding that a client gets of what is coded on its way; `None`: the plain body.
+    /// The coding for a response that is coded while it is sent; `None`: the plain body.
     ///
-    /// By its weights; then gzip, which at level 5 takes half the work and a third of the memory of br at level 4 for pages
-    /// of WordPress, and makes them two in a hundred larger. A stored page is coded once, so there br pays.
+    /// By its weights; then gzip, which at level 5 takes half the work and a third of the memory of br at level 4 for pages of
+    /// WordPress, and makes them two in a hundred larger. A stored page is coded once, so there br pays.
     pub fn choose_live(&self, accepted: AcceptedCodings) -> Option<Coding> {
         let mut order: smallvec::SmallVec<[Coding; 4]> = LIVE_ORDER
             .into_iter()
@@ -77,7 +77,7 @@ pub fn plain_tags(list: &[u8]) -> Option<Vec<u8>> {
     is_changed.then_some(plain)
 }
 
-/// The tag of a 304 as the client knows it, where it asked with the marked form: `sent` is its `If-None-Match`.
+/// The tag of a 304 as the client knows it, if it sent the marked form: `sent` is its `If-None-Match`.
 pub fn known_tag(etag: &HeaderValue, sent: &[u8]) -> Option<HeaderValue> {
     LIVE_ORDER
         .into_iter()
@@ -85,7 +85,7 @@ pub fn known_tag(etag: &HeaderValue, sent: &[u8]) -> Option<HeaderValue> {
         .find(|marked| memchr::memmem::find(sent, marked.as_bytes()).is_some())
 }
 
-/// `"x"` becomes `W/"x;br"`; `None` of what is weak already, which may stand for several codings (RFC 9110 §8.8.1).
+/// `"x"` becomes `W/"x;br"`; `None` for a weak tag, which may already be that of several codings (RFC 9110 §8.8.1).
 fn marked(etag: &[u8], coding: Coding) -> Option<HeaderValue> {
     let opaque = etag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let token = coding.token().as_bytes();

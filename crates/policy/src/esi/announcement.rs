@@ -1,7 +1,7 @@
-//! Which responses contain ESI tags: pages that say so with `Surrogate-Control: content="ESI/1.0"` (Edge Architecture 1.0).
+//! Which responses contain ESI tags: pages with `Surrogate-Control: content="ESI/1.0"` (Edge Architecture 1.0).
 //!
-//! A page without this field is never parsed. So a text of a visitor that looks like a tag does nothing on the pages of a site that uses
-//! ESI elsewhere.
+//! A page without this field is never parsed. So a visitor's text that looks like a tag has no effect on the pages of a
+//! site that uses ESI elsewhere.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};

@@ -25,7 +25,7 @@ impl TagTail {
     }
 }
 
-/// Reads a tag behind its name; `None`: this is no tag. Looks at so many bytes at most as the longest tag has.
+/// Reads a tag behind its name; `None`: this is not a tag. Examines at most as many bytes as the longest tag has.
 pub(super) fn parse(bytes: &[u8]) -> Option<TagTail> {
     let bytes = bytes.get(..MAX_TAG).unwrap_or(bytes);
     let mut attributes = Vec::new();

@@ -1,4 +1,4 @@
-//! What a page may ask for.
+//! The limits on what a page may include.
 
 /// How deep includes may be nested: a page, its includes, theirs, and theirs.
 pub const MAX_DEPTH: u8 = 3;

@@ -1,8 +1,9 @@
-//! What an include may request: a page that everybody may see, of the site whose page names it.
+//! What an include may request: a public page of the site that contains the include.
 //!
-//! A visitor's text can contain a tag where an application prints it without escaping. So an address never leads to another server: it
-//! is requested from the site's own upstream, at a host of the site or one that the configuration lists, without cookies of the
-//! visitor other than those that select a variant. [`is_for_everybody`] keeps what is closed to some visitors out of pages for others.
+//! A visitor's text can contain a tag where an application prints it without escaping. So an address never leads to another
+//! server: it is requested from the site's own upstream, at a host of the site or one that the configuration lists, without
+//! cookies of the visitor other than those that select a variant. [`is_for_everybody`] keeps what is closed to some
+//! visitors out of pages for others.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,7 +18,7 @@ const MAX_ADDRESS: usize = 4096;
 /// Why an include is not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncludeRefused {
-    /// It is no address.
+    /// It is not an address.
     Address,
     /// It names another host.
     Host,
@@ -52,7 +53,7 @@ pub struct IncludeTarget {
 }
 
 impl IncludeTarget {
-    /// The target of an address that stands in a page; `hosts`: those of the site and those that are listed.
+    /// The target of an address in a page; `hosts`: those of the site and those that are listed.
     pub fn resolve(
         address: &str,
         page: &RequestInfo,
@@ -87,7 +88,7 @@ impl IncludeTarget {
         })
     }
 
-    /// The head of a request for it: of nobody, with what selects the variant of the page.
+    /// The head of a request for it: of an anonymous client, with the fields that select the variant of the page.
     pub fn head(&self, page: &RequestInfo) -> Vec<u8> {
         let mut out = b"GET ".to_vec();
         out.extend_from_slice(&self.target);

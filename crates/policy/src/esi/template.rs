@@ -1,7 +1,7 @@
-//! A body with ESI tags, taken apart: the bytes that stay, and where includes are among them.
+//! A body with ESI tags, split: the bytes that stay, and the positions of includes among them.
 //!
-//! Total and linear: every body is a template. What is no complete tag of those that are known, or has no `src`, stays as it is.
-//! The contents of `<!--esi ... -->` count as if they stood without it.
+//! Total and linear: every body is a template. An unknown or incomplete tag, or one without `src`, stays as it is. The
+//! contents of `<!--esi ... -->` count as if it were not there.
 
 use memchr::memmem;
 
@@ -23,11 +23,11 @@ pub struct EsiTemplate {
 pub struct IncludeTag {
     /// Its place among the bytes that stay.
     pub at: usize,
-    /// What is included.
+    /// The address of the include.
     pub source: IncludeSource,
 }
 
-/// What is included.
+/// The address of the include.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncludeSource {
     /// The address, as the page names it.
@@ -78,7 +78,7 @@ struct TemplateParser<'b> {
 }
 
 impl TemplateParser<'_> {
-    /// Takes the text up to the next `<` and what stands there. False at the end.
+    /// Takes the text up to the next `<` and the tag there. False at the end.
     fn step(&mut self) -> bool {
         let limit = self.comment_end.unwrap_or(self.source.len());
         let rest = self.source.get(self.at..limit).unwrap_or_default();
@@ -263,7 +263,7 @@ mod tests {
             ("a<!--esi b<esi:include src='/x'/> -->c", "a b[/x] c"),
             ("a<!--esi\n<esi:remove>b</esi:remove>-->c", "a\nc"),
             ("<!--esi a <!--esi b --> c -->", " a <!--esi b  c -->"),
-            // No tags of ours, or none that are whole.
+            // Unknown tags, or incomplete ones.
             ("<!-- esi a -->", "<!-- esi a -->"),
             ("<!--esify a -->", "<!--esify a -->"),
             ("<!--esi a", "<!--esi a"),

@@ -1,10 +1,10 @@
-//! What a request looks like to the upstream.
+//! The request that the upstream gets.
 //!
-//! Two forms. *Trimmed*, for fetches whose answer may be shared: a closed list, made from what is all in the key,
-//! so equal keys give equal bytes and nothing unkeyed can shape a stored page. *Whole*, for everything else: what the
-//! client sent, less what belongs to the connection, what claims to come from a proxy, and what could collide as a CGI
-//! variable. In both, forwarding fields are our own.
-//! Does not write bytes: FastCGI and HTTP each put this into their form.
+//! There are two forms. *Trimmed*, for fetches whose response may be shared: a closed list of fields, all of which are in
+//! the key, so equal keys give equal bytes and nothing unkeyed can affect a stored page. *Whole*, for everything else: what
+//! the client sent, without fields of the connection, fields that claim to come from a proxy, and fields that could collide
+//! as CGI variables. In both, Galley sets the forwarding fields itself. It does not write bytes: FastCGI and HTTP each
+//! encode the result.
 
 mod request;
 mod rfc9110;

@@ -15,7 +15,7 @@ pub struct UpstreamRequest {
     pub method: String,
     /// How the client reached us.
     pub scheme: Scheme,
-    /// For `Host`: the canonical host, with the port where it is not the scheme's own.
+    /// For `Host`: the canonical host, with the port if it is not the scheme's default.
     pub host: String,
     /// The canonical raw path.
     pub path: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct UpstreamRequest {
 /// The length of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
-    /// There is none, and nothing said so.
+    /// There is none, and no field said so.
     None,
     /// This many bytes, maybe none.
     Known(u64),
@@ -38,12 +38,12 @@ pub enum BodyLength {
     Unknown,
 }
 
-/// Who asks.
+/// The client.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
     /// Address of the client.
     pub address: IpAddr,
-    /// Its port; 0 where it is not known.
+    /// Its port; 0 if it is unknown.
     pub port: u16,
     /// Our name for this request, in logs and for PHP.
     pub request_id: &'a str,
@@ -163,7 +163,7 @@ pub fn whole<'a>(
     request
 }
 
-/// Adds what is declared unkeyed: the client's address and the request id. Replaces what was there.
+/// Adds the fields that are declared unkeyed: the client's address and the request id. Replaces present ones.
 pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
     request
         .fields
@@ -174,9 +174,9 @@ pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
     push(request, X_REQUEST_ID, client.request_id.as_bytes());
 }
 
-/// Adds what the site's cache can do, in the words of those plugins that look for it: that it knows tags (Proxy Cache Purge), and
-/// where the site asks for it that it is one of `LiteSpeed`'s kind, or carries out ESI tags. A function of the site, so that equal keys still give equal
-/// requests; what a client said of itself goes.
+/// Adds the capabilities of the site's cache, in the form that plugins look for: that it supports tags (Proxy Cache Purge),
+/// and, if the site says so, that it is one of `LiteSpeed`'s kind, or processes ESI tags. A function of the site, so that
+/// equal keys still give equal requests; the client's own such fields are removed.
 pub fn capabilities(request: &mut UpstreamRequest, site: &Policy) {
     request
         .fields
@@ -195,7 +195,7 @@ pub fn capabilities(request: &mut UpstreamRequest, site: &Policy) {
     }
 }
 
-/// Tells the plugin that a whole request passes through Galley, so that its response may carry purges, and what was
+/// Tells the plugin that a whole request passes through Galley, so that its response may carry purges, and which purges were
 /// [`set_acknowledged`].
 pub fn for_plugin(request: &mut UpstreamRequest, names: &str) {
     request
@@ -217,7 +217,7 @@ pub fn set_acknowledged(request: &mut UpstreamRequest, names: &str) {
     }
 }
 
-/// What the plugin is told about WordPress's scheduled tasks.
+/// The message to the plugin about WordPress's scheduled tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// Nothing: WordPress sees to them itself.
@@ -252,8 +252,8 @@ pub(super) fn push_forwarded(request: &mut UpstreamRequest, info: &RequestInfo) 
     );
 }
 
-/// An address as text, IPv4 that is written as IPv6 as what it is. Each request that goes up has some, and a formatter takes
-/// twenty times as long for four numbers.
+/// An address as text, an IPv4-mapped one as IPv4. Each forwarded request has some, and a formatter takes twenty times as long
+/// for four numbers.
 pub(crate) fn address_text(address: IpAddr) -> String {
     let IpAddr::V4(address) = address.to_canonical() else {
         return address.to_string();
@@ -275,7 +275,7 @@ pub(crate) fn address_text(address: IpAddr) -> String {
     text
 }
 
-/// Adds a field; a value that cannot stand in a head goes nowhere.
+/// Adds a field; an invalid value is dropped.
 pub(super) fn push(request: &mut UpstreamRequest, name: HeaderName, value: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(value) {
         request.fields.push((name, value));
@@ -295,7 +295,7 @@ pub(super) fn may_travel(name: &str, method: Method) -> bool {
     let is_lscache = name
         .get(..9)
         .is_some_and(|start| start.eq_ignore_ascii_case("x-lscache"));
-    // What Galley and its plugin tell each other is for nobody else to say.
+    // Fields between Galley and its plugin, which nobody else may set.
     let is_ours = name
         .get(..7)
         .is_some_and(|start| start.eq_ignore_ascii_case("galley-"));
@@ -303,7 +303,7 @@ pub(super) fn may_travel(name: &str, method: Method) -> bool {
     is_plain_name(name) && !is_one_of(REPLACED) && !is_claim && !is_withheld
 }
 
-/// Written by us, or by whoever frames the message.
+/// Written by this module, or by the code that frames the message.
 const REPLACED: &[&str] = &[
     "content-length",
     "cookie",
@@ -385,14 +385,14 @@ const GALLEY_CRON: HeaderName = HeaderName::from_static("galley-cron");
 /// The response may be stored: the plugin gathers what the page is made of.
 const SHARED: &str = "shared";
 
-/// The response is for one member: the plugin marks what is private, and gathers what that is made of.
+/// The response is for one member: the plugin marks private parts, and collects what they depend on.
 const MEMBER: &str = "member";
 
 /// The response is for one client.
 const WHOLE: &str = "whole";
 
-/// One for all visitors of a class. Shaped as a browser's, since themes and security plugins look for that; the last
-/// word is ours.
+/// One for all visitors of a class. In the form of a browser's, since themes and security plugins look for that; the last word
+/// is Galley's.
 const DESKTOP_AGENT: &str =
     "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Galley";
 

@@ -1,9 +1,11 @@
-//! Requests of sites without a preset: what RFC 9110 has a gateway send.
+//! Requests of sites without a preset: what RFC 9110 requires of a gateway.
 //!
-//! Here the origin says with `Vary` what a response depends on, so that a fetch carries what the client sent - all but its
-//! conditions and its range, which are answered from what is fetched, and its cookies, which are in the key or make the
-//! request pass. Claims about addresses and hosts never travel.
-//! Departs from the promise that what is unkeyed is unseen: without a preset nobody knows what may be left out.
+//! Here the origin says with `Vary` what a response depends on, so a fetch carries what the client sent - except its
+//! conditions and its range, which are evaluated with the fetched response, and its cookies, which are in the key or make
+//! the request pass. Claims about addresses and hosts are never forwarded.
+//!
+//! Departs from the promise that unkeyed input does not reach the upstream: without a preset nobody knows what may be
+//! omitted.
 
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, ETAG, LAST_MODIFIED, VIA};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -76,8 +78,8 @@ pub fn revalidate(request: &mut UpstreamRequest, stored: &HeaderMap) -> bool {
     is_conditional
 }
 
-/// Adds who passes the request on: `Via` (RFC 9110 §7.6.3), `CDN-Loop` (RFC 8586) with `identity`, which is this process's
-/// own, and that we are a surrogate (Edge Architecture 1.0), for the ESI tags of `site` too where it has any.
+/// Adds who forwards the request: `Via` (RFC 9110 §7.6.3), `CDN-Loop` (RFC 8586) with `identity`, which is this process's own,
+/// and that this is a surrogate (Edge Architecture 1.0), for the ESI tags of `site` too if it has any.
 pub fn announce(request: &mut UpstreamRequest, identity: &str, site: &Policy) {
     request.fields.push((VIA, BY_GALLEY));
     push(request, CDN_LOOP, identity.as_bytes());
@@ -102,7 +104,7 @@ pub const BY_GALLEY: HeaderValue = HeaderValue::from_static("1.1 galley");
 
 const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
-/// What is answered here from the whole response, or said anew.
+/// Fields that are evaluated here with the whole response, or written anew.
 const HELD_BACK: &[&str] = &[
     "accept-encoding",
     "if-match",

@@ -1,7 +1,7 @@
-//! What a request for the upstream says of the trace that it belongs to (W3C Trace Context).
+//! The trace context of a request for the upstream (W3C Trace Context).
 //!
-//! What stood in the client's head is never forwarded by itself: a `traceparent` that is not valid is none, and one without its
-//! `tracestate`, or the other way round, says nothing. A trimmed request has neither of its own.
+//! The client's fields are never forwarded as they are: an invalid `traceparent` is dropped, and `tracestate` without
+//! `traceparent` too. A trimmed request has neither of the client's.
 
 use http::HeaderName;
 
@@ -13,7 +13,7 @@ use crate::trace_context::TraceParent;
 pub enum ForwardedTrace {
     /// To no trace.
     None,
-    /// Below whoever asked Galley, which records nothing itself.
+    /// A child of the client's span; Galley itself records nothing.
     Client(TraceParent),
     /// Below a span of Galley's, whose [`TRACEPARENT`] is added when the request is sent.
     Own {

@@ -1,4 +1,4 @@
-//! Changes as the configuration names them.
+//! Changes as the configuration defines them.
 
 use http::{HeaderName, HeaderValue};
 
@@ -21,7 +21,7 @@ pub struct Changes {
     pub add: Vec<HeaderField>,
 }
 
-/// What is to be done with a field.
+/// The change of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldChange {
     /// Leave it out.
@@ -32,7 +32,7 @@ pub enum FieldChange {
     Add,
 }
 
-/// The name of a field; `None` where it is none (RFC 9110 section 5.1).
+/// The name of a field; `None` if it is invalid (RFC 9110 section 5.1).
 pub fn parse_name(text: &str) -> Option<HeaderName> {
     HeaderName::from_bytes(text.as_bytes()).ok()
 }
@@ -70,6 +70,6 @@ pub fn refusal(name: &HeaderName, change: FieldChange) -> Option<&'static str> {
     }
 }
 
-/// What tells strangers which software and version answers, and an address that is asked for attacks only: left out unless
-/// the file says otherwise, and not even stored then.
+/// Fields that reveal software and versions, and an address that only attacks use: omitted unless the configuration keeps
+/// them, and not even stored then.
 pub const HIDDEN: [&str; 3] = ["x-powered-by", "x-pingback", "server"];

@@ -20,7 +20,7 @@ struct ByStatus {
     error: Compiled,
 }
 
-/// Set and added below status 400 only: browsers must not keep an error for as long as the file that was asked for.
+/// Set and added below status 400 only: browsers must not keep an error for as long as the requested file.
 const OF_SUCCESS: [HeaderName; 2] = [header::CACHE_CONTROL, header::EXPIRES];
 
 impl HeadChanges {
@@ -133,7 +133,7 @@ impl Compiled {
             .collect()
     }
 
-    /// What comes behind a response's own fields. To be said over TLS only: `Strict-Transport-Security` (RFC 6797 section 7.2).
+    /// The lines after a response's own fields. Only over TLS: `Strict-Transport-Security` (RFC 6797 section 7.2).
     pub fn fields(&self, scheme: Scheme) -> &[HeaderField] {
         &self.written(scheme).fields
     }

@@ -1,8 +1,8 @@
-//! Fields that a site's file adds to responses, sets in them and takes out of them.
+//! Fields that a site's configuration adds to responses, sets or removes.
 //!
-//! [`Changes`] is what the file says, [`Compiled`] what that means for one rule: names to leave out, and fields to write
-//! behind the stored ones, which are the same for every answer and so lie there as lines. A rule's changes come on top of
-//! its site's. What says how long a message is, whose it is or when it was made cannot be changed: [`refusal`].
+//! [`Changes`] is the configuration, [`Compiled`] its effect for one rule: names to omit, and fields to write behind the
+//! stored ones, which are the same for every response and therefore prepared as lines. A rule's changes are applied after
+//! those of its site. Fields about the length, the connection or the date of a message cannot be changed: [`refusal`].
 
 mod changes;
 mod compiled;

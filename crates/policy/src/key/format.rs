@@ -1,6 +1,6 @@
-//! Which form the keys of stored pages have, so that a new version of Galley knows whether it can read those of another.
+//! The version of the key format, so that a new version of Galley knows whether it can read the stored pages of another.
 
-/// Increase this when the same request under the same rules gets another key, or when what is stored under a key changes. Pages
+/// Increase this when the same request under the same rules gets another key, or when the contents of an entry change. Pages
 /// that another format has written are not read.
 pub const KEY_FORMAT: u32 = 1;
 

@@ -1,6 +1,6 @@
-//! A key taken apart again, for people who ask what is stored.
+//! Splits a key into its parts, for listings of stored pages.
 //!
-//! The exact inverse of [`super::write_key`]; total over any bytes. Nothing on a request's way needs it.
+//! It is the exact inverse of [`super::write_key`], total over any bytes, and not used for requests.
 
 use crate::request_info::{AcceptClass, Device, Scheme};
 
@@ -25,7 +25,7 @@ pub struct KeyParts<'a> {
     pub rest: &'a [u8],
 }
 
-/// Takes a key apart; `None` where it is none.
+/// Splits a key; `None` if it is invalid.
 pub fn read_key(key: &[u8]) -> Option<KeyParts<'_>> {
     let (&[scheme, accept, device], mut rest) = key.split_first_chunk()?;
     let scheme = match scheme {

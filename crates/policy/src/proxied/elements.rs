@@ -1,9 +1,9 @@
 //! The elements of a list, from its end.
 //!
-//! Whoever appended last stands last, and whatever a stranger wrote stands before. Reading begins at the end, so that
-//! nothing in front, a quote that is never closed above all, can change how the end is read.
+//! The last proxy appended the last element, and a client may have written the first ones. Reading begins at the end, so
+//! nothing in front, above all a quote that is never closed, can change how the end is read.
 
-/// What stands between two elements.
+/// The text between two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Separator {
     /// Every comma.
@@ -92,7 +92,7 @@ fn last_comma(line: &[u8], separator: Separator) -> Option<usize> {
     })
 }
 
-/// Whether an odd number of backslashes stands before.
+/// Whether an odd number of backslashes precedes it.
 fn is_escaped(line: &[u8], at: usize) -> bool {
     let before = line.get(..at).unwrap_or_default();
     let slashes = before.iter().rev().take_while(|&&byte| byte == b'\\');

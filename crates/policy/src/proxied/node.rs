@@ -8,7 +8,7 @@ use crate::request_info::Scheme;
 /// What one element of `Forwarded` says (RFC 7239 section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ForwardedElement<'a> {
-    /// `for`; `None` where it is missing, hidden (`unknown`, `_name`) or said twice.
+    /// `for`; `None` if it is missing, hidden (`unknown`, `_name`) or stated twice.
     pub(super) client: Option<SocketAddr>,
     /// `proto`.
     pub(super) scheme: Option<Scheme>,
@@ -41,7 +41,7 @@ impl<'a> ForwardedElement<'a> {
 }
 
 /// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`, also with a port that is hidden
-/// (`:_name`, RFC 7239 section 6). Port 0 where there is none. No address that means nobody.
+/// (`:_name`, RFC 7239 section 6). Port 0 if there is none. No unspecified address.
 pub(super) fn address(text: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let (ip, port) = if let Some(rest) = text.strip_prefix('[') {
@@ -79,7 +79,7 @@ pub(super) fn scheme(text: &[u8]) -> Option<Scheme> {
     }
 }
 
-/// A port of somebody.
+/// A valid port.
 pub(super) fn port(text: &[u8]) -> Option<u16> {
     number(std::str::from_utf8(text).ok()?).filter(|&port| port != 0)
 }

@@ -1,4 +1,4 @@
-//! Orders to the interfaces of other caches: Souin's and Fastly's.
+//! Purges in the format of other caches' interfaces: Souin's and Fastly's.
 //!
 //! Paths and fields are theirs. A body is JSON of Souin's batch, which follows an Internet draft
 //! (draft-nottingham-http-invalidation).
@@ -44,7 +44,7 @@ fn host_and_path(key: &str) -> Option<(String, String)> {
 }
 
 /// `{"type": "uri", "selectors": ["https://example.com/a/"]}`; `uri-prefix`, `origin` and `group` alike. Whether it says
-/// `purge` makes no difference: without, it forbids to use what is stored without asking, which a hard purge does.
+/// `purge` makes no difference: without, it forbids to use the stored response without validation, as a hard purge does.
 pub(super) fn souin_batch(request: &DialectRequest<'_>) -> Result<Vec<Scope>, PurgeError> {
     let purge: Value = serde_json::from_slice(request.body).map_err(|_| PurgeError::Body)?;
     let list = |name: &str| match purge.get(name) {

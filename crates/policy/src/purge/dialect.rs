@@ -1,9 +1,9 @@
-//! The ways in which existing plugins ask for a purge: one table.
+//! The purge requests of existing plugins: one table of dialects.
 //!
-//! [`Dialect::of`] finds the row that a request speaks, the first that matches; [`Dialect::purges`] reads what it orders;
-//! [`Dialect::reply`] is what its sender looks for. Whether the sender may order is decided by the caller, with
-//! [`Dialect::is_method_of_its_own`]: a request by a method of everyday use is an ordinary request to whoever may not.
-//! Each row has its literal bytes in `contract/`.
+//! [`Dialect::of`] finds the dialect of a request, the first row that matches; [`Dialect::purges`] reads its purges;
+//! [`Dialect::reply`] is the response that its sender expects. The caller decides whether the sender may purge, with
+//! [`Dialect::is_method_of_its_own`]: a request with an ordinary method is an ordinary request if its sender may not purge.
+//! The literal bytes of each row are in `contract/`.
 
 use super::api::{SOUIN, fastly_key, fastly_request, souin_batch, souin_key};
 use super::dialect_request::DialectRequest;
@@ -18,7 +18,7 @@ use crate::site::Policy;
 /// One way of asking for a purge.
 #[derive(Debug)]
 pub struct Dialect {
-    /// What is purged, for the log and the contract.
+    /// The purged scope, for the log and the contract.
     pub name: &'static str,
     /// What the sender looks for.
     pub reply: DialectReply,
@@ -86,20 +86,20 @@ const BAN: &[Method] = &[Method::Ban];
 const OWN: &[Method] = &[Method::Purge, Method::Ban];
 
 impl Dialect {
-    /// The row that a request speaks. `None`: it is no purge.
+    /// The dialect of a request. `None`: it is not a purge.
     pub fn of<'a>(
         info: &RequestInfo,
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
         site: &Policy,
     ) -> Option<&'static Self> {
         let of_method = |row: &&Self| row.methods.contains(&info.method());
-        // Pages are asked for often, so that the one thing that can make a purge of a `GET` is looked at first.
+        // Pages are requested often, so the only field that can make a `GET` a purge is checked first.
         if info.method() == Method::Get && !is_below_purge(info.path()) {
             return None;
         }
         let request = DialectRequest {
             info,
-            // What is too much to be read is a purge all the same, and refused when it is read again.
+            // A body that is too large to be read is a purge all the same, and rejected when it is read again.
             fields: PurgeFields::read(fields).unwrap_or_default(),
             site,
             body: b"",
@@ -140,13 +140,13 @@ impl Dialect {
             .collect())
     }
 
-    /// Whether it comes by a method that means nothing else, so that who may not order is told that there is no such
-    /// method. Anything else that is no purge of somebody who may is an ordinary request.
+    /// Whether it uses a method that means nothing else, so that a client that may not purge gets the response for an unknown
+    /// method. Any other request that is not a permitted purge is an ordinary request.
     pub fn is_method_of_its_own(&self) -> bool {
         self.methods.iter().all(|method| OWN.contains(method))
     }
 
-    /// Whether it is read only where the site asks for it: anybody can be made to send a `GET`.
+    /// Whether it is used only if the site enables it: anybody can be made to send a `GET`.
     pub fn is_get(&self) -> bool {
         self.methods.contains(&Method::Get)
     }

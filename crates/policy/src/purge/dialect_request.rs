@@ -1,4 +1,4 @@
-//! A request that may ask for a purge, as the dialects look at it.
+//! The parts of a request that the dialects use.
 
 use super::error::PurgeError;
 use super::purge_fields::PurgeFields;

@@ -1,16 +1,16 @@
-//! Why a purge cannot be read, and the limits of one.
+//! Why a purge is invalid, and the limits of one.
 
 use std::fmt;
 
 use crate::route::BadHost;
 use crate::uri::BadTarget;
 
-/// Why a purge could not be read. `Display` gives a text that whoever sent it may see.
+/// Why a purge is invalid. `Display` gives a text that its sender may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeError {
-    /// The URL is none.
+    /// The URL is invalid.
     Target(BadTarget),
-    /// Its host is none.
+    /// Its host is invalid.
     Host(BadHost),
     /// A purge by tags that names no tag.
     NoTags,
@@ -22,9 +22,9 @@ pub enum PurgeError {
     Pattern(String),
     /// More tags than [`MAX_PURGES`].
     TooMany,
-    /// A body that is not what it should be.
+    /// An invalid body.
     Body,
-    /// A request that asks for no purge.
+    /// A request that is not a purge.
     NoPurge,
 }
 

@@ -1,9 +1,9 @@
 //! Purges, as plugins and upstreams send them.
 //!
-//! `PURGE` and `BAN` requests, `GET /purge/..`, fields of a response, and URLs as people write them become [`Purge`]s with a
-//! normalised [`Scope`]. URLs are normalised as those of requests are, so that a purge names exactly what is stored. A vague
-//! purge is read as the wider one: purging too much costs a fetch, purging too little shows outdated content. The caller decides
-//! who may purge.
+//! `PURGE` and `BAN` requests, `GET /purge/..`, fields of a response, and URLs as people write them become [`Purge`]s with
+//! a normalised [`Scope`]. URLs are normalised as those of requests are, so that a purge names exactly what is stored. An
+//! ambiguous purge is read as the wider one: purging too much costs a fetch, purging too little shows outdated content. The
+//! caller decides who may purge.
 
 mod api;
 mod dialect;

@@ -1,7 +1,7 @@
-//! Paths as the requests of plugins write them: one page, all below, a pattern.
+//! Paths in the requests of plugins: one page, everything below, or a pattern.
 //!
-//! A path arrives canonical, so that it names what is stored; where it is meant as a pattern, the punctuation of patterns
-//! comes back. What is vague is read as the wider.
+//! A path arrives canonical, so that it names what is stored; if it is a pattern, its punctuation is restored. An ambiguous
+//! one is read as the wider one.
 
 use super::dialect_request::DialectRequest;
 use super::error::PurgeError;
@@ -30,7 +30,7 @@ pub(super) fn path_scope(
     }
 }
 
-/// Whether a path is one that nginx-helper asks for: `/purge`, `/purgeall`, `/purge/...`.
+/// Whether a path is one of nginx-helper's requests: `/purge`, `/purgeall`, `/purge/...`.
 pub fn is_below_purge(path: &[u8]) -> bool {
     let rest = path.strip_prefix(PURGE_PATH);
     rest.is_some_and(|rest| matches!(rest, b"" | b"all") || rest.first() == Some(&b'/'))
@@ -68,8 +68,8 @@ pub(super) fn named(
     }
 }
 
-/// A canonical path as its sender wrote it: the punctuation of patterns that URLs have to escape comes back. Some write
-/// `^` before the path, which by then stands behind the first slash.
+/// A canonical path as its sender wrote it: the punctuation of patterns that URLs have to escape is restored. Some write `^`
+/// before the path, which is behind the first slash by then.
 pub(super) fn pattern_path(path: &str) -> String {
     let mut plain = path.to_owned();
     for (escape, punctuation) in ESCAPED_PUNCTUATION {
@@ -103,8 +103,8 @@ pub(super) fn looks_wide(path: &str, query: Option<&[u8]>) -> bool {
         || query.unwrap_or(path.as_bytes()).ends_with(b"$")
 }
 
-/// All that begins with a path, or matches it as a pattern. The usual ones are recognised as what costs nothing: `/.*`
-/// as the host, `/shop/.*` as a prefix. Prefixes and patterns hold for all hosts of the site.
+/// Everything that begins with a path, or matches it as a pattern. The usual ones become cheaper scopes: `/.*` the host,
+/// `/shop/.*` a prefix. Prefixes and patterns apply to all hosts of the site.
 pub(super) fn wide(
     host: String,
     path: &str,
@@ -139,7 +139,7 @@ pub(super) fn wide(
         wanted.push_str(text(ending)?);
     }
     let open = wanted.strip_suffix('$').unwrap_or(&wanted);
-    // A star without a dot is a wildcard as people write them; in a pattern it would repeat what is before it.
+    // A star without a dot is a wildcard as people write them; in a pattern it would repeat the character before it.
     let start = open.strip_suffix(".*").or_else(|| open.strip_suffix('*'));
     let beginning = start.unwrap_or(open);
     let is_plain = beginning

@@ -1,4 +1,4 @@
-//! Patterns of purges: regular expressions that are checked where they are read, so that publishing one cannot fail.
+//! Patterns of purges: regular expressions that are checked when they are parsed, so that publishing one cannot fail.
 
 use super::error::{MAX_PATTERN_BYTES, PurgeError};
 use regex::bytes::{Regex, RegexBuilder};

@@ -26,7 +26,7 @@ pub(super) struct PurgeFields<'a> {
     pub(super) by_tags: bool,
     pub(super) tags: Vec<&'a [u8]>,
     pub(super) is_soft: bool,
-    /// The pattern of `X-Purge-Regex`, which stands for the end of the path.
+    /// The pattern of `X-Purge-Regex`, which matches the end of the path.
     pub(super) ending: Option<&'a [u8]>,
     pub(super) host: Option<&'a [u8]>,
     pub(super) has_fastly_key: bool,

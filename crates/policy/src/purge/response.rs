@@ -13,9 +13,9 @@ pub const PURGE_FIELDS: &[&str] = &["galley-purge", "x-litespeed-purge", "x-lite
 
 const GALLEY_PURGE: HeaderName = HeaderName::from_static("galley-purge");
 
-/// The purges in an upstream's response to a request of this site, strongest reading. Malformed ones are left out.
+/// The purges in an upstream's response to a request of this site, in their widest meaning. Malformed ones are dropped.
 ///
-/// `X-LiteSpeed-Purge: [public,][stale,]tag,tag2[;private,..]`, `*`, `tag=x`, `/path`; `Galley-Purge` is read alike.
+/// `X-LiteSpeed-Purge: [public,][stale,]tag,tag2[;private,..]`, `*`, `tag=x`, `/path`; `Galley-Purge` has the same syntax.
 pub fn from_response(fields: &HeaderMap, site: &Policy) -> Vec<Purge> {
     let mut purges = Vec::new();
     if !has_any(fields, PURGE_FIELDS) {
@@ -75,7 +75,7 @@ fn scope_of(word: &[u8], site: &Policy) -> Option<Scope> {
     }
 }
 
-/// A response carries its own name and those of what was lost before.
+/// A response carries its own name and those of lost ones.
 const MAX_RECEIPTS: usize = 16;
 const MAX_RECEIPT_BYTES: usize = 32;
 

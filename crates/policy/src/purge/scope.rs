@@ -7,7 +7,7 @@ use crate::route::canonical_host;
 use crate::site::Policy;
 use crate::uri;
 
-/// What happens to what a purge touches.
+/// The effect of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strength {
     /// It never answers again.
@@ -64,13 +64,13 @@ impl std::fmt::Display for Scope {
 /// One purge.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Purge {
-    /// What it touches.
+    /// Its scope.
     pub scope: Scope,
     /// What happens to that.
     pub strength: Strength,
 }
 
-/// The scope of one URL: `https://host/path?query`, or `/path?query` for whichever host. A fragment is left out.
+/// The scope of one URL: `https://host/path?query`, or `/path?query` for any host. A fragment is dropped.
 pub fn url_scope(text: &str, site: &Policy) -> Result<Scope, PurgeError> {
     let text = text.trim();
     let text = text.split_once('#').map_or(text, |(before, _)| before);

@@ -1,6 +1,6 @@
-//! Tags as the requests of plugins list them.
+//! Tags in the requests of plugins.
 //!
-//! Separated by commas, blanks or `|`; Proxy Cache Purge and `VCaching` write an alternation of a pattern.
+//! Commas, blanks or `|` separate them; Proxy Cache Purge and `VCaching` write an alternation of a pattern.
 
 use super::error::{MAX_PURGES, PurgeError};
 use super::scope::Scope;

@@ -1,8 +1,8 @@
-//! What a request that changes something purges by itself, without a purge request.
+//! What an unsafe request purges without a purge request.
 //!
-//! RFC 9111 section 4.4 has a cache invalidate the address of each successful unsafe request. Anybody can send such a request,
-//! so with the WordPress preset a client without a session never purges hard, and nothing at all where the plugin reports what
-//! changed. How often it may happen is decided by the caller.
+//! RFC 9111 section 4.4 requires a cache to invalidate the address of each successful unsafe request. Anybody can send such
+//! a request, so with the WordPress preset a client without a session never purges hard, and nothing at all if the plugin
+//! reports what changed. The caller decides how often it may happen.
 
 use http::{HeaderMap, HeaderName};
 
@@ -22,13 +22,13 @@ pub fn invalidation(info: &RequestInfo, response: &HeaderMap, site: &Policy) -> 
     let has_session = info.has_session() || info.has_authorization();
     match (has_session, response.contains_key(GALLEY_PLUGIN)) {
         (true, false) => Some(Strength::Hard),
-        // A session is not verified here: only WordPress can. The plugin does, and says what was changed.
+        // A session is not verified here: only WordPress can do that. The plugin does, and reports changes.
         (true, true) | (false, false) => Some(Strength::Soft),
         (false, true) => None,
     }
 }
 
-/// Whether a method may change what is stored. Departs: RFC 9111 section 4.4 counts unknown methods as well, which the
+/// Whether a method may change stored responses. Departs: RFC 9111 section 4.4 counts unknown methods as well, which the
 /// WordPress preset does not, since anybody can invent one.
 fn may_change(info: &RequestInfo, purges: UnsafeMethodPurges) -> bool {
     match info.method() {

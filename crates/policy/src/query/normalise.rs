@@ -1,4 +1,4 @@
-//! Writes a query in its one normal form, and finds what keeps it from the cache.
+//! Writes a query in normal form, and finds the parameters that make the request bypass the cache.
 
 use super::pairs::{Fate, FormDecoded, MAX_PARAMETERS, Parameter, rename, split_at, split_pair};
 use crate::classes;
@@ -25,9 +25,9 @@ pub(crate) enum QueryCacheability {
     MustPass,
 }
 
-/// Reads the parameters of `raw` into `pairs`, their names into `work`; both are cleared first.
+/// Parses the parameters of `raw` into `pairs`, their names into `work`; both are cleared first.
 ///
-/// A site's own `ignore_query` beats the preset's reasons to pass: who runs the site knows its names.
+/// A site's own `ignore_query` overrides the preset's reasons to pass: its owner knows its names.
 pub(crate) fn scan(
     raw: &[u8],
     site: &Policy,
@@ -126,7 +126,7 @@ pub(crate) fn write_kept(
     out.len() > before
 }
 
-/// Whether the query is nothing but ignored parameters, as campaigns have it: what is dropped then is all of it as it is.
+/// Whether the query consists of ignored parameters only, as in campaigns: then all of it is dropped at once.
 pub(crate) fn drops_all(raw: &[u8], pairs: &[Parameter]) -> bool {
     let mut end = 0;
     for pair in pairs {
@@ -185,7 +185,7 @@ fn append_canonical(pair: &[u8], out: &mut Vec<u8>) {
                     rest = tail;
                     uri::push_normal(value, out);
                 }
-                // Left bare it could join with what decoding puts behind it: `%%34%31` would become `%41`.
+                // Unescaped it could join with the decoded characters behind it: `%%34%31` would become `%41`.
                 None => uri::push_escape(b'%', out),
             },
             _ if is_forbidden(byte) => uri::push_escape(byte, out),
@@ -246,7 +246,7 @@ mod tests {
             ("utm%5Fsource=x&%75tm_x&s=1&fbclid", "s=1"),
             ("utm_source=x", ""),
             ("utm_source[a]=x&fbclid[]=y", "fbclid[]=y"),
-            // Not ignored, because PHP knows them by other names than ours: kept for key and upstream alike.
+            // Not ignored, because PHP knows them by other names: kept for key and upstream alike.
             ("utm.source=1&+utm_source=2", "utm.source=1&+utm_source=2"),
             ("%c3%a9=%7e%2f", "%C3%A9=~%2F"),
             ("a=\u{e9}", "a=%C3%A9"),

@@ -1,4 +1,4 @@
-//! Pairs of a query or an urlencoded form, taken apart as PHP takes them apart.
+//! Pairs of a query or an urlencoded form, split as PHP splits them.
 
 use crate::span::Span;
 use crate::uri;
@@ -7,7 +7,7 @@ use crate::uri;
 /// one would let another one in.
 pub const MAX_PARAMETERS: usize = 1000;
 
-/// One parameter: where it stands in the raw query, and under which name.
+/// One parameter: its position in the raw query, and its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameter {
     pub(super) fate: Fate,
@@ -27,7 +27,7 @@ pub(crate) fn split_pair(part: &[u8]) -> (&[u8], &[u8]) {
     split_at(part, memchr::memchr(b'=', part))
 }
 
-/// What stands before and behind the byte at `at`.
+/// The parts before and behind the byte at `at`.
 pub(super) fn split_at(part: &[u8], at: Option<usize>) -> (&[u8], &[u8]) {
     match at {
         Some(at) => (

@@ -13,15 +13,15 @@ pub struct Redirection {
     pub location: Vec<u8>,
 }
 
-/// Whether [`of`] may redirect a request. Does not allocate; may say so of one that then goes on as it is.
+/// Whether [`of`] may redirect a request. Does not allocate; may be true for a request that is not redirected then.
 pub fn may_apply(info: &RequestInfo, site: &Policy) -> bool {
     let rule = info.rule().and_then(|index| site.rules.get(index));
     let home = &site.home;
     rule.is_some_and(|rule| rule.redirect.is_some()) || is_away(info, home, home.https)
 }
 
-/// Where a request has to be sent to; `None`: it is answered where it is. `has_tls`: whether the site can speak TLS by now;
-/// nobody is sent to where no certificate is held yet.
+/// The redirect target of a request; `None`: it is answered at its address. `has_tls`: whether the site can speak TLS by now;
+/// nobody is redirected to a host without a certificate.
 pub fn of(info: &RequestInfo, site: &Policy, has_tls: bool) -> Option<Redirection> {
     let https = site.home.https.filter(|_| has_tls);
     if is_away(info, &site.home, https)
@@ -33,8 +33,8 @@ pub fn of(info: &RequestInfo, site: &Policy, has_tls: bool) -> Option<Redirectio
     of_rule(info, rule, rule.redirect.as_ref()?)
 }
 
-/// Whether a request came to another address than the site's one. Orders come from this machine, in the clear; the proof that
-/// a host is ours is asked for in the clear too, also from servers that answer it out of a folder (RFC 8555 section 8.3).
+/// Whether a request used another address than the site's canonical one. Purges come from this machine, without TLS; the
+/// challenge for a host is requested without TLS too, also from servers that answer it from a folder (RFC 8555 section 8.3).
 fn is_away(info: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
     let is_elsewhere = (https.is_some() && info.scheme() == Scheme::Http)
         || home.host.as_ref().is_some_and(|host| host != info.host());
@@ -49,7 +49,7 @@ fn home(info: &RequestInfo, home: &Home, https: Option<u16>) -> Option<Redirecti
         Some(host) if !(goes_to_tls.is_some() && home.secure_first) => host,
         _ => info.host(),
     };
-    // HTTP/1.0 without a host: there is no address to send it to.
+    // HTTP/1.0 without a host: there is no address to redirect to.
     if host.is_empty() {
         return None;
     }

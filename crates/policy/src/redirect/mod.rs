@@ -1,12 +1,12 @@
-//! Redirects that the site's file asks for: to TLS, to the one host, and those of rules.
+//! Redirects of the site's configuration: to TLS, to the canonical host, and those of rules.
 //!
-//! Decided from a request alone, before anything stored is looked at: a stored page never carries the redirect of another
-//! scheme or host, and no redirect made here is ever stored. A place to go to is a path of the same host, or an address
-//! whose host the file names: what a client sends ends up in the path and the query only, escaped, so that neither a line
-//! of the head nor another host can be made of it (CWE-601, CWE-113).
+//! They depend on the request alone, before any lookup: a stored page never carries the redirect of another scheme or host,
+//! and none of these redirects is stored. A target is a path of the same host, or an address whose host the configuration
+//! names: what a client sends gets into the path and the query only, escaped, so that it can form neither a line of the
+//! head nor another host (CWE-601, CWE-113).
 //!
-//! WordPress redirects too (`redirect_canonical`), to the host and scheme of its own address. The two agree when the file
-//! names the same, which the manual says; nothing here knows that address.
+//! WordPress redirects too (`redirect_canonical`), to the host and scheme of its own address. The two agree if the
+//! configuration names the same, as the manual says; this module does not know that address.
 
 mod apply;
 mod target;

@@ -3,19 +3,19 @@
 /// The one address of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Home {
-    /// The port of TLS, where what comes in the clear is sent there.
+    /// The port of TLS, if requests without TLS are redirected to it.
     pub https: Option<u16>,
     /// The host that all others of the site are sent to, canonical.
     pub host: Option<String>,
-    /// Whether the way to TLS keeps the host, as a host must that is to be remembered as one for TLS alone: a browser
-    /// notes what it is told over TLS for the host that said so (RFC 6797 section 8.1).
+    /// Whether the redirect to TLS keeps the host, as HSTS requires: a browser accepts the field only over TLS and for the
+    /// host that sent it (RFC 6797 section 8.1).
     pub secure_first: bool,
 }
 
 /// `redirect = ...` of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// Where it leads.
+    /// Its target.
     pub target: RedirectTarget,
     /// Its status; `None`: 301, or 308 where the method has to stay.
     pub status: Option<u16>,
@@ -23,7 +23,7 @@ pub struct Redirect {
     pub keeps_query: bool,
 }
 
-/// A place to go to, with what is filled in.
+/// A target, with its placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectTarget(Vec<TargetPiece>);
 
@@ -116,7 +116,7 @@ fn pieces(text: &str, groups: usize) -> Result<Vec<TargetPiece>, &'static str> {
     Ok(pieces)
 }
 
-/// Writes bytes of a decoded path so that they are nothing but part of what they stand in.
+/// Escapes bytes of a decoded path so that they cannot become syntax of the target.
 fn escape(bytes: &[u8], plain: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in bytes {

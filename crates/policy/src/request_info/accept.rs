@@ -1,6 +1,6 @@
 //! Classes of `Accept` and of device: the few variants that a page may have.
 //!
-//! Raw values are as many as there are browsers; a class per kind of answer keeps the number of entries small.
+//! There are as many raw values as browsers; one class per kind of response keeps the number of entries small.
 
 use super::kinds::{AcceptClass, Device};
 use crate::fields;
@@ -14,7 +14,7 @@ pub(super) struct AcceptLines {
 
 impl AcceptLines {
     pub(super) fn read(&mut self, line: &[u8]) {
-        // What a browser asks for a page with, and what those send who do not care.
+        // The `Accept` of a browser that requests a page, and of clients without preferences.
         if line.starts_with(b"text/html,") || line == b"*/*" {
             self.any = true;
             self.other = true;

@@ -1,7 +1,8 @@
 //! Which requests may use the cache.
 //!
 //! Bypassing is always correct and only slow. A request bypasses the cache when its response may be for one person or one
-//! moment, or may depend on something that is neither in the key nor sent upstream. `Range` and conditions do not bypass it.
+//! moment, or may depend on something that is neither in the key nor sent upstream. `Range` and conditions do not bypass
+//! it.
 
 use super::info::RequestLineInfo;
 use super::kinds::{Cacheability, Method};

@@ -1,4 +1,4 @@
-//! What was read of a request head; all bytes lie in one buffer.
+//! The parsed request head; all bytes are in one buffer.
 
 use super::Directives;
 use super::kinds::{AcceptClass, Cacheability, Device, Method, Scheme};
@@ -8,7 +8,7 @@ use crate::query::Parameter;
 use crate::span::Span;
 use crate::spellings;
 
-/// What is known of a request besides its fields.
+/// The facts about a request besides its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLineInfo<'a> {
     /// As sent.
@@ -21,7 +21,7 @@ pub struct RequestLineInfo<'a> {
     pub host: &'a str,
     /// Whether the framing announces a body of more than no bytes.
     pub has_body: bool,
-    /// Whether the client asks for another protocol on this connection.
+    /// Whether the client requests another protocol on this connection.
     pub upgrade: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct RequestInfo {
     pub(super) scratch: Scratch,
 }
 
-/// What was found; reset as a whole.
+/// The results; reset as a whole.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FieldFindings {
     pub(super) method: Method,
@@ -124,7 +124,7 @@ impl RequestInfo {
         span.map(|span| self.bytes(span))
     }
 
-    /// Bytes that they take beside what they always take.
+    /// Bytes that they take besides their fixed size.
     pub fn size(&self) -> usize {
         self.arena.len() + self.alike.len() * size_of::<Option<usize>>()
     }
@@ -149,7 +149,7 @@ impl RequestInfo {
         self.text(self.found.host)
     }
 
-    /// The port that the client named with the host, where it is not the scheme's own.
+    /// The port that the client named with the host, if it is not the scheme's default.
     pub fn port(&self) -> Option<u16> {
         self.found.port
     }
@@ -160,7 +160,7 @@ impl RequestInfo {
         self.text(self.found.authority)
     }
 
-    /// [`Self::authority`] without a look at what it is made of.
+    /// [`Self::authority`] from its parts.
     pub(crate) fn authority_bytes(&self) -> &[u8] {
         self.bytes(self.found.authority)
     }
@@ -200,8 +200,8 @@ impl RequestInfo {
         self.found.rule
     }
 
-    /// The rules that close something under this address: that of [`Self::rule`], and those that apply to other spellings
-    /// of it ([`crate::spellings`]). `None` stands for the site's own word. The same one may come twice.
+    /// The rules that close something under this address: that of [`Self::rule`], and those that apply to other spellings of
+    /// it ([`crate::spellings`]). `None` is the site's own setting. The same one may occur twice.
     pub fn guarding(&self) -> impl Iterator<Item = Option<usize>> {
         std::iter::once(self.found.rule).chain(self.alike.iter().copied())
     }
@@ -211,7 +211,7 @@ impl RequestInfo {
         self.found.codings
     }
 
-    /// Picture formats that the client takes in place of the picture that it asks for.
+    /// Picture formats that the client accepts in place of the requested one.
     pub fn images(&self) -> AcceptedImages {
         self.found.images
     }
@@ -282,8 +282,8 @@ impl RequestInfo {
     }
 
     /// All request directives that count for this site. Departs: with the WordPress preset only `no-store` and
-    /// `only-if-cached` are reported, so that a reload key is no way to make PHP work (RFC 9111 section 5.2.1 leaves
-    /// the others to an agreement between cache and origin, which the preset is).
+    /// `only-if-cached` are reported, so that a reload does not make PHP work (RFC 9111 section 5.2.1 leaves the others to an
+    /// agreement between cache and origin, which the preset is).
     pub fn directives(&self) -> Directives {
         self.found.directives
     }
@@ -299,8 +299,8 @@ impl RequestInfo {
         self.found.has_session
     }
 
-    /// Whether a cookie by whose name WordPress knows who is logged in was there; true or forged. As [`Self::has_session`]
-    /// otherwise.
+    /// Whether there was a cookie with a name that WordPress uses for logged-in users; true or forged. As
+    /// [`Self::has_session`] otherwise.
     pub fn has_login(&self) -> bool {
         self.found.has_login
     }
@@ -310,8 +310,8 @@ impl RequestInfo {
         self.found.is_member
     }
 
-    /// The same request from a stranger: what is fetched for it is public, because nothing of a session is in its
-    /// [`crate::forward::trimmed`] form. `None` where it is no member's.
+    /// The same request from an anonymous client: its response is public, because nothing of a session is in its
+    /// [`crate::forward::trimmed`] form. `None` if it is not a member's.
     #[must_use]
     pub fn of_stranger(&self) -> Option<Self> {
         let mut info = self.is_member().then(|| self.clone())?;
@@ -327,8 +327,8 @@ impl RequestInfo {
         self.found.has_authorization
     }
 
-    /// Whether a browser requests the page in advance (`Sec-Purpose: prefetch`), so that nobody waits for it. No for methods that change
-    /// something, whatever they say.
+    /// Whether a browser requests the page in advance (`Sec-Purpose: prefetch`), so that nobody waits for it. False for
+    /// methods that change something.
     pub fn is_prefetch(&self) -> bool {
         self.found.is_prefetch && self.method().is_safe()
     }

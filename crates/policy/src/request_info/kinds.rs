@@ -2,7 +2,7 @@
 
 use crate::outcome::PassWhy;
 
-/// Request methods that are told apart. Names are case-sensitive (RFC 9110 section 9.1): `get` is `Other`.
+/// The request methods. Names are case-sensitive (RFC 9110 section 9.1): `get` is `Other`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the methods' own names")]
 pub enum Method {
@@ -74,7 +74,7 @@ impl Scheme {
     }
 }
 
-/// The class of device that a page is composed for.
+/// The class of device for which a page is generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Device {
     /// The site has one page for all.
@@ -92,7 +92,7 @@ pub enum AcceptClass {
     /// Anything else, and no `Accept`.
     #[default]
     Page,
-    /// Every media range is `*/json` or `*+json`: an application asks, as the servers of `ActivityPub` do.
+    /// Every media range is `*/json` or `*+json`: the client is an application, such as the servers of `ActivityPub`.
     Json,
 }
 

@@ -1,4 +1,4 @@
-//! The one pass over a request head.
+//! Parses a request head in one pass.
 
 use super::accept::{self, AcceptLines};
 use super::cacheability::{self, CacheabilityFindings};
@@ -18,8 +18,8 @@ use crate::uri::{self, BadTarget};
 use crate::wordpress;
 
 impl RequestInfo {
-    /// Reads a head; what was known before is gone. Repeated fields are read as lists where they are lists, else the
-    /// first one counts.
+    /// Parses a head; former results are cleared. Repeated fields are parsed as lists if they are lists, otherwise the first
+    /// one counts.
     ///
     /// After an error the result is that of no request, and bypasses the cache.
     pub fn parse<'a>(
@@ -299,7 +299,7 @@ struct FieldPass<'p> {
     port: Option<u16>,
 }
 
-/// Whether a browser says with `Sec-Purpose` that nobody has asked for the page yet: `prefetch`, with or without parameters.
+/// Whether a browser states with `Sec-Purpose` that nobody has requested the page yet: `prefetch`, with or without parameters.
 fn is_prefetch(value: &[u8]) -> bool {
     let purpose = value.split(|letter| *letter == b';').next();
     purpose.is_some_and(|purpose| purpose.trim_ascii() == b"prefetch")
@@ -388,7 +388,7 @@ impl FieldPass<'_> {
                         end: work.len(),
                     });
                 }
-                // What cannot be sent must not be keyed either.
+                // A value that cannot be sent must not be in the key either.
                 Class::Vary | Class::Ignored => {}
             }
         }
@@ -407,7 +407,7 @@ fn first(
     }
 }
 
-/// Whether `Origin` (RFC 6454 section 7) names another host than ours; `null` does.
+/// Whether `Origin` (RFC 6454 section 7) names another host than the request; `null` does.
 fn is_foreign(origin: &[u8], host: &str) -> bool {
     let authority = memchr::memmem::find(origin, b"://").and_then(|at| origin.get(at + 3..));
     !authority.is_some_and(|authority| route::is_same_host(authority, host))

@@ -52,7 +52,7 @@ pub struct Policy {
     pub preset: Preset,
     /// How requests are read.
     pub requests: RequestPolicy,
-    /// What is known of URLs.
+    /// How URLs are interpreted.
     pub urls: UrlPolicy,
     /// What cookies mean that none of the lists below names.
     pub unnamed_cookies: UnnamedCookies,
@@ -68,7 +68,7 @@ pub struct Policy {
     pub esi: Option<EsiPolicy>,
     /// Whether phones and desktops get entries of their own.
     pub device_variants: bool,
-    /// Whether the plugin of `LiteSpeed` is told that this is a cache of its kind.
+    /// Whether the plugin of `LiteSpeed` gets the message that this is a cache of its kind.
     pub litespeed: bool,
     /// Cookies whose `Set-Cookie` does not keep a response from being stored (it is removed from the stored copy).
     pub harmless_cookies: Vec<NamePattern>,
@@ -88,11 +88,11 @@ pub struct Policy {
     pub tag_field: Option<HeaderName>,
     /// How long caches in front may use a stored page, at most; `None`: nothing is said.
     pub outer_ttl: Option<Duration>,
-    /// `Strict-Transport-Security` (RFC 6797), where it is asked for.
+    /// `Strict-Transport-Security` (RFC 6797), if it is enabled.
     pub hsts: Option<HeaderValue>,
     /// The path below which Galley shows its dashboard of this site, with a slash at both ends.
     pub dashboard: Option<String>,
-    /// Who may ask for what.
+    /// Access control.
     pub access: SiteAccess,
     /// `[[site.rule]]` in file order; the first that matches applies, alone.
     pub rules: Vec<Rule>,

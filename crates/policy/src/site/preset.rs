@@ -1,4 +1,4 @@
-//! What a preset decides: one type for each concept. Two constructors of [`super::Policy`] set all of them.
+//! What a preset determines: one type for each concept. Two constructors of [`super::Policy`] set all of them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub struct RequestPolicy {
     pub authorization: AuthorizationPolicy,
     /// Which request directives (RFC 9111 section 5.2.1) count.
     pub directives: RequestDirectives,
-    /// Whether the marks of scripts bypass the cache: `X-Requested-With`, and `X-WP-Nonce` of a person who is logged in.
+    /// Whether the marks of scripts bypass the cache: `X-Requested-With`, and `X-WP-Nonce` of a logged-in user.
     pub bypass_scripts: bool,
     /// What happens to a request for less than the whole response, `HEAD` or `Range`, that nothing stored satisfies.
     pub partial: PartialRequests,
@@ -45,17 +45,17 @@ pub enum PartialRequests {
     Forward,
 }
 
-/// What is known of the URLs of a site.
+/// How the URLs of a site are interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlPolicy {
     /// Whether the paths, parameters and scripts of WordPress have their meaning: some bypass the cache, some are for
     /// administrators.
     pub has_wordpress_paths: bool,
-    /// Whether parameters that only analytics read are left out.
+    /// Whether parameters that only analytics read are dropped.
     pub ignore_tracking: bool,
     /// Which order of parameters counts.
     pub parameter_order: ParameterOrder,
-    /// Which URLs show the same page, so that a rule for one has to hold for the others.
+    /// Which URLs show the same page, so that a rule for one must apply to the others.
     pub spellings: EqualSpellings,
     /// Whether `No-Vary-Search` lets the response to one URL satisfy requests for another.
     pub no_vary_search: bool,
@@ -101,7 +101,7 @@ pub struct StoragePolicy {
     pub fields: AddressedFields,
     /// Whether a silent response is fresh for a tenth of its age (RFC 9111 section 4.2.2).
     pub heuristic: bool,
-    /// Who answers for validators.
+    /// Which side evaluates validators.
     pub validation: ValidationPolicy,
     /// How long it is remembered that a page may not be stored.
     pub hit_for_pass: Duration,
@@ -136,12 +136,12 @@ pub enum AddressedFields {
     Standard,
 }
 
-/// Who validates stored responses.
+/// How stored responses are validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValidationPolicy {
     /// Galley: it stores plain bodies, gives them an `ETag`, and has browsers revalidate. The upstream always sends whole pages.
     Galley,
-    /// The origin: what it sent stays as it is, and stale responses are revalidated with it.
+    /// The origin: its response stays unchanged, and stale responses are revalidated with it.
     Origin,
 }
 

@@ -1,4 +1,4 @@
-//! `[[site.rule]]`: what applies to some paths and methods.
+//! `[[site.rule]]`: settings for some paths and methods.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct Rule {
     pub methods: Vec<String>,
     /// `Some(false)`: never from the cache, never into it. `Some(true)` or `None`: as the preset decides.
     pub cache: Option<bool>,
-    /// Lifetime: overrides the response's where `ignore` says so, else fills in where it is silent.
+    /// Lifetime: overrides the response's if `ignore` says so, otherwise used if the response has none.
     pub ttl: Option<Duration>,
     /// What of the exchange is to be ignored.
     pub ignore: Ignore,
@@ -36,7 +36,7 @@ pub struct Rule {
     pub request_body: Option<u64>,
     /// Patience with the upstream, in place of the site's.
     pub timeouts: UpstreamTimeouts,
-    /// Who may ask for these paths.
+    /// Access control for these paths.
     pub access: AccessRules,
 }
 
@@ -60,7 +60,7 @@ impl Rule {
         path && (self.methods.is_empty() || self.methods.iter().any(|m| m == method))
     }
 
-    /// What a redirect may fill in of a path that it matches: the groups of the pattern, or what the `*` stands for.
+    /// What a redirect may insert from a path that it matches: the groups of the pattern, or the part that the `*` matches.
     pub fn groups<'p>(&self, decoded_path: &'p [u8]) -> Vec<Option<&'p [u8]>> {
         let rest = || {
             let prefix = self.path.strip_suffix('*')?;

@@ -1,4 +1,4 @@
-//! Lifetimes of responses that name none.
+//! Default lifetimes of responses without one.
 
 use std::time::Duration;
 

@@ -100,13 +100,13 @@ impl<'g> FormScanner<'g> {
         self.rest.clear();
     }
 
-    /// Nobody has a reason for a name as long as this. It counts as one that was looked for, however the body is cut.
+    /// No real name is as long as this. It counts as a match, however the body is split.
     fn is_too_long(&self) -> bool {
         self.rest.len() > LONGEST_NAME
     }
 }
 
-/// Whether a part whose `=` stands before `end` has one of the names. Broader than PHP's own reading, since it does not ask
+/// Whether a part whose `=` is before `end` has one of the names. Broader than PHP's own parser, since it does not check
 /// whether that is the head of a part.
 fn has_part(body: &[u8], end: usize, names: &[&'static [u8]]) -> bool {
     let equals = memchr::memchr_iter(b'=', body).take_while(|at| *at < end);

@@ -8,7 +8,7 @@ use crate::site::Rule;
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     matches: Matches,
-    /// Whether it says anything of access, be it that there is no restriction.
+    /// Whether it has any setting about access, even the explicit absence of one.
     pub(super) decides_access: bool,
     /// Whether it restricts access.
     pub(super) closes: bool,

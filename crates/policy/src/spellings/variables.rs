@@ -11,7 +11,7 @@ pub(super) enum Meaning {
     Page,
     /// A route of the REST API.
     Rest,
-    /// What stands below this path by default.
+    /// The page below this path by default.
     Below(&'static [u8]),
     /// Posts by their date.
     Date,

@@ -7,11 +7,11 @@ use super::response::{ResponseHead, is_html};
 use crate::outcome::NotStored;
 use crate::site::Policy;
 
-/// Judges a body that came to its end.
+/// Evaluates a complete body.
 ///
-/// For the WordPress preset. PHP that dies late leaves a status of 200 and nothing, or a short message, or the first part of a
-/// page; neither PHP-FPM nor Apache tells. Fragments that are short by intent, and pages whose theme leaves their end
-/// out, are not stored either: that costs speed, and half a page would cost every visitor.
+/// For the WordPress preset. PHP that fails late leaves a status of 200 and nothing, or a short message, or the first part of
+/// a page; neither PHP-FPM nor Apache reports it. Fragments that are short by intent, and pages whose theme omits their end,
+/// are not stored either: that costs speed, and half a page would affect every visitor.
 pub fn judge_body(
     response: &ResponseHead<'_>,
     site: &Policy,
@@ -35,7 +35,7 @@ pub fn judge_body(
     }
 }
 
-/// Judges the body of an ESI include. It is no whole page, so it may be short or empty.
+/// Evaluates the body of an ESI include. It is not a whole page, so it may be short or empty.
 pub fn judge_include(
     response: &ResponseHead<'_>,
     site: &Policy,
@@ -49,7 +49,7 @@ pub fn judge_include(
     }
 }
 
-/// Whether [`judge_body`] has to see the whole body of such a response.
+/// Whether [`judge_body`] has to examine the whole body of such a response.
 pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, site: &Policy) -> bool {
     site.storage.checks_pages && status == StatusCode::OK && is_html(fields)
 }

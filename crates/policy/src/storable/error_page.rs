@@ -1,10 +1,10 @@
-//! Pages that tell of an error under a status of success, known by what WordPress and PHP make them of.
+//! Error pages with a status of success, recognised by their content.
 //!
-//! WordPress's own are sent by `wp_die()`: with an error status, unless a part of the page has left before, behind which they
-//! then stand with the status of that. They have a body element that nothing else has; text that quotes it is escaped. Drop-ins
-//! (`db-error.php`, `maintenance.php`) are whatever somebody wrote, and have status 200 unless that somebody thought of it.
-//! They are known by WordPress's sentence only where hardly anything else is on the page and WordPress did not get as far as
-//! announcing its API, as it does with every page of a theme: an article about the sentence is longer, and is announced.
+//! `wp_die()` sends WordPress's own with an error status, unless a part of the page was sent before; then they follow that
+//! part, with its status. They have a body element that nothing else has; text that quotes it is escaped. Drop-ins
+//! (`db-error.php`, `maintenance.php`) can contain anything, and have status 200 unless their author has set another. They
+//! are recognised by WordPress's sentence only if there is hardly anything else on the page and WordPress has not announced
+//! its API, which it does with every page of a theme: an article about the sentence is longer, and has the announcement.
 
 use http::HeaderMap;
 use http::header::LINK;
@@ -61,7 +61,7 @@ fn visible(body: &[u8]) -> Vec<u8> {
     text
 }
 
-/// What follows the tag that `html` begins with, and its content where that is not for readers.
+/// The text after the tag that `html` begins with, and after its content if that is not for readers.
 fn behind_tag(html: &[u8]) -> &[u8] {
     let end_of = |from: &'_ [u8], mark: &[u8]| memmem::find(from, mark).map(|at| at + mark.len());
     for (begin, end) in UNSEEN {
@@ -177,7 +177,7 @@ mod tests {
             HeaderValue::from_static("<https://example.com/wp-json/>; rel=\"https://api.w.org/\""),
         );
         assert!(!is_one(&fields, short.as_bytes()));
-        // Code that is shown is escaped; a title alone is no text.
+        // Displayed code is escaped; a title alone is not text.
         assert!(!is_error(
             "<html><body><pre>&lt;body id=\"error-page\"&gt;</pre></body></html>"
         ));

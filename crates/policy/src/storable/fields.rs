@@ -1,7 +1,7 @@
-//! What of a response's head is kept, and what browsers are told.
+//! Which fields of a response are stored, and which cache directives browsers get.
 //!
-//! A stored head is given to everybody, so it holds nothing that was meant for one connection (RFC 9111 §3.1), for one
-//! visitor, or for caches like ours. Framing is not kept either: it is made anew for each client.
+//! A stored head is sent to everybody, so it contains nothing that was meant for one connection (RFC 9111 §3.1), for one
+//! visitor, or for shared caches. Framing is not stored either: it is made anew for each client.
 
 use http::header::{CACHE_CONTROL, CONNECTION, EXPIRES, SET_COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -18,12 +18,12 @@ use crate::request_info::RequestInfo;
 use crate::site::{AddressedFields, Policy, UnnamedCookies, ValidationPolicy};
 use crate::tags::{self, TAG_FIELDS, Tags};
 
-/// Takes out of a head what a stored copy must not carry: hop-by-hop and `Connection`-listed fields, every `Set-Cookie`,
-/// `Age`, `Content-Length`, proxy authentication, tags, orders, and what is addressed to surrogates. Also `Vary` where
-/// the request's rule ignores it, and what tells strangers about software where nobody is to get it.
+/// Removes from a head what a stored copy must not contain: hop-by-hop and `Connection`-listed fields, every `Set-Cookie`,
+/// `Age`, `Content-Length`, proxy authentication, tags, purges, and fields for surrogates. Also `Vary` if the request's rule
+/// ignores it, and fields that name software if the site hides them.
 ///
-/// Without a preset the fields of other products are ordinary fields and stay; so do cookies, since then only harmless
-/// ones get here (RFC 9111 §7.3), unless a rule ignores them. What `no-cache="a"` names goes.
+/// Without a preset the fields of other products are ordinary fields and stay; so do cookies, since then only harmless ones
+/// get here (RFC 9111 §7.3), unless a rule ignores them. Fields that `no-cache="a"` names are removed.
 pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> HeaderMap {
     let ignore = rule
         .and_then(|index| site.rules.get(index))
@@ -85,8 +85,8 @@ fn add_tags(name: &HeaderName, fields: &HeaderMap, kept: &mut HeaderMap) {
 /// As much as Cloudflare and Fastly take.
 const MOST_TAG_BYTES: usize = 16_000;
 
-/// Adds back what `no-cache="a"` and `private="a"` name: the one who asked gets it, nobody else (RFC 9111 §5.2.2.4).
-/// Says whether there was any.
+/// Adds back what `no-cache="a"` and `private="a"` name: only its requester gets these fields (RFC 9111 §5.2.2.4). Returns
+/// whether there were any.
 pub fn add_confined(fields: &HeaderMap, kept: &mut HeaderMap) -> bool {
     let names = confined(fields);
     let before = kept.len();
@@ -120,8 +120,8 @@ fn forwarded(fields: &HeaderMap, is_kept: impl Fn(&str) -> bool) -> HeaderMap {
     kept
 }
 
-/// The same for a site with the WordPress preset, whose plugins speak to caches on every page: also without tags, orders and
-/// what is said to us or to the caches of other products. Cookies that are for everybody are this client's too.
+/// The same for a site with the WordPress preset, whose plugins send fields for caches with every page: also without tags,
+/// purges and fields for this cache or the caches of other products. Cookies for everybody stay for this client too.
 pub fn passed_fields(fields: &HeaderMap, site: &Policy) -> HeaderMap {
     // Compared with the fields that are there: looking up each of these names takes ten times as long.
     let is_said_to_caches = |name: &str| {
@@ -146,9 +146,9 @@ fn listed(fields: &HeaderMap) -> Vec<&[u8]> {
         .collect()
 }
 
-/// Adds what browsers are to be told where the upstream said nothing: pages are to be asked for again each time, so that
-/// a purge is final for them too; with a strong `ETag` that costs a 304. Never overwrites, and does nothing without a
-/// preset. Besides HTML this is for feeds and JSON, which browsers would otherwise keep on a guess.
+/// Adds cache directives for browsers if the upstream sent none: pages must be revalidated each time, so that a purge is final
+/// for browsers too; with a strong `ETag` that costs a 304. Never overwrites, and does nothing without a preset. Besides HTML
+/// this is for feeds and JSON, for which browsers would otherwise use a heuristic.
 pub fn browser_fields(fields: &mut HeaderMap, site: &Policy) {
     let is_silent = !fields.contains_key(CACHE_CONTROL) && !fields.contains_key(EXPIRES);
     if site.storage.validation == ValidationPolicy::Galley
@@ -159,8 +159,8 @@ pub fn browser_fields(fields: &mut HeaderMap, site: &Policy) {
     }
 }
 
-/// Adds how long caches in front may use a page (RFC 9213), where the site says so: no longer than this one. Other caches know nothing
-/// of variants by cookie.
+/// Adds how long caches in front may use a page (RFC 9213), if the site enables it: no longer than this one. Other caches know
+/// nothing of variants by cookie.
 pub fn outer_fields(fields: &mut HeaderMap, site: &Policy, info: &RequestInfo, life: &Lifetime) {
     let Some(most) = site.outer_ttl else {
         return;
@@ -176,8 +176,8 @@ pub fn outer_fields(fields: &mut HeaderMap, site: &Policy, info: &RequestInfo, l
 
 const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 
-/// The names of the cookies that a response sets. `Lsc-Cookie` is how the plugin of `LiteSpeed` sets one on cached answers: where
-/// it drives the cache, what it sets so is for everybody and does not count.
+/// The names of the cookies that a response sets. With `Lsc-Cookie` the plugin of `LiteSpeed` sets one on cached responses: if
+/// it controls the cache, such a cookie is for everybody and does not count.
 pub(super) fn cookies_set<'a>(
     fields: &'a HeaderMap,
     site: &'a Policy,

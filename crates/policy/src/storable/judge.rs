@@ -1,4 +1,4 @@
-//! The judgement of a response: each check in its order.
+//! Evaluates a response: each check in its order.
 
 use super::fields::cookies_set;
 use super::lifetime::{default_lifetime, from_arrival, live, missing_page, spread};
@@ -16,13 +16,13 @@ use crate::vary::Vary;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
-/// Judges a response to the trimmed form of the request behind `info`.
+/// Evaluates a response to the trimmed form of the request behind `info`.
 pub fn judge(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Storability {
     judge_stated(info, response, site, &statement(info, response, site))
 }
 
-/// The same; a lifetime that the response leaves to us is up to a tenth shorter, so that what was stored together does not
-/// expire together. `seed`: any number that belongs to the entry; equal seeds give equal lifetimes.
+/// The same; a lifetime that the response does not state is up to a tenth shorter, so that pages that were stored together do
+/// not expire together. `seed`: any number that belongs to the entry; equal seeds give equal lifetimes.
 pub fn judge_spread(
     info: &RequestInfo,
     response: &ResponseHead<'_>,
@@ -87,7 +87,7 @@ fn check_request(
     if !matches!(info.method(), Method::Get | Method::Head) {
         return Err(NotStored::Method);
     }
-    // A visitor's `no-store` is judged before the lookup, and only without a preset: judged here it would mark the page as not
+    // A visitor's `no-store` is evaluated before the lookup, and only without a preset: here it would mark the page as not
     // storable for everybody.
     let may_share = match site.requests.authorization {
         AuthorizationPolicy::Bypass => !info.has_session(),
@@ -122,7 +122,7 @@ fn check_status(
     let may_store = match site.storage.statuses {
         StorableStatuses::Pages => match status {
             200 | 203 | 301 | 308 | 404 | 410 => true,
-            // Temporary redirects of WordPress depend on who asks and when; 204 and 304 are no pages; the rest
+            // Temporary redirects of WordPress depend on the client and the time; 204 and 304 are no pages; the rest
             // challenges, or asks to come later.
             204 | 302..=304 | 307 | 401 | 407 | 429 => false,
             200..=499 => named,
@@ -154,7 +154,7 @@ fn check_cookies(fields: &HeaderMap, site: &Policy, ignore: Ignore) -> Result<()
     }
 }
 
-/// Only what the site's file names: no preset may decide that a cookie identifies nobody.
+/// Only the names in the site's configuration: no preset may decide that a cookie identifies nobody.
 fn is_harmless(name: &[u8], site: &Policy) -> bool {
     site.harmless_cookies
         .iter()

@@ -1,8 +1,8 @@
-//! Lifetimes that the site, not the response, gives.
+//! Lifetimes that the site, not the response, defines.
 //!
-//! Lifetimes of our own are spread, so that what was stored together does not expire together. Only the one that the response
-//! leaves to us is cut, by at most a tenth and never lengthened: what it states itself holds to the second, and a heuristic
-//! stays within what RFC 9111 §4.2.2 allows.
+//! Default lifetimes are spread, so that pages that were stored together do not expire together. Only a lifetime that the
+//! response does not state is shortened, by at most a tenth, and never lengthened: a stated lifetime is kept to the second,
+//! and a heuristic one stays within the limits of RFC 9111 §4.2.2.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::freshness::{self, StaleWindows, Statement, Voice};
 use crate::outcome::NotStored;
 use crate::site::{Policy, Rule};
 
-/// The lifetime of a 404 that says no more than WordPress always says about one, if the site's file gives it any.
+/// The lifetime of a 404 that only has WordPress's standard head, if the site's configuration gives it any.
 ///
-/// Departs: RFC 9111 §5.2.2.5 forbids to store it, but WordPress sends its no-cache head with every page that it does
-/// not find, and a scan for missing pages would occupy all of PHP. Such a head counts as silence; there is no grace, and
+/// Departs: RFC 9111 §5.2.2.5 forbids to store it, but WordPress sends its no-cache head with every page that it does not
+/// find, and a scan for missing pages would occupy all of PHP. Such a head counts as no lifetime; there is no grace, and
 /// nothing of it is personal because the request was trimmed. Pinned by `missing_pages_live_briefly`.
 pub(super) fn missing_page(
     response: &ResponseHead<'_>,
@@ -64,11 +64,11 @@ pub(super) fn default_lifetime(
     of_rule.or_else(|| freshness::default_lifetime(response, &statement.control, site))
 }
 
-/// A lifetime of ours counts from the arrival of the response, unless its `Age` says that it lay in another cache.
+/// A default lifetime counts from the arrival of the response, unless its `Age` says that it was in another cache.
 ///
-/// Age counts from before the composition (RFC 9111 §4.2.3), and `Date` is cut to seconds. A lifetime shorter than PHP takes
-/// would thus never begin, and the pages that most need to be composed once would bypass the cache. How long a silent response
-/// lives is the cache's own choice (§4.2.2).
+/// Age counts from before the generation (RFC 9111 §4.2.3), and `Date` is cut to seconds. A lifetime shorter than PHP takes
+/// would thus never begin, and the pages that most need to be cached would bypass the cache. How long a response without a
+/// lifetime lives is the cache's own choice (§4.2.2).
 pub(super) fn from_arrival(response: &ResponseHead<'_>, lifetime: Duration) -> Duration {
     if lifetime.is_zero() || freshness::stated_age(response.fields).is_some() {
         return lifetime;
@@ -99,8 +99,8 @@ pub(super) fn live(
 /// The birthday of a WordPress developer; nothing else sends it.
 const WORDPRESS_EXPIRES: &[u8] = b"Wed, 11 Jan 1984 05:00:00 GMT";
 
-/// `life`, as it was judged by this statement, up to a tenth shorter where the response names no lifetime; see
-/// [`super::judge_spread`]. Whole seconds are taken, so that what lives for less than ten is left alone.
+/// `life`, as evaluated, up to a tenth shorter if the response names no lifetime; see [`super::judge_spread`]. Whole seconds
+/// are subtracted, so a lifetime below ten is unchanged.
 pub(super) fn spread(
     response: &ResponseHead<'_>,
     statement: &Statement,

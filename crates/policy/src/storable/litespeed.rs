@@ -1,5 +1,5 @@
-//! What `LiteSpeed`'s plugin says of a response beside its lifetime: by which cookies it varies, whether it has holes to be
-//! filled in, and which cookies every visitor is to get with it.
+//! What `LiteSpeed`'s plugin says about a response besides its lifetime: the cookies by which it varies, whether it has
+//! holes to be filled in, and cookies that every visitor gets with it.
 
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -9,9 +9,9 @@ use crate::fields;
 use crate::outcome::NotStored;
 use crate::site::Policy;
 
-/// Whether equal keys mean that this answer is right for everybody. A variant by `cookie=` needs a cookie that is in the key or
-/// that closes the cacheability; `value=` was chosen from what is in the key, since PHP saw nothing else. A page with `esi=on` has
-/// holes for what is private, and nobody here fills them in.
+/// Whether equal keys mean that this response is right for everybody. A variant by `cookie=` needs a cookie that is in the key
+/// or that makes the request bypass the cache; `value=` depends on the key alone, since PHP saw nothing else. A page with
+/// `esi=on` has holes for private parts, and nothing here fills them in.
 pub(super) fn check(head: &HeaderMap, site: &Policy) -> Result<(), NotStored> {
     if members(head, "x-litespeed-cache-control").any(|word| word.eq_ignore_ascii_case(b"esi=on")) {
         return Err(NotStored::Private);

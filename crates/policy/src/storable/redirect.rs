@@ -1,9 +1,9 @@
-//! Where a `Location` or `Content-Location` leads, and whether it leads back to the address that was asked for.
+//! Where a `Location` or `Content-Location` leads, and whether it leads back to the requested address.
 //!
-//! A redirect back is right for one visitor in one moment (a cookie to be set, a scheme that the upstream misread) and a
-//! trap when stored: everybody would be sent round in circles. Addresses are compared as keys are, with the parameters
-//! that Galley ignores left out, but regardless of scheme and port. For redirects, what cannot be read counts as leading
-//! back, because then nobody knows.
+//! A redirect to itself is right for one visitor at one moment (a cookie to be set, a scheme that the upstream misread) and
+//! a redirect loop for everybody when stored. Addresses are compared as keys are, without the parameters that Galley
+//! ignores, but regardless of scheme and port. An invalid target of a redirect counts as leading back, because its effect
+//! is unknown.
 
 use http::HeaderMap;
 use http::header::LOCATION;
@@ -31,7 +31,7 @@ impl ReferenceUrl {
         self.host.as_deref().is_none_or(|host| host == info.host())
     }
 
-    /// Whether it is what was asked for.
+    /// Whether it is the requested address.
     pub fn is_of(&self, info: &RequestInfo) -> bool {
         self.is_on_host_of(info)
             && self.path == info.path()
@@ -39,8 +39,8 @@ impl ReferenceUrl {
     }
 }
 
-/// Resolves a reference against the address that was asked for (RFC 3986 §5.2, as far as references occur in practice).
-/// `None`: it cannot be read, or it is not of HTTP.
+/// Resolves a reference against the requested address (RFC 3986 §5.2, as far as references occur in practice). `None`: it is
+/// invalid, or not of HTTP.
 pub fn resolve(info: &RequestInfo, reference: &[u8], site: &Policy) -> Option<ReferenceUrl> {
     match follow(info, reference, site) {
         Leads::To(address) => Some(address),
@@ -128,7 +128,7 @@ fn read(absolute: &[u8], site: &Policy) -> Leads {
     })
 }
 
-/// `http` of `http://..`; a colon behind a slash or in a query is none.
+/// `http` of `http://..`; a colon behind a slash or in a query does not count.
 fn scheme(reference: &[u8]) -> Option<&[u8]> {
     let end = reference
         .iter()

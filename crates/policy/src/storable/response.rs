@@ -1,4 +1,4 @@
-//! A response as it is judged, and the judgement.
+//! A response to be evaluated, and the result.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ pub enum Storability {
     Skip(NotStored),
 }
 
-/// How long an entry lives. Lifetimes count from composition, so the age that it came with is part of its age.
+/// How long an entry lives. Lifetimes count from the generation, so the age that it arrived with is part of its age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lifetime {
     /// As long as its age is below, it is fresh.
@@ -48,7 +48,7 @@ pub(super) fn is_html(fields: &HeaderMap) -> bool {
         || media_type.eq_ignore_ascii_case(b"application/xhtml+xml")
 }
 
-/// `Content-Type` without its parameters; empty where there is none.
+/// `Content-Type` without its parameters; empty if there is none.
 pub(super) fn media_type(fields: &HeaderMap) -> &[u8] {
     let value = fields
         .get(CONTENT_TYPE)

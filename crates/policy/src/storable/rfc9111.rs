@@ -1,8 +1,8 @@
-//! Storing by RFC 9111 and nothing else: sites without a preset.
+//! Storing by RFC 9111 alone: sites without a preset.
 //!
-//! What may not be used without asking is stored all the same where it has a validator, so that asking costs a 304: with
-//! `no-cache`, or when it is stale on arrival. Answers to requests with `Authorization` are kept where the response says so
-//! (§3.5).
+//! A response that may not be used without validation is stored all the same if it has a validator, so that validation
+//! costs a 304: with `no-cache`, or when it is stale on arrival. Responses to requests with `Authorization` are stored if
+//! the response permits it (§3.5).
 
 use super::lifetime::default_lifetime;
 use super::response::{Lifetime, ResponseHead, Storability};
@@ -71,13 +71,13 @@ pub(super) fn permits_authorized(control: &CacheControl) -> bool {
     control.public || control.must_revalidate || control.s_maxage.is_some()
 }
 
-/// A stored head after a response without content (304, or 200 to `HEAD`) has told what is new (§3.2, §4.3.4).
+/// A stored head, updated by a response without content (304, or 200 to `HEAD`) (§3.2, §4.3.4).
 ///
-/// Every field of `news` replaces those of its name, except for what describes the stored bytes and what names them. Of
-/// `news` the raw fields are wanted, hop-by-hop ones included; what may not be stored is for the caller to take out.
+/// Every field of `news` replaces those of its name, except for fields that describe or name the stored bytes. `news` must
+/// have the raw fields, hop-by-hop ones included; the caller removes those that may not be stored.
 ///
-/// Departs: §4.3.4 would have a 304 with another strong `ETag` than ours update nothing. It answers a request that
-/// named ours alone, so that ours is current; servers that compress as they send are known to answer so.
+/// Departs: by §4.3.4 a 304 with another strong `ETag` updates nothing. It answers a request with this entry's tag alone, so
+/// the entry is current; servers that compress while they send are known to answer so.
 pub fn updated_fields(stored: &HeaderMap, news: &HeaderMap) -> HeaderMap {
     let mut merged = stored.clone();
     for name in news
@@ -113,10 +113,10 @@ const DESCRIBES_BYTES: &[&str] = &[
     "etag",
 ];
 
-/// Who may get a stored response (§3.5).
+/// For which requests a stored response may be used (§3.5).
 ///
-/// Departs: §3.5 speaks of responses to requests with credentials only. Here the same words are also wanted before a request
-/// with credentials is answered by a copy that was made without them.
+/// Departs: §3.5 applies to responses to requests with credentials only. Here the same directives are also required before a
+/// copy that was made without credentials is used for a request with credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedWith {
     /// Requests with credentials too.

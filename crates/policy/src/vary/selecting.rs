@@ -1,8 +1,8 @@
-//! The values of the fields that `Vary` names, in a form in which equal means the same (RFC 9111 §4.1).
+//! The values of the fields that `Vary` names, in a form in which equal means equivalent (RFC 9111 §4.1).
 //!
 //! Lines of one field are joined, and blanks around commas do not count. Of `Accept-Language` neither the order nor the
-//! case counts, only the weights. What the key or the form of our requests makes equal is left out. Where a response tells
-//! its one language, a client that wants this language most gets it, whatever else it would take.
+//! case counts, only the weights. Values that the key or the form of Galley's requests makes equal are omitted. If a
+//! response has one language, a client that prefers this language gets it, whatever else it would accept.
 
 use http::HeaderName;
 use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE};
@@ -149,7 +149,7 @@ fn weighted(wanted: &[LanguagePreference]) -> Vec<u8> {
     out
 }
 
-/// `qvalue` (RFC 9110 §12.4.2); what is none is not wanted.
+/// `qvalue` (RFC 9110 §12.4.2); an invalid one means that it is not wanted.
 fn thousandths(value: Option<&[u8]>) -> u16 {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     let Some((whole, rest)) = text.map(|text| text.split_once('.').unwrap_or((text, ""))) else {
@@ -163,7 +163,7 @@ fn thousandths(value: Option<&[u8]>) -> u16 {
     }
 }
 
-/// Upstreams are asked for identity only, and cookies are in the key or the request passes.
+/// Upstream requests accept identity only, and cookies are in the key or the request passes.
 const CONSTANT: &[HeaderName] = &[ACCEPT_ENCODING, COOKIE];
 
 /// A selection is part of a key and of a list of variants.

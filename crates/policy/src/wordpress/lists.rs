@@ -1,7 +1,7 @@
 //! The tables of the WordPress preset.
 //!
-//! Sorted, and looked up by first byte; among prefixes none is the beginning of another. Tests beside the front door
-//! hold the order.
+//! Sorted, and looked up by first byte; among prefixes none is the beginning of another. Tests of the parent module check
+//! the order.
 
 /// Names, and beginnings of names.
 pub(super) struct NameList {

@@ -1,14 +1,14 @@
-//! What varies between two compositions of a page that are the same to a reader, as stated patterns.
+//! What varies between two generations of a page that are the same to a reader, as explicit patterns.
 //!
-//! Tests of exactness and `galley import --try` compare pages so.
+//! Tests of exactness and `galley import --try` compare pages with them.
 //!
-//! At most six are allowed, and each has to say why. Anything else that differs is a difference.
+//! At most six are allowed, and each has to state its reason. Anything else that differs is a difference.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What varies, the pattern that finds it, and what is put in its place.
+/// What varies, its pattern, and the replacement.
 pub const MASKS: &[(&str, &str, &str)] = &[
     (
         "one-time keys of forms: they change twice a day",

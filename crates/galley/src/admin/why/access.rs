@@ -1,5 +1,4 @@
-//! Who is let in, as an explanation has it: by which word of the configuration a request is barred, and what is demanded of
-//! one that is not.
+//! Access control in an explanation: the option that denies a request, or the credentials that it would need.
 
 use galley_policy::access::{self, AccessClient, Barred, BodyCheck, Bucket, By, Demands};
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
     access::judge(&exchange.site.core.rules, &exchange.info, client(exchange))
 }
 
-/// By what a request is barred, and what to do; `None` where it is not.
+/// Why a request is denied, and what to do; `None` if it is not.
 pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
     let client = exchange.client.ip().to_canonical();
     let network = |option: &str, by: By, verb: &str| {
@@ -51,7 +50,7 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
     }
 }
 
-/// What is demanded of a request, or by what it is barred.
+/// What a request must provide, or what it is denied by.
 pub(super) fn value(exchange: &Exchange<'_>) -> Value {
     let country = client(exchange).country;
     let country = country.map(|country| country.to_string());

@@ -9,7 +9,7 @@ use galley_policy::private::PageDifference;
 use super::explanation::Explanation;
 use super::words::{Advice, not_stored, pass, refused};
 
-/// Why the answer does not come from the cache; `None` where it does, or where no cache is meant.
+/// Why the response does not come from the cache; `None` if it does, or if no cache is involved.
 pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
     match decision {
         Decision::Hit
@@ -38,7 +38,7 @@ pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> 
     }
 }
 
-/// A member who gets pages from PHP because theirs are others.
+/// A member who gets pages from PHP because theirs differ.
 fn differs(explanation: &Explanation<'_, '_>) -> Advice {
     let core = &explanation.exchange.site.core;
     let mut path_query = Vec::new();
@@ -63,7 +63,7 @@ fn differs(explanation: &Explanation<'_, '_>) -> Advice {
     }
 }
 
-/// Where pages differ, with what the public page has there.
+/// Where pages differ, with the bytes of the public page there.
 fn place(difference: &PageDifference, stored: Option<&[u8]>) -> String {
     match difference {
         PageDifference::Fragments(name) => {
@@ -96,7 +96,7 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
     if let (Some(reason), Some((_, Validity::Valid))) =
         (&explanation.reason, &explanation.found.entry)
     {
-        // Remembered, but for too long: the next response decides anew.
+        // Remembered, but for too long: the next response decides again.
         return not_stored(reason.why, Some(reason));
     }
     match (&explanation.found.entry, purge) {

@@ -1,4 +1,4 @@
-//! What of the configuration applies to a request: the classes of its cookies, and its rule.
+//! The parts of the configuration that apply to a request: the classes of its cookies, and its rule.
 
 use galley_policy::cookie::{self, Class};
 use galley_policy::site::Rule;

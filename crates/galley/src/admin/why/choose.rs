@@ -1,8 +1,8 @@
-//! Which site a question is about: the one that a visitor of the URL reaches.
+//! Which site a query is about: the one that a visitor of the URL reaches.
 //!
-//! Several sites may have one host on different listeners. The port of the URL names the listener. A port that no listener has
-//! belongs to something in front of Galley, and says nothing: then the host decides, if one site alone has it. What is still
-//! ambiguous is refused with the sites that the URL may mean, and `site` chooses among them.
+//! Several sites may share a host on different listeners. The port of the URL selects the listener. A port that no listener
+//! has belongs to something in front of Galley, and is ignored: then the host decides, if only one site has it. If it is
+//! still ambiguous, the query is rejected with the sites that the URL may mean, and `site` selects one.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::admin::listener::ListenerSites;
 use crate::admin::target::{JsonReply, foreign, is_number, refuse};
 use crate::request::{Site, Sites};
 
-/// What was chosen.
+/// The chosen site.
 pub(super) struct Choice<'s> {
     /// The hosts among which the request finds its site.
     pub(super) sites: &'s Sites,
-    /// The site; `None`: nobody has this host there.
+    /// The site; `None`: there is none with this host.
     pub(super) site: Option<Arc<Site>>,
     /// The URL of its listener, where only one is possible.
     pub(super) listener: Option<&'s str>,

@@ -1,6 +1,6 @@
 //! The decision about a request, in words.
 //!
-//! The decision itself comes from [`galley_policy::decide`], with the look-up that answers clients.
+//! The decision itself comes from [`galley_policy::decide`], with the lookup that serves clients.
 
 use galley_policy::decide::Decision;
 use galley_policy::outcome::{ASSEMBLED, PATCHED, PassWhy, RefusedWhy, StaleWhy};
@@ -51,7 +51,7 @@ pub(super) fn words(decision: &Decision) -> (&'static str, Option<&'static str>)
     }
 }
 
-/// The status, where it is Galley's own.
+/// The status, if it is Galley's own.
 pub(super) fn status(decision: &Decision) -> Option<u16> {
     match decision {
         Decision::Refuse(why) => Some(fault::status(*why)),

@@ -1,4 +1,4 @@
-//! What is found out about a request before it is put into words.
+//! The facts about a request before they are put into words.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use crate::request::lookup::{LookupResult, Purpose, lookup};
 pub(super) struct Explanation<'s, 'h> {
     pub(super) state: &'s AdminState,
     pub(super) exchange: Exchange<'h>,
-    /// What is stored for it.
+    /// The lookup result.
     pub(super) found: LookupResult,
     /// What the marker says, if the entry is one.
     pub(super) reason: Option<PassReason>,
@@ -61,7 +61,8 @@ impl<'s, 'h> Explanation<'s, 'h> {
         }
     }
 
-    /// Whether another node has fetched the page, so that the upstream is not asked. Asks the engine of the cluster, within its deadline.
+    /// Whether another node has fetched the page, so that the upstream is not asked. Asks the engine of the cluster, within
+    /// its deadline.
     pub(super) fn is_shared(&self) -> bool {
         let services = &self.state.services;
         let cluster = services.cluster.as_ref();

@@ -45,7 +45,7 @@ pub(super) fn write(wanted: &WhyRequest) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Scheme and authority of an address as people write it: `http` where it names none.
+/// Scheme and authority of an address as people write it: `http` if it names none.
 pub(super) fn origin(url: &str) -> (&str, &str) {
     let (scheme, rest) = url.trim().split_once("://").unwrap_or(("http", url.trim()));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

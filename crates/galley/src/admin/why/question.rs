@@ -16,12 +16,12 @@ pub(in crate::admin) struct WhyRequest {
     /// One of the site's hosts or one of its listeners, where the URL alone is ambiguous.
     #[serde(default)]
     pub(super) site: Option<String>,
-    /// Who asks; this machine where nothing is said.
+    /// The client; by default this machine.
     #[serde(default)]
     pub(super) client: Option<IpAddr>,
 }
 
-/// Several URLs, asked for with the same fields.
+/// Several URLs with the same fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::admin) struct WhyBatch {

@@ -1,6 +1,6 @@
-//! The parts of an explanation in JSON: what was read of the request, and by which line of the configuration it goes.
+//! The parts of an explanation in JSON: what was parsed of the request, and which line of the configuration applies.
 //!
-//! Of cookies there are names and classes, never values.
+//! Cookies appear with names and classes, never with values.
 
 use galley_policy::cookie::{self, Class};
 use galley_policy::pattern::PathPattern;

@@ -1,7 +1,7 @@
-//! The request that would go up, for people: the line, the fields, the script.
+//! The request that would be sent upstream, for people: the request line, the fields, the script.
 //!
-//! Of fields whose values nobody needs to see, such as cookies and credentials, the names are shown; the list of those that
-//! are shown is closed.
+//! Fields with values that nobody needs to see, such as cookies and credentials, are shown by name only; the list of those
+//! that are shown with values is closed.
 
 use galley_policy::class::Class;
 use galley_policy::cookie;

@@ -1,6 +1,6 @@
-//! Reasons in sentences that a site's owner understands, each with what to do about it.
+//! Reasons in sentences that a site's owner understands, each with a remedy.
 //!
-//! One sentence for each word of `galley_policy::outcome`; a word more does not compile without one.
+//! There is one sentence for each word of `galley_policy::outcome`; a new word does not compile without one.
 
 use galley_policy::cookie::Class;
 use galley_policy::outcome::{NotStored, PassWhy, RefusedWhy};
@@ -313,7 +313,7 @@ const SILENCE: &str = "find the plugin or the theme that sets it; or a `[[site.r
 
 const PHP_LOG: &str = "read PHP's error log";
 
-/// Fields that speak about storing, in the order in which they are obeyed.
+/// Fields about storing, in their order of precedence.
 const VOICES: &[&str] = &[
     "galley-cache-control",
     "cdn-cache-control",

@@ -1,4 +1,4 @@
-//! Where the dashboard is reached: the hosts and origins that a browser may name for it.
+//! The address of the dashboard: the hosts and origins that a browser may send for it.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ impl DashboardAddress {
         Self(bound)
     }
 
-    /// The address with a login, which is behind `#`: browsers send that part to nobody, and it is in no log.
+    /// The address with a login, which is behind `#`: browsers never send that part, and it is in no log.
     pub(super) fn login(self, token: &str) -> String {
         format!("http://{}/#login={token}", self.0)
     }

@@ -28,7 +28,7 @@ pub(in crate::cli) fn dashboard(options: &DashboardOptions) -> ExitCode {
         Ok(admin) => admin,
         Err(trouble) => return trouble.report(),
     };
-    // Says what is wrong here and not in the browser.
+    // Reports problems here and not in the browser.
     if let Err(trouble) = admin.get("/status") {
         return fail(&trouble.to_string());
     }
@@ -76,7 +76,7 @@ fn invite(dashboard: &Dashboard) -> io::Result<String> {
     Ok(address)
 }
 
-/// Prints one more for each line of standard input; goes on without it.
+/// Prints one more for each line of standard input; continues without it.
 async fn invite_again(dashboard: &Dashboard) -> io::Result<()> {
     let (lines, mut read) = mpsc::channel(1);
     std::thread::spawn(move || {

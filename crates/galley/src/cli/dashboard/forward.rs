@@ -1,4 +1,4 @@
-//! How questions of the page go to the admin interface, and how the answer comes back.
+//! Forwards the page's requests to the admin interface, and returns the responses.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl AdminGateway {
             Ok(value) => (StatusCode::OK, Json(value)),
             Err(AdminError::Refused { status, error }) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-                // 401 is for the session of the page; the token of the command is none of its business.
+                // 401 is for the session of the page, which has nothing to do with the token of the command.
                 let status = if status == StatusCode::UNAUTHORIZED {
                     StatusCode::FORBIDDEN
                 } else {

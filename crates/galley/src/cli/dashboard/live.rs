@@ -1,6 +1,7 @@
-//! The pages that are open and listen for live figures, which are sent as server-sent events.
+//! The open pages that receive live figures, as server-sent events.
 //!
-//! Their number is bounded, and nothing is kept for them. A page that reads too slowly misses samples; each sample is whole.
+//! Their number is bounded, and nothing is buffered for them. A page that reads too slowly misses samples; each sample is
+//! complete.
 
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
-//! Opens the dashboard in the browser of whoever runs the command.
+//! Opens the dashboard in the browser of the user who runs the command.
 //!
-//! Every user of the machine can read the arguments of its programs. So the browser is given a file that only its owner can read,
-//! and which leads to the address; the login itself is in no argument.
+//! Every user of the machine can read the arguments of its programs. So the browser opens a file that only its owner can
+//! read, and which leads to the address; no argument contains the login.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! The dashboard's own small web server: files of the page, login, questions, orders, live figures.
+//! The routes of the dashboard's own web server: files of the page, login, queries, actions, live figures.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::dashboard::{
     protect, read,
 };
 
-/// All that can be asked for. Only the files of the page and the login need no session.
+/// All routes. Only the files of the page and the login need no session.
 pub(super) fn router(dashboard: &Arc<Dashboard>) -> Router {
     let with_session = Router::new()
         .route("/api/live", get(live))

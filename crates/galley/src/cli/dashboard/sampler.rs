@@ -1,4 +1,4 @@
-//! One sampler for all pages that are open. While none listens, the server is not asked.
+//! One sampler for all open pages. If no page is open, the server is not queried.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

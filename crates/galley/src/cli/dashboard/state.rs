@@ -1,4 +1,4 @@
-//! What a running dashboard holds: its address, its way to the admin interface, who listens, and who is signed in.
+//! The state of a running dashboard: its address, its connection to the admin interface, open pages and sessions.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

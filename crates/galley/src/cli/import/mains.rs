@@ -1,4 +1,4 @@
-//! The configurations to import: those that the options name, else those in the usual places.
+//! The configurations to import: those that the options name, otherwise those in the usual places.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub(super) fn mains(options: &ImportOptions, machine: &Machine) -> Vec<(ServerKi
         .collect()
 }
 
-/// Whose file it is, by its name and folders, else by what it says.
+/// The server that a file belongs to, by its name and folders, otherwise by its contents.
 fn kind_of(path: &Path) -> ServerKind {
     let whole = path.to_string_lossy().to_ascii_lowercase();
     let name = whole.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `galley import`: the configuration of another web server as one of Galley's, and a comparison of both servers.
+//! `galley import`: converts the configuration of another web server, and compares both servers.
 
 mod command;
 mod compare;

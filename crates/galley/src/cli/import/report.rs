@@ -1,4 +1,4 @@
-//! What became of the statements, for people and for scripts.
+//! The result for each statement, for people and for scripts.
 
 use galley_import::{Imported, ImportedStatement, StatementFate};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::outcome::talk;
 use crate::cli::show;
 
-/// The report for people: what is lost first, which is what needs work.
+/// The report for people: first what is lost, which needs work.
 pub(super) fn report(imported: &Imported, shows_all: bool) {
     let shares = imported.shares();
     talk(&format!(
@@ -81,7 +81,7 @@ pub(super) fn as_json(imported: &Imported) -> Value {
     })
 }
 
-/// What Galley says of the new file: paths that do not exist here, and values that nobody could convert.
+/// Galley's complaints about the new file: paths that do not exist here, and values that could not be converted.
 pub(super) fn check(configuration: &str) {
     if let Err(complaints) = galley_config::from_text("galley.toml", configuration) {
         show::talk_lines("\ngalley check will report:");

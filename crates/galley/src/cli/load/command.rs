@@ -131,7 +131,7 @@ fn finish(options: &LoadOptions, report: &LoadReport, before: Option<&LoadReport
     if let Err(why) = write::write(options, report, before) {
         return fail(&why);
     }
-    // A ramp ends where requests fail: that is what it looks for.
+    // A ramp ends when requests fail: that is its purpose.
     let has_failed = match &report.knee {
         Some(knee) => knee.rate.is_none(),
         None => report.failures > 0 || report.responses == 0,

@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use super::site::TestedSite;
 use crate::cli::outcome::runtime;
 
-/// Asks the site, each time on a connection of its own; follows no redirect.
+/// Sends a request to the site, each time on a connection of its own; follows no redirect.
 pub(super) struct SiteFetcher<'s> {
     site: &'s TestedSite,
     trust: &'s Trust,

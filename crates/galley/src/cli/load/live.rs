@@ -1,4 +1,4 @@
-//! What a person sees while the test runs: one line that changes, or a line every few seconds where stderr is no terminal.
+//! The progress of a running test: one line that changes, or a line every few seconds if stderr is not a terminal.
 
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::cli::outcome::talk;
 
 /// The view of one test.
 pub(super) struct LiveView {
-    /// `None`: stderr is no terminal.
+    /// `None`: stderr is not a terminal.
     bar: Option<ProgressBar>,
     last: Duration,
 }
@@ -28,7 +28,7 @@ impl LiveView {
         }
     }
 
-    /// Shows what was seen so far.
+    /// Shows the figures so far.
     pub(super) fn show(&mut self, outcome: &LoadOutcome, elapsed: Duration) {
         let every = if self.bar.is_some() { REDRAW } else { LINE };
         if elapsed.saturating_sub(self.last) < every {

@@ -1,4 +1,4 @@
-//! The cookies of a logged-in visitor: from a file, or from WordPress in return for a password.
+//! The cookies of a logged-in visitor: from a file, or from WordPress after a login with a password.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Watches the machine during a test, in a thread of its own: processor time of the test, of PHP and of the database, and the local
-//! Galley's slots for PHP.
+//! Samples the machine during a test, in a thread of its own: processor time of the test, of PHP and of the database, and
+//! the local Galley's slots for PHP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl MachineWatch {
         Self { ends, thread }
     }
 
-    /// What was seen.
+    /// The samples.
     pub(super) fn samples(self) -> Vec<MachineSample> {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
@@ -140,7 +140,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const GLANCE: Duration = Duration::from_millis(20);
 /// `USER_HZ`, which Linux keeps for every program.
 const TICKS_PER_S: f64 = 100.0;
-/// An hour, and what is awaited after it.
+/// An hour, and the rest of a run.
 const MOST_SAMPLES: usize = 4000;
 
 #[cfg(test)]

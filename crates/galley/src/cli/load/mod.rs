@@ -1,7 +1,7 @@
 //! `galley load`: a load test of the owner's own site, with a report.
 //!
-//! It sends requests to a target that is loopback, in the configuration or proved to be the owner's, and to no other. What was asked for
-//! becomes a [`galley_load::Workload`]; what came of it, a [`galley_load::LoadReport`].
+//! It sends requests only to a target that is loopback, in the configuration, or proved to be the owner's. Its options
+//! become a [`galley_load::Workload`], and its result is a [`galley_load::LoadReport`].
 
 mod command;
 mod fetcher;

@@ -1,4 +1,4 @@
-//! What `galley load` takes.
+//! The options of `galley load`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

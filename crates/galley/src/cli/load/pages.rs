@@ -111,8 +111,8 @@ fn mapped(
     Ok(pages)
 }
 
-/// A file as it is, or what is in one that gzip has made, up to `most` bytes: sitemaps with names such as `sitemap.xml.gz`, and logs that
-/// were rotated.
+/// A file as it is, or the contents of a gzip file, up to `most` bytes: sitemaps with names such as `sitemap.xml.gz`, and
+/// rotated logs.
 fn unpacked(bytes: &[u8], most: u64) -> io::Result<Cow<'_, [u8]>> {
     if !bytes.starts_with(GZIP) {
         return Ok(Cow::Borrowed(bytes));

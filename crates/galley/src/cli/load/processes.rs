@@ -1,4 +1,4 @@
-//! Processor time and network traffic as the kernel counts them. What cannot be read is absent.
+//! Processor time and network traffic as the kernel counts them. Values that cannot be read are absent.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The target: scheme, host and port of the URLs, and the one address that everything goes to.
+//! The target: scheme, host and port of the URLs, and the one address that all requests go to.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 

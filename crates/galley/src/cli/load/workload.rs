@@ -1,4 +1,4 @@
-//! From the options to requests, connections and their pace.
+//! Turns the options into requests, connections and their rate.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use galley_load::{
 use super::options::LoadOptions;
 use super::site::TestedSite;
 
-/// What is sent.
+/// The requests.
 pub(super) struct PlannedLoad {
     pub(super) target: Target,
     pub(super) workload: Workload,

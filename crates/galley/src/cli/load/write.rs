@@ -1,4 +1,4 @@
-//! What is left of a test: the report on stdout, and files.
+//! Writes the results of a test: the report to stdout, and files.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

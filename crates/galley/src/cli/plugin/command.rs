@@ -31,7 +31,7 @@ pub(in crate::cli) fn plugin(command: &PluginCommand) -> ExitCode {
     }
 }
 
-/// What was done, for people and for programs.
+/// The changes, for people and for programs.
 struct PluginReport {
     lines: Vec<String>,
     value: Value,
@@ -56,16 +56,16 @@ fn install(options: &PluginOptions) -> Result<PluginReport, PluginError> {
     Ok(installed.report())
 }
 
-/// What an installation came to.
+/// The result of an installation.
 struct Installed {
     put: Put,
     plugin: PathBuf,
     connection: PathBuf,
-    /// What is missing, where it is not active.
+    /// What is missing, if it is not active.
     active: Result<(), String>,
-    /// What is missing, where the server does not obey the token.
+    /// What is missing, if the server does not accept the token.
     server: Result<(), String>,
-    /// What stands between PHP and the socket.
+    /// Why PHP cannot reach the socket.
     closed: Option<PathBuf>,
     target: PluginTarget,
 }

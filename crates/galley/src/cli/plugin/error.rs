@@ -1,4 +1,4 @@
-//! Why `galley plugin` could not do what it was asked for.
+//! Why `galley plugin` failed.
 
 use std::path::Path;
 use std::process::ExitCode;

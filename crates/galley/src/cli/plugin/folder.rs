@@ -1,7 +1,7 @@
-//! A folder below a WordPress, held open: everything in it is done by its descriptor, and no symbolic link is followed.
+//! A folder below a WordPress, held open: every operation in it uses its descriptor, and no symbolic link is followed.
 //!
-//! The command often runs as root in folders that PHP may write to. With paths, whoever swaps a folder for a link at the
-//! right moment would make root write elsewhere.
+//! The command often runs as root in folders that PHP may write to. With paths, somebody who replaces a folder by a link at
+//! the right moment could make root write elsewhere.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -39,7 +39,7 @@ impl PluginFolder {
         })
     }
 
-    /// A folder in it that is no link.
+    /// A folder in it that is not a link.
     pub(super) fn enter(&self, name: &str) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Self {
@@ -74,7 +74,7 @@ impl PluginFolder {
         })
     }
 
-    /// What has this name, without following it; `None`: nothing.
+    /// The entry of this name, without following it; `None`: there is none.
     pub(super) fn kind(&self, name: &str) -> io::Result<Option<FileType>> {
         match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
@@ -102,7 +102,7 @@ impl PluginFolder {
         owner: Option<FileOwner>,
     ) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        // Nobody else's from the first moment on; the final mode follows when it has its owner.
+        // Private from the first moment on; the final mode follows when it has its owner.
         let fd = openat(&self.fd, name, flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(fd);
         file.write_all(bytes)?;
@@ -111,7 +111,7 @@ impl PluginFolder {
         file.sync_data()
     }
 
-    /// Writes a file in place of what has its name, in one step.
+    /// Replaces the file of this name, in one step.
     pub(super) fn write(
         &self,
         name: &str,
@@ -129,7 +129,7 @@ impl PluginFolder {
         put
     }
 
-    /// Puts the folder `new` in place of `name`, in one step where the file system can, and removes what was there.
+    /// Puts the folder `new` in place of `name`, in one step if the file system can, and removes the former one.
     pub(super) fn replace(&self, new: &str, name: &str) -> io::Result<()> {
         if self.kind(name)?.is_none() {
             return Ok(renameat(&self.fd, new, &self.fd, name)?);
@@ -155,7 +155,7 @@ impl PluginFolder {
         std::fs::remove_dir_all(here.join(name))
     }
 
-    /// Removes a file; false where there was none.
+    /// Removes a file; false if there was none.
     pub(super) fn remove_file(&self, name: &str) -> io::Result<bool> {
         match unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -165,7 +165,7 @@ impl PluginFolder {
     }
 }
 
-/// A name beside `name` that nobody else uses.
+/// An unused name beside `name`.
 pub(super) fn temporary(name: &str) -> io::Result<String> {
     Ok(format!(".{name}-{}", random_hex(8)?))
 }
@@ -190,7 +190,7 @@ fn give(fd: impl AsFd, owner: Option<FileOwner>) -> io::Result<()> {
     Ok(())
 }
 
-/// The users of the machine, as far as they stand in `/etc/passwd`.
+/// The users of the machine that `/etc/passwd` lists.
 pub(super) fn user(name: impl AsRef<OsStr>) -> Option<FileOwner> {
     let text = std::fs::read_to_string("/etc/passwd").ok()?;
     let name = name.as_ref().to_str()?;

@@ -1,4 +1,4 @@
-//! Which site a WordPress is, how its PHP reaches the admin interface, and with what token.
+//! Which site a WordPress belongs to, how its PHP reaches the admin interface, and the token for it.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -15,7 +15,7 @@ use super::folder::{FileOwner, random_hex, user};
 use crate::cli::options::PluginOptions;
 use crate::cli::outcome::{DEFAULT_CONFIG, configuration};
 
-/// The way from a WordPress to its Galley.
+/// The connection of a WordPress to its Galley.
 pub(super) struct PluginTarget {
     /// `unix:/path` or `http://address:port`.
     pub(super) address: String,
@@ -25,11 +25,11 @@ pub(super) struct PluginTarget {
     pub(super) is_new: bool,
     /// The host that WordPress is asked under.
     pub(super) host: String,
-    /// Whom the configuration runs its PHP as.
+    /// The user that runs its PHP by the configuration.
     pub(super) php_user: Option<String>,
 }
 
-/// Finds it from the options, or from the configuration that they name; makes the token's file where there is none.
+/// Finds it from the options, or from the configuration that they name; creates the token's file if there is none.
 pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<PluginTarget, PluginError> {
     if let Some(address) = &options.admin.admin {
         let Some(file) = options.admin.token_file.clone() else {
@@ -185,7 +185,7 @@ fn make_token(config: &Config, site: &SiteConfig) -> Result<PathBuf, PluginError
     Ok(file)
 }
 
-/// Who Galley runs as, told by its admin socket; `None` where that is oneself or not known.
+/// The user that runs Galley, by the owner of its admin socket; `None` if that is this user or unknown.
 fn server_user(config: &Config) -> Option<FileOwner> {
     let AdminListen::Unix(socket) = &config.admin.listen else {
         return None;
@@ -205,9 +205,9 @@ fn give(path: &Path, owner: Option<FileOwner>) -> std::io::Result<()> {
     }
 }
 
-/// Whom PHP runs as, who must be able to read the connection; `None`: oneself, because nobody but root can give files away.
+/// The user that runs PHP, which must be able to read the connection; `None`: this user, because only root can change owners.
 ///
-/// `content` is the owner of WordPress's content folder: where PHP can write it belongs to PHP's user.
+/// `content` is the owner of WordPress's content folder: if PHP can write, it belongs to PHP's user.
 pub(super) fn php_user(
     target: &PluginTarget,
     content: FileOwner,
@@ -227,7 +227,7 @@ pub(super) fn php_user(
     Ok(user(WEB_USER))
 }
 
-/// The folder on the way to a unix socket that this user cannot walk through.
+/// The folder in the path of a unix socket that this user cannot pass.
 pub(super) fn closed_folder(address: &str, owner: Option<FileOwner>) -> Option<PathBuf> {
     let (socket, owner) = (Path::new(address.strip_prefix("unix:")?), owner?);
     let is_closed = |folder: &&Path| {
@@ -244,7 +244,7 @@ pub(super) fn closed_folder(address: &str, owner: Option<FileOwner>) -> Option<P
     folders.find(is_closed).map(Path::to_owned)
 }
 
-/// Where no host is known.
+/// If no host is known.
 const LOCAL: &str = "localhost";
 
 /// Debian's and Alpine's user for web content.

@@ -58,7 +58,7 @@ impl WordPress {
         })
     }
 
-    /// Who owns the folder of plugins: PHP's user, where WordPress may install plugins itself.
+    /// The owner of the folder of plugins: PHP's user, if WordPress may install plugins itself.
     pub(super) fn owner(&self) -> Result<FileOwner, PluginError> {
         let path = self.plugins.path();
         self.plugins
@@ -116,7 +116,7 @@ impl WordPress {
         Ok(())
     }
 
-    /// Whether what has the plugin's place is the plugin; `None`: nothing is there.
+    /// Whether the folder in the plugin's place is the plugin; `None`: there is none.
     fn ours(&self) -> Result<Option<bool>, PluginError> {
         let path = self.plugin();
         let kind = self.plugins.kind(PLUGIN);
@@ -194,7 +194,7 @@ impl WordPress {
         Ok(there.is_some() || was_connected)
     }
 
-    /// Runs PHP inside this WordPress as `user`; what it prints between two marks. `Ok(None)`: there is no PHP here.
+    /// Runs PHP inside this WordPress as `user`; returns its output between two marks. `Ok(None)`: there is no PHP here.
     pub(super) fn php(
         &self,
         code: &str,
@@ -270,7 +270,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// What can be read of an answer that may be a page: without tags, on one line.
+/// The readable part of an answer that may be a page: without tags, on one line.
 fn in_short(text: &str) -> String {
     let mut plain = String::new();
     let mut is_tag = false;

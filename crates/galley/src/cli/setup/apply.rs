@@ -1,4 +1,4 @@
-//! Makes the changes, each noted in the journal first. If one fails, those before it are undone.
+//! Makes the changes; each is written to the journal first. If one fails, those before it are undone.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ use crate::setup::{
     certificate_copies, fetch_page, renewal_hook,
 };
 
-/// What is to be changed, and how.
+/// The changes to make.
 pub(super) struct Change<'a> {
     pub(super) options: &'a SetupOptions,
     pub(super) survey: &'a Survey,
@@ -86,7 +86,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Starts Galley; false where that is left to the user.
+    /// Starts Galley; false if that is left to the user.
     fn serve(
         &self,
         journal: &mut SetupJournal,
@@ -179,7 +179,7 @@ impl Change<'_> {
         }
     }
 
-    /// Purges everything: pages from before the plugin do not tell what they contain.
+    /// Purges everything: pages from before the plugin have no tags.
     fn begin_anew(&self, is_token_new: bool) -> Result<(), String> {
         let output = &self.options.output;
         if is_token_new {
@@ -340,7 +340,7 @@ fn plain_path(path: &Path) -> Option<&str> {
     (!text.contains(is_special)).then_some(text)
 }
 
-/// Whether Galley could run the PHP of all these sites: they need one owner, who is that of the service.
+/// Whether Galley could run the PHP of all these sites: they need one owner, the user of the service.
 pub(super) fn require_one_managed(plan: &SetupPlan) -> Result<(), SetupError> {
     let managed = plan
         .sites

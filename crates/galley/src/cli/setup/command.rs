@@ -74,7 +74,7 @@ fn run(options: &SetupOptions) -> Result<ExitCode, SetupError> {
     Ok(print(options, &survey, &plan, &report))
 }
 
-/// The result: JSON, the configuration of a dry run, or what was done.
+/// The result: JSON, the configuration of a dry run, or the changes.
 fn print(
     options: &SetupOptions,
     survey: &Survey,
@@ -216,7 +216,7 @@ fn test(survey: &Survey, plan: &SetupPlan) -> Result<Vec<PageComparison>, SetupE
     Ok(compared)
 }
 
-/// The units that somebody at the terminal lets Galley replace.
+/// The units that a user at the terminal lets Galley replace.
 fn offer_take_over(
     consent: Consent,
     survey: &Survey,
@@ -272,5 +272,5 @@ fn tell_remains(remains: &[String], options: &SetupOptions) -> ExitCode {
     }
 }
 
-/// The configuration that the package installs, which nobody has edited.
+/// The configuration that the package installs, unedited.
 const PACKAGED: &str = include_str!("../../../../../packaging/config/galley.toml");

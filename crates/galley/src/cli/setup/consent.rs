@@ -1,13 +1,13 @@
-//! Asking before a change.
+//! Asks before a change.
 
 use std::io::{IsTerminal, Write};
 
-/// Who decides.
+/// The source of consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Consent {
     /// `--yes`.
     Given,
-    /// Somebody at a terminal.
+    /// A user at a terminal.
     Ask,
 }
 
@@ -49,7 +49,7 @@ fn ask(question: &str, default: Answer) -> bool {
     let _ = talk.flush();
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
-        // The end of the input is no consent.
+        // The end of the input is not consent.
         Ok(0) | Err(_) => false,
         Ok(_) => match line.trim().to_ascii_lowercase().as_str() {
             "" => default == Answer::Yes,

@@ -1,7 +1,7 @@
-//! `galley setup`: from a server with WordPress to a Galley that serves it.
+//! `galley setup`: sets up Galley on a server with WordPress.
 //!
-//! It finds, decides, tests beside the server of today, asks, and only then changes something; each change is in the journal before it is made.
-//! It stops no other service that the user has not named.
+//! It detects, plans, tests beside the present server, asks, and only then changes something; each change is written to the
+//! journal before it is made. It never stops a service of somebody else that the user has not named.
 
 mod apply;
 mod command;

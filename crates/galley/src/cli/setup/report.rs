@@ -1,4 +1,4 @@
-//! What became of it, for people and for programs.
+//! The result, for people and for programs.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::setup::{PageComparison, PageSummary};
 #[derive(Default)]
 pub(super) struct SetupReport {
     pub(super) comparisons: Vec<PageComparison>,
-    /// What was done, one line each.
+    /// The changes, one line each.
     pub(super) actions: Vec<String>,
-    /// What is left to do, one line each.
+    /// The remaining steps, one line each.
     pub(super) to_do: Vec<String>,
     /// Since the start of the command, until the first page came from the cache.
     pub(super) first_hit: Option<Duration>,

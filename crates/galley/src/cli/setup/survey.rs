@@ -1,4 +1,4 @@
-//! What there is, what can be set up, and where each site is served today.
+//! What is on the machine, what can be set up, and where each site is served today.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub(super) struct SurveyedSite {
     pub(super) draft: SiteDraft,
     /// The server that serves it today.
     pub(super) current: Option<ServerEndpoint>,
-    /// What is told of it, one line each.
+    /// The description of it, one line each.
     pub(super) lines: Vec<String>,
     pub(super) info: Option<WordPressInfo>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Survey {
     pub(super) skipped: Vec<SkippedSite>,
 }
 
-/// Looks, and asks each WordPress.
+/// Detects, and queries each WordPress.
 pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     let mut named = Vec::new();
     for folder in &options.wordpress {
@@ -60,7 +60,7 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     };
     let runtime = runtime().map_err(SetupError::Failed)?;
     let (mut sites, mut skipped) = (Vec::new(), Vec::new());
-    // Whoever the web server names for a host has it before anybody who claims it in the database.
+    // The site that the web server names for a host gets it before a site that claims it in the database.
     let mut candidates: Vec<&DetectedSite> = detection.sites.iter().collect();
     candidates.sort_by_key(|site| site.hosts.is_empty());
     for site in candidates {
@@ -180,7 +180,7 @@ fn lines(
 }
 
 impl Survey {
-    /// Tells what was found.
+    /// Prints the findings.
     pub(super) fn explain(&self) {
         for line in self.sites.iter().flat_map(|site| &site.lines) {
             talk(line);

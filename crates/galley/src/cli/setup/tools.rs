@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// Runs `galley ARGUMENTS --json`. Error: what it wrote.
+/// Runs `galley ARGUMENTS --json`. Error: its output.
 pub(super) fn galley(arguments: &[&str], configuration: &Path) -> Result<Value, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new(program)

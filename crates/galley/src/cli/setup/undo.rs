@@ -1,4 +1,4 @@
-//! `galley setup --undo`: the steps of the journal backwards.
+//! `galley setup --undo`: reverts the steps of the journal, the last one first.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn run(arguments: &[&str]) -> Option<String> {
         .map(|error| error.to_string())
 }
 
-/// Undoes one step; what is left of it.
+/// Undoes one step; returns what remains of it.
 fn undo(step: &UndoStep) -> Remains {
     match step {
         UndoStep::File { path, .. } | UndoStep::Made { path } => match step.undo_file() {

@@ -59,7 +59,7 @@ pub(super) enum UnitChange {
     Stop,
 }
 
-/// Makes the change, after noting the state before it. One that is in this state already is left alone.
+/// Makes the change, after recording the state before it. A unit that is in this state already is not changed.
 pub(super) fn change(
     journal: &mut SetupJournal,
     unit: &str,

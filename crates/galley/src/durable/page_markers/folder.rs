@@ -27,14 +27,14 @@ pub(super) struct MarkerFolder {
     root_watch: i32,
 }
 
-/// What was removed since the last look.
+/// The removals since the last call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RemovedFiles {
     /// Files that may have been markers.
     pub(super) names: Vec<String>,
     /// A folder, or more than could be told.
     pub(super) is_everything: bool,
-    /// The folder itself was renamed; when it is removed, what was in it was removed before.
+    /// The folder itself was renamed; if it was removed, its contents were removed before.
     pub(super) is_root_gone: bool,
 }
 
@@ -104,7 +104,7 @@ impl MarkerFolder {
     pub(super) fn put(&self, key: &str, events: BorrowedFd<'_>) -> io::Result<bool> {
         let name = marker_name(key);
         let mut last = Errno::NOENT;
-        // Who removes folders meanwhile makes it begin anew.
+        // A folder that is removed meanwhile makes it start again.
         for _ in 0..ATTEMPTS {
             match self.try_put(&name, key, events) {
                 Err(Errno::NOENT) => {}
@@ -202,7 +202,7 @@ impl MarkerFolder {
         Ok(kept.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// Everything that has come so far; `WouldBlock` where that is nothing.
+    /// All events so far; `WouldBlock` if there are none.
     pub(super) fn read(&self, events: BorrowedFd<'_>) -> io::Result<RemovedFiles> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut reader = Reader::new(events, &mut buffer);
@@ -262,7 +262,7 @@ fn watch(events: BorrowedFd<'_>, folder: &OwnedFd, more: WatchFlags) -> Result<i
     inotify::add_watch(events, path, removals | more)
 }
 
-/// The folders of a marker: its last digit, and the two before. `None`: it is no name of a marker.
+/// The folders of a marker: its last digit, and the two before. `None`: it is not the name of a marker.
 fn levels(name: &str) -> Option<(&str, &str)> {
     let is_hex = name
         .bytes()

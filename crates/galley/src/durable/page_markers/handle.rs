@@ -1,4 +1,4 @@
-//! How fetches have markers put.
+//! How fetches have markers created.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub struct PageMarkers {
 }
 
 impl PageMarkers {
-    /// Opens the folder, purges what was removed while nobody watched, and starts the thread.
+    /// Opens the folder, purges the pages whose markers were removed while Galley was stopped, and starts the thread.
     pub fn start(
         path: &Path,
         owner: Option<FolderOwner>,
@@ -40,8 +40,8 @@ impl PageMarkers {
         })
     }
 
-    /// Sees to it that the page of a request can be purged by removing a file. Where that fails, or takes long, the page is stored
-    /// all the same.
+    /// Makes the page of a request removable by removing a file. If that fails, or takes long, the page is stored all the
+    /// same.
     pub async fn put(&self, info: &RequestInfo) {
         let (done, put) = oneshot::channel();
         let request = PutRequest {

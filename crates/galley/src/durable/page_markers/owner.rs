@@ -1,4 +1,4 @@
-//! Who is to be able to remove files from a folder.
+//! The user who must be able to remove files from a folder.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ pub struct FolderOwner {
 }
 
 impl FolderOwner {
-    /// The owner of a site's root, who is usually the user of PHP; `None` where Galley may not give anything away.
+    /// The owner of a site's root, who is usually the user of PHP; `None` if Galley may not change owners.
     pub fn of_root(root: Option<&Path>) -> io::Result<Option<Self>> {
         let root = root.filter(|_| rustix::process::geteuid().is_root());
         root.map(|root| {

@@ -1,4 +1,4 @@
-//! The thread that owns the markers of a site: it puts them, and purges what is removed.
+//! The thread that owns the markers of a site: it creates them, and purges the pages of removed ones.
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,7 +34,7 @@ struct MarkerThread {
     order: VecDeque<String>,
 }
 
-/// Opens the folder and purges what was removed while nobody watched; then starts the thread.
+/// Opens the folder and purges the pages whose markers were removed while Galley was stopped; then starts the thread.
 pub(super) fn start(
     path: &Path,
     owner: Option<FolderOwner>,
@@ -119,7 +119,7 @@ impl MarkerThread {
         let _ = request.done.send(are_there);
     }
 
-    /// Removes the oldest markers above the limit, and purges their pages: nobody could purge these any more.
+    /// Removes the oldest markers above the limit, and purges their pages: otherwise they could not be purged any more.
     fn keep_limit(&mut self) {
         while self.order.len() > MOST_MARKERS {
             let oldest = self.order.pop_front();
@@ -132,7 +132,7 @@ impl MarkerThread {
     async fn purge(&mut self, removals: RemovedFiles, events: &AsyncFd<OwnedFd>) {
         if removals.is_everything || removals.is_root_gone {
             self.purge_all();
-            // A plugin may be at it still: it reports a failure if what it empties is not empty at the end.
+            // A plugin may still be at work: it reports a failure if the folder that it empties is not empty at the end.
             tokio::time::sleep(REST).await;
             self.open_again(events).await;
             let mut removed = Vec::new();

@@ -1,9 +1,9 @@
-//! Addresses of one path that differ only in what a response says it does not depend on (`No-Vary-Search`).
+//! Addresses of one path that differ only in parts on which the response does not depend (`No-Vary-Search`).
 //!
-//! Under a key of the path lies a marker with the queries that such responses are stored under, the newest last and no
-//! more than [`MOST_QUERIES`]. It only leads to entries: whether one is equivalent is told by its own field, whether it
-//! may answer by its own validity. A purge reaches what is found here by the address that was asked for as well as by its
-//! own, since whoever purged the one must not get the other's older content.
+//! Under a key of the path is a marker with the queries under which such responses are stored, the newest last, at most
+//! [`MOST_QUERIES`]. It only leads to entries: the field of an entry says whether it is equivalent, and its validity
+//! whether it may be served. A purge reaches such an entry by the requested address as well as by its own, since a client
+//! that purged one address must not get older content from the other.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub struct EquivalentQuery<'a> {
 }
 
 impl EquivalentQuery<'_> {
-    /// The newest page that is stored under an equivalent address and that `may_answer`. `sent`: the request's fields as
-    /// they would go up, made only where there is anything to be found.
+    /// The newest page that is stored under an equivalent address and that `may_answer`. `sent`: the request's fields as they
+    /// would be sent upstream, made only if there are candidates.
     pub fn find<'f>(
         self,
         memory: &Memory,

@@ -1,7 +1,7 @@
-//! What the store learns from requests that bypass the cache, on sites without a preset.
+//! What is stored from requests that bypass the cache, on sites without a preset.
 //!
-//! A part answers the same `Range` again (RFC 9111 §3.3) and is joined with others; a response to `POST` may be what a `GET` would give
-//! (RFC 9110 §9.3.3); the head that answers a `HEAD` tells about a stored response (RFC 9111 §4.3.5).
+//! A partial response serves the same `Range` again (RFC 9111 §3.3) and is combined with others; a response to `POST` may
+//! equal that of a `GET` (RFC 9110 §9.3.3); the head of a `HEAD` response updates a stored response (RFC 9111 §4.3.5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl BodyCopy {
 }
 
 impl FetchWorker {
-    /// Looks at the head of a response; what it gives wants the body, too.
+    /// Evaluates the head of a response; a result means that the body is wanted, too.
     pub(in crate::fetch) fn start_copy(
         &self,
         job: &PassJob,
@@ -93,7 +93,7 @@ impl FetchWorker {
         })
     }
 
-    /// Stores what was learnt from a whole body, which holds after the purge `born`.
+    /// Stores the result of a whole body, which holds after the purge `born`.
     pub(in crate::fetch) fn store_copy(
         &self,
         job: &PassJob,
@@ -134,8 +134,8 @@ impl FetchWorker {
     }
 }
 
-/// Publishes the purges of an exchange. Gives the counter after them if nobody else has touched the address since the
-/// counter was at `since`: then what the exchange brought holds after its own purges, too.
+/// Publishes the purges of an exchange. Returns the counter after them if no other purge has touched the address since the
+/// counter was at `since`: then the response is valid after its own purges, too.
 pub(in crate::fetch) fn publish_purges(
     job: &PassJob,
     incoming: &IncomingResponse,
@@ -163,5 +163,5 @@ fn is_as_long_as_said(pupil: &BodyCopy) -> bool {
     range::held(range.as_bytes()).is_some_and(|held| pupil.body.len() as u64 <= held.span.length())
 }
 
-/// The longest body that is learnt on the way: parts of pages and answers of forms.
+/// The longest body that is stored on the way: partial responses and responses to forms.
 const MOST_TAUGHT: usize = 1024 * 1024;

@@ -1,8 +1,9 @@
-//! What only RFC 9111 knows, for sites with `preset = "none"`: variants, validation, stored parts, equivalent addresses.
+//! Features of RFC 9111 for sites with `preset = "none"`: variants, validation, stored partial responses, equivalent
+//! addresses.
 //!
 //! The fetch itself is the same for all sites (`fetch::join`, `lead`, `store`). A request is forwarded as the client sent
-//! it, so that a response which may not be stored is for the client whose request it answers, and those who waited ask for
-//! themselves (section 4, collapsed requests).
+//! it, so a response that may not be stored is only for the client whose request it answers, and waiting requests are
+//! forwarded by themselves (section 4, collapsed requests).
 
 pub mod equivalents;
 mod learn;

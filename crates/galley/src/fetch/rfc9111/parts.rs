@@ -1,9 +1,9 @@
-//! Parts of one representation, put together (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
+//! Combines partial responses of one representation (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
 //!
-//! One stretch of bytes is kept per address, besides the parts for their very `Range`; ranges that lie in it are cut from
-//! it. A new part that overlaps or touches it makes it longer, if both have the same strong `ETag` and the same whole
-//! length; any other takes its place. When nothing is missing any more it is a whole response, stored as one. The head is
-//! the new part's, the tags are both's, and it is as old for purges as the older of the two.
+//! One range of bytes is stored per address, besides the partial responses for their exact `Range`; requested ranges within
+//! it are cut from it. A new part that overlaps or touches it extends it, if both have the same strong `ETag` and the same
+//! complete length; any other replaces it. When it is complete, it is stored as a whole response. The head is the new
+//! part's, the tags are those of both, and for purges it is as old as the older of the two.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ struct Stretch<'e> {
     entry: &'e Entry,
     span: ByteSpan,
     complete: u64,
-    /// The validator, where it is a strong one.
+    /// The validator, if it is a strong one.
     etag: Option<&'e [u8]>,
 }
 
@@ -43,7 +43,7 @@ impl<'e> Stretch<'e> {
         })
     }
 
-    /// The bytes of both; where they overlap they are equal, by their validator.
+    /// The bytes of both; in their overlap they are equal, by their validator.
     fn joined(&self, new: &Self) -> Option<(ByteSpan, Bytes)> {
         let span = self.span.union(new.span)?;
         let is_same = self.etag.is_some() && self.etag == new.etag && self.complete == new.complete;
@@ -63,7 +63,7 @@ impl<'e> Stretch<'e> {
 }
 
 impl FetchWorker {
-    /// Joins a part that came for `address` with what is there.
+    /// Combines a part that arrived for `address` with the stored one.
     pub(super) fn join_part(&self, job: &PassJob, address: &Key, part: &Arc<Entry>) {
         let Some(new) = Stretch::of(part) else { return };
         // A part has no codings, so it is not packed.
@@ -142,7 +142,7 @@ fn tags_of(entry: &Entry) -> Tags {
     }
 }
 
-/// Bytes of what is put together: each part that comes copies all of it.
+/// Maximum size of combined parts: each new part copies all of it.
 const MOST_JOINED: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

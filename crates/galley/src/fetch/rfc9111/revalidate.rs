@@ -1,7 +1,7 @@
-//! A 304, or the head of a stored response that came alone: what is stored gets younger (RFC 9111 §4.3.4, §4.3.5).
+//! A 304, or the head of a `HEAD` response: it freshens the stored response (RFC 9111 §4.3.4, §4.3.5).
 //!
-//! The new entry shares the stored bytes, belongs to the tags of both heads, is as old as this exchange's start, and takes
-//! the place only of the very entry that was asked about.
+//! The new entry shares the stored bytes, has the tags of both heads, is as old as the start of this exchange, and replaces
+//! only the entry that was validated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(in crate::fetch) struct HeadUpdate {
     pub(in crate::fetch) delay: Duration,
 }
 
-/// A stored response whose validators are sent, with the plain body that a 304 stands for.
+/// A stored response whose validators are sent, with the plain body that a 304 refers to.
 pub(in crate::fetch) struct Validated<'h> {
     pub(in crate::fetch) held: &'h Arc<Entry>,
     plain: StoredBody,
@@ -40,7 +40,7 @@ impl<'h> Validated<'h> {
 }
 
 impl FetchWorker {
-    /// Answers from the held entry with what a 304 told.
+    /// Answers from the held entry, updated by a 304.
     pub(in crate::fetch) async fn freshen(
         &self,
         page: &PageJob,
@@ -85,7 +85,7 @@ impl FetchWorker {
                     born: in_progress.born.get(),
                 });
                 let entry = Arc::new(page.site.compressing.inherit(entry, held));
-                // Something else has taken the place, or there is no room: this answer is as good without.
+                // Another entry has replaced it, or there is no room: this response is as good without.
                 if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
                     write_to_disk(&page.site, &entry, Ok(()));
                 }
@@ -157,7 +157,7 @@ impl FetchWorker {
         }
     }
 
-    /// What is stored is not what the origin has now.
+    /// The stored response is not what the origin has now.
     fn drop_held(&self, site: &FetchSite, held: &Arc<Entry>) {
         self.memory.remove_if_same(held);
         if let Some(shelved) = &site.disk {
@@ -166,7 +166,7 @@ impl FetchWorker {
     }
 }
 
-/// The stored bytes, with what pays for them.
+/// The stored bytes, with their reservation.
 fn plain(site: &FetchSite, held: &Arc<Entry>) -> Option<StoredBody> {
     site.compressing.unpacked(held)?.shared_body()
 }

@@ -1,8 +1,8 @@
 //! Variants of one address, for sites without a preset (RFC 9111 §4.1).
 //!
-//! Under the address's own key lies a page, or a marker that holds the newest `Vary` and the selections that are stored.
-//! A variant lies under the address's key with its selection in it. What is stored under a list of names that is no longer
-//! the newest is removed; beyond a bound the oldest variant leaves. The site's number stays at the end of each key.
+//! Under the address's own key is a page, or a marker with the newest `Vary` and the stored selections. A variant is stored
+//! under the address's key extended with its selection. Variants of a list of names that is no longer the newest are
+//! removed; above a limit the oldest variant is removed. The site's number stays at the end of each key.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -79,8 +79,8 @@ pub fn fetch_key(memory: &Memory, primary: &Key, sent: &ForwardedFields) -> Key 
         )
 }
 
-/// The selections of a response to a request with `sent`: its own, and that of everybody who wants its one language most.
-/// `None`: too long to be kept.
+/// The selections of a response to a request with `sent`: its own, and that of clients that prefer its one language. `None`:
+/// too long to be stored.
 pub fn selections(
     names: &[HeaderName],
     sent: &ForwardedFields,
@@ -190,7 +190,7 @@ pub fn vary(names: &[HeaderName]) -> HeaderMap {
 }
 
 impl FetchWorker {
-    /// Writes the marker of an address whose responses vary, and removes what it no longer lists.
+    /// Writes the marker of an address whose responses vary, and removes variants that it no longer lists.
     pub(in crate::fetch) fn note_variants(
         &self,
         job: &PageJob,
@@ -239,7 +239,7 @@ impl FetchWorker {
         self.memory.remove_if_same(&marker);
     }
 
-    /// A list of what is stored for an address, without its content.
+    /// A list of the variants of an address, without their content.
     pub(super) fn marker(&self, job: &PageJob, key: Key, born: u64) -> EntryParts {
         EntryParts {
             key,
@@ -265,7 +265,7 @@ pub const MOST_VARIANTS: usize = 32;
 /// Bytes of the site's number at the end of a key.
 pub(super) const SITE_NUMBER: usize = 4;
 
-/// A list outlives what it lists; what is no longer read leaves the memory by itself.
+/// A list outlives its variants; unused ones are evicted from the memory.
 const MARKED: Duration = Duration::from_secs(365 * 86_400);
 
 /// What follows is a selection, a range, or nothing: one byte apart from one another.

@@ -1,11 +1,12 @@
-//! The way to a socket that PHP's own user has made, in a folder that is his.
+//! The way to a socket that PHP's own user has created, in a folder of that user.
 //!
-//! Only he and Galley get there: he by a path through a folder that is closed to all others, Galley by the descriptor of the inner
-//! folder, which it opened as root. So nobody's groups matter.
+//! Only that user and Galley get there: the user by a path through a folder that is closed to all others, Galley by the
+//! descriptor of the inner folder, which it opened as root. So group memberships do not matter.
 //!
-//! A script of the site may put anything in the socket's place, a link to another site's socket say, and Galley would have that
-//! site's PHP run this site's script. So Galley does not connect by the name: it opens the socket without following a link, looks
-//! whose it is, and connects by that descriptor, which keeps its number for as long as the pool lives.
+//! A script of the site may put anything in the socket's place, for example a link to another site's socket, and Galley
+//! would have that site's PHP run this site's script. So Galley does not connect by name: it opens the socket without
+//! following a link, checks its owner, and connects by that descriptor, which keeps its number for as long as the pool
+//! exists.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,7 +22,7 @@ pub(crate) struct SocketPath {
     folder: OwnedFd,
     name: &'static str,
     owner: u32,
-    /// The socket that was seen last; before the first, the folder, which nobody can connect to.
+    /// The socket that was seen last; before the first, the folder, to which nobody can connect.
     seen: Mutex<OwnedFd>,
     path: PathBuf,
 }
@@ -45,7 +46,7 @@ impl SocketPath {
         &self.path
     }
 
-    /// Takes the socket that is there now for the way from now on. Three system calls.
+    /// Uses the socket that is there now from now on. Three system calls.
     pub(crate) fn look(&self) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let found = openat(&self.folder, self.name, flags, Mode::empty())?;

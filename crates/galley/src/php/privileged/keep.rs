@@ -1,8 +1,8 @@
-//! The process that keeps root. It takes orders on its standard input, and its plan from its standard output.
+//! The process that keeps root. It reads commands from its standard input, and its plan from its standard output.
 //!
-//! Every byte of an order is hostile. `galley_privileged::PoolLedger` judges it, and what is left to be looked at is whose child a
-//! worker is. A process that has ended is reaped where the ledger forgets it, in one step, so that no signal reaches a process
-//! that was given the same number meanwhile.
+//! Every byte of a command is untrusted. `galley_privileged::PoolLedger` checks it; what remains is to check whether a
+//! worker is a child of the pool. A process that has ended is reaped and removed from the ledger in one step, so that no
+//! signal reaches a process that got the same number meanwhile.
 
 use std::collections::HashMap;
 use std::io::{self, stdin, stdout};
@@ -117,7 +117,7 @@ impl PrivilegedKeeper {
                 else {
                     return self.refuse(refusal.text()).await;
                 };
-                // Somebody waits for the answer; the process before may be ending.
+                // Somebody waits for the reply; the former process may be ending.
                 let errno = Errno::BUSY.raw_os_error().unsigned_abs();
                 let failed = Report::Failed { pool, place, errno };
                 self.report(failed, None).await
@@ -125,7 +125,7 @@ impl PrivilegedKeeper {
         }
     }
 
-    /// Starts the process of a place, and what is reported of that.
+    /// Starts the process of a place, and returns the report of it.
     fn started(&mut self, pool: u32, place: u32) -> (Report, Option<OwnedFd>) {
         match self.start(pool, place) {
             Ok((process, said)) => {
@@ -143,7 +143,7 @@ impl PrivilegedKeeper {
         }
     }
 
-    /// Starts the process of a place; its number, and the end of the pipe that has what it says.
+    /// Starts the process of a place; returns its number, and the end of the pipe for its messages.
     fn start(&mut self, pool: u32, place: u32) -> io::Result<(u32, OwnedFd)> {
         let index = usize::try_from(pool).unwrap_or(usize::MAX);
         let planned = self.plan.pools.get(index);
@@ -153,7 +153,7 @@ impl PrivilegedKeeper {
             None => Stdio::null(),
         };
         let (said, says) = io::pipe()?;
-        // PHP-FPM opens it anew, by its descriptor.
+        // PHP-FPM opens it again, by its descriptor.
         privileges::give_open(&says, &planned.account)?;
         let mut command = Command::new("/proc/self/exe");
         command
@@ -181,9 +181,9 @@ impl PrivilegedKeeper {
         Ok((process, said.into()))
     }
 
-    /// Has a worker end after its request; `None`: it is no child of the pool's.
+    /// Ends a worker after its request; `None`: it is not a child of the pool.
     fn replace(&self, pool: u32, worker: u32) -> Option<()> {
-        // From here on the descriptor means this process alone, whoever has its number later.
+        // From here on the descriptor refers to this process alone, even if its number is reused.
         let process = pidfd_open(pid(worker)?, PidfdFlags::empty()).ok()?;
         let parent = parent(worker)?;
         self.ledger
@@ -195,7 +195,7 @@ impl PrivilegedKeeper {
         Some(())
     }
 
-    /// Ends what is left of the group of a process that has ended, and forgets it.
+    /// Ends the rest of the group of a process that has ended, and forgets it.
     fn bury(&mut self, process: u32) -> Option<Report> {
         let mut child = self.children.remove(&process)?;
         // Until it is reaped nothing else has its number.
@@ -224,7 +224,7 @@ impl PrivilegedKeeper {
         self.socket.async_io(Interest::WRITABLE, send).await
     }
 
-    /// Ends everything: workers finish what they are at, for a while. Then removes what lies about.
+    /// Ends everything: workers may finish their requests, for a while. Then removes the files.
     async fn end(mut self) {
         for (pool, process) in self.ledger.all() {
             let planned = usize::try_from(pool)

@@ -1,8 +1,8 @@
-//! Galley's end of the line to the process that keeps root: processes are asked for, signalled and waited for here as if they were
-//! Galley's own.
+//! Galley's end of the connection to the process that keeps root: processes are started, signalled and awaited here as if
+//! they were Galley's own.
 //!
-//! One task reads the reports and gives them to whoever waits. When the line ends, all who wait are told so, and so is everybody
-//! who asks later: nothing can be started or signalled any more.
+//! One task reads the reports and passes them to the waiting tasks. When the connection ends, all waiting and later calls
+//! fail: nothing can be started or signalled any more.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,7 +30,7 @@ struct ChannelShared {
     waiting: Mutex<PendingReplies>,
 }
 
-/// Who waits for what. Held for a few lines.
+/// The waiting tasks. Held for a few lines.
 #[derive(Debug, Default)]
 struct PendingReplies {
     /// It was ended from here.
@@ -43,7 +43,7 @@ struct PendingReplies {
     ends: HashMap<u32, oneshot::Sender<ExitStatus>>,
 }
 
-/// A process, and the pipe of what it says.
+/// A process, and the pipe of its messages.
 type Started = (PrivilegedProcess, pipe::Receiver);
 
 /// A main process of a pool. Dropped before its end, it and its group are killed.
@@ -65,8 +65,8 @@ impl KeeperChannel {
         })))
     }
 
-    /// Starts the process of a pool for one of its places; with it comes the pipe of what it says. Dropped midway, the process is
-    /// killed as soon as it runs.
+    /// Starts the process of a pool for one of its places; returns also the pipe of its messages. Dropped midway, the process
+    /// is killed as soon as it runs.
     pub(crate) async fn start(&self, pool: u32, place: u32) -> io::Result<Started> {
         let (tell, told) = oneshot::channel();
         {
@@ -85,7 +85,7 @@ impl KeeperChannel {
         self.send(PrivilegedOrder::Replace { pool, worker })
     }
 
-    /// Whether the other side can be asked for anything.
+    /// Whether the other side still accepts commands.
     pub(super) fn is_up(&self) -> bool {
         !self.waiting().is_gone
     }
@@ -95,7 +95,7 @@ impl KeeperChannel {
         self.waiting().is_closed
     }
 
-    /// Gives reports to whoever waits for them, until the line ends. Not to be run twice.
+    /// Passes reports to the waiting tasks, until the line ends. Not to be run twice.
     pub(super) async fn read(&self) {
         loop {
             let mut packet = [0; BYTES + 1];
@@ -112,7 +112,7 @@ impl KeeperChannel {
                 tracing::error!("the privileged process sent an invalid report");
             }
         }
-        // Whoever waits is woken by what is dropped here.
+        // Dropping these wakes the waiting tasks.
         let left = {
             let mut waiting = self.waiting();
             waiting.is_gone = true;
@@ -151,7 +151,7 @@ impl KeeperChannel {
                 let said = carried
                     .ok_or_else(|| io::Error::other("it arrived without its pipe"))
                     .and_then(pipe::Receiver::from_owned_fd);
-                // Where nobody waits any more, the process is dropped here, hence killed.
+                // If nobody waits any more, the process is dropped here, hence killed.
                 if let Some(asked) = asked {
                     let _ = asked.send(said.map(|said| (process, said)));
                 }
@@ -219,7 +219,7 @@ impl PrivilegedProcess {
         }
     }
 
-    /// Waits for its end, once. Cancel-safe. Errors: nobody can tell any more.
+    /// Waits for its end, once. Cancel-safe. Errors: its end can no longer be determined.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         if self.has_ended {
             return Err(io::Error::other("its end was reported before"));

@@ -1,4 +1,5 @@
-//! What may be started, fixed before root is given up. It is written once, into memory that is then sealed: not even root can change it.
+//! The programs that may be started, fixed before root is given up. The plan is written once, into memory that is then
+//! sealed: not even root can change it.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -15,7 +16,7 @@ use crate::sys::account::Account;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LaunchPlan {
     pub(super) pools: Vec<PlannedPool>,
-    /// Whom Galley becomes.
+    /// Galley's later user.
     pub(super) galley: Account,
 }
 
@@ -59,7 +60,7 @@ impl LaunchPlan {
         sealed("galley-plan", &serde_json::to_vec(self)?)
     }
 
-    /// What [`LaunchPlan::sealed`] wrote. Whatever is not sealed is refused.
+    /// The contents of [`LaunchPlan::sealed`]. Anything that is not sealed is rejected.
     pub(super) fn read(file: impl AsFd) -> io::Result<Self> {
         let file = File::from(file.as_fd().try_clone_to_owned()?);
         if !rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
@@ -67,7 +68,7 @@ impl LaunchPlan {
         }
         let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let mut text = vec![0; length];
-        // Where the descriptor stands is shared with other processes, so nobody goes by it.
+        // Other processes share the descriptor's position, so it is not used.
         file.read_exact_at(&mut text, 0)?;
         Ok(serde_json::from_slice(&text)?)
     }

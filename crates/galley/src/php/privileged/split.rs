@@ -1,4 +1,5 @@
-//! Before root is given up: what is to run as other users is gathered and fixed, and the process that keeps root is started.
+//! Before root is given up: collects and fixes the programs that run as other users, and starts the process that keeps
+//! root.
 
 use std::fs;
 use std::io;
@@ -24,7 +25,7 @@ use crate::php::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 use crate::sys::{packets, privileges};
 
-/// What is to run as other users than Galley will be.
+/// The programs of other users than Galley's.
 #[derive(Debug)]
 pub struct PrivilegeSplit {
     plan: LaunchPlan,
@@ -49,7 +50,7 @@ pub(crate) enum SplitItem {
 }
 
 impl PrivilegeSplit {
-    /// Nothing yet, for a Galley that will become `user`, of `group` where one is named.
+    /// Empty, for a Galley that will become `user`, of `group` if one is named.
     pub fn new(user: &str, group: Option<&str>) -> io::Result<Self> {
         let galley = privileges::account_of(user, group)?;
         let pools = Vec::new();
@@ -59,7 +60,8 @@ impl PrivilegeSplit {
         })
     }
 
-    /// One more that is to run, as `user`. What cannot be right is refused now; what only the program finds wrong, when it is started.
+    /// Adds a program that runs as `user`. What cannot be right is rejected now; errors that only the program can detect, when
+    /// it is started.
     pub fn add(
         &mut self,
         settings: &PhpSettings,
@@ -188,7 +190,7 @@ fn door(folder: &Path, account: &Account) -> io::Result<SocketPath> {
     // Whatever the mask for new files is.
     fchmod(&inner, mode)?;
     privileges::give_open(&inner, account)?;
-    // For the way through alone.
+    // Only to pass through.
     let way = openat(&outer, INNER, flags | OFlags::PATH, Mode::empty())?;
     privileges::give_open(&outer, account)?;
     SocketPath::new(way, SOCKET, account.uid)
@@ -240,7 +242,7 @@ impl Privileged {
         self.child.id()
     }
 
-    /// The line to it, and what is to be ended when all that runs by way of it has been. Call within a runtime.
+    /// The line to it, and the process to be ended after all its programs have been. Call within a runtime.
     pub fn open(self) -> io::Result<(KeeperChannel, KeeperShutdown)> {
         let line = KeeperChannel::new(self.socket)?;
         let (read, mut child) = (line.clone(), self.child);
@@ -251,7 +253,7 @@ impl Privileged {
                     "the privileged process has ended, and with it the PHP of all other users: their sites fail until Galley is restarted"
                 );
             }
-            // Nothing but its number is left of it, or it cleans up.
+            // Only its number is left, or it cleans up.
             let waited = tokio::task::spawn_blocking(move || child.wait()).await;
             if let Ok(Ok(status)) = waited {
                 tracing::info!(%status, "the privileged process has ended");
@@ -273,7 +275,7 @@ pub struct KeeperShutdown {
 }
 
 impl KeeperShutdown {
-    /// Tells it to end and waits for that; what it has still running is ended by it.
+    /// Tells it to end and waits for that; it ends its programs.
     pub async fn end(self) {
         self.line.close();
         if tokio::time::timeout(END_TIMEOUT * 2, self.task)
@@ -285,7 +287,7 @@ impl KeeperShutdown {
     }
 }
 
-/// Whether there is such a process, for whoever asks.
+/// Whether there is such a process.
 #[derive(Clone, Debug, Default)]
 pub struct KeeperState(Option<KeeperChannel>);
 

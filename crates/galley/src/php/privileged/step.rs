@@ -1,7 +1,7 @@
-//! From root to a program: becomes its user, then the program itself. There is nothing of root's left when the program begins.
+//! Becomes a program's user, then the program itself. Nothing of root is left when the program begins.
 //!
-//! It is a process of its own, begun by `keep`, since what has to be done between two programs is done by safe calls only in a
-//! program. Standard input is the program's, standard output the plan, standard error the pipe of what it says.
+//! It is a process of its own, started by `keep`, because safe code can only do these steps in a program of its own.
+//! Standard input is the program's, standard output the plan, standard error the pipe for messages.
 
 use std::fs;
 use std::io::{self, stdout};
@@ -69,7 +69,8 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
             Signal::TERM
         }
     };
-    // If who keeps root is killed, this is how all ends: nobody else may signal it. It holds until a program changes its user.
+    // If the privileged process is killed, this is how everything ends: no other process may signal it. It holds until a
+    // program changes its user.
     set_parent_process_death_signal(Some(end))?;
     if getppid() != parent {
         return Err(io::Error::other("the privileged process has ended"));

@@ -1,4 +1,5 @@
-//! The task of one HTTP/2 connection: a turn takes in what has come, answers the hits among it, lets the library write its frames.
+//! The task of one HTTP/2 connection: each turn reads what has arrived, answers the hits, and lets the library write its
+//! frames.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -149,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                 self.go();
                 continue;
             }
-            // The clock may have been stopped by what this turn did.
+            // This turn may have stopped the clock.
             let is_due = armed.is_some_and(|at| self.timer.is_past(at));
             let arrived = || self.wire.borrow().arrived();
             match self.deadlines.late(self.timer, arrived) {
@@ -180,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         }
     }
 
-    /// Says that what is under way is all (RFC 9113 section 6.8).
+    /// Announces that no further streams are accepted (RFC 9113 section 6.8).
     fn go(&mut self) {
         self.going = true;
         self.is_library_busy = true;
@@ -224,7 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                         answered += requests.len();
                         self.begin(requests);
                         if answered < MOST_ANSWERED {
-                            // The library has not looked yet at what it was just given.
+                            // The library has not read its new input yet.
                             continue;
                         }
                     }
@@ -235,7 +236,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
             match wire.poll_out(cx) {
                 Poll::Ready(Err(_)) => return Poll::Ready(Http2End::Gone),
                 Poll::Ready(Ok(())) if answered >= MOST_ANSWERED => {
-                    // Who asks without end does not starve its core's other connections.
+                    // A client that requests without end does not starve its core's other connections.
                     cx.waker().wake_by_ref();
                 }
                 Poll::Ready(Ok(())) => {
@@ -270,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         Poll::Ready(end)
     }
 
-    /// Reads what has come, and finds the hits among it. Ready when something came, or waits to be sorted.
+    /// Reads what has arrived, and finds the hits among it. Ready when something arrived, or waits to be sorted.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Http2ReadError>> {
         let mut wire = self.wire.borrow_mut();
         if !self.sent.is_empty() || !wire.has_room() || wire.is_clogged() {
@@ -325,7 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                 }
             }
         };
-        // What was request together is answered in the order of its urgency, and else in its own.
+        // Requests that arrived together are answered in the order of their urgency, and otherwise in their own.
         if !self.sent.is_sorted_by_key(SentHit::urgency) {
             self.sent.sort_by_key(SentHit::urgency);
         }
@@ -406,7 +407,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         }
     }
 
-    /// Sets the timer to what is waited for: when it is to be looked at.
+    /// Sets the timer to the next deadline.
     fn wait(&mut self) -> Option<Deadline> {
         let has_tasks = !self.streams.is_empty();
         let has_streams = self.is_library_busy && (has_tasks || self.h2.has_streams());
@@ -444,7 +445,7 @@ enum Accepted {
     End(Http2End),
 }
 
-/// Why what came was not sorted.
+/// Why the input was not sorted.
 enum Http2ReadError {
     /// The client has gone.
     Gone,

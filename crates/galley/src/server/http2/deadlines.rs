@@ -1,9 +1,9 @@
-//! How long a connection is waited for, by what it owes.
+//! How long a connection may wait, by its state.
 //!
-//! Four clocks, each running only while its state lasts: no stream is open; a head has begun; something waits to be taken;
-//! the end was said. Bytes wait to be taken, or answers for windows that the client keeps closed: what counts then is what has
-//! arrived in a whole `write_timeout`, as on HTTP/1, so a byte now and then prolongs nothing. A stream that waits for PHP has a
-//! clock of its own in its task, and so has one whose window alone stays closed.
+//! There are four clocks, each running only in its state: no stream is open; a head has begun; output waits to be sent; the
+//! connection is closing. Output is bytes that wait to be sent, or responses for windows that the client keeps closed: what
+//! counts is how much is sent in a whole `write_timeout`, as on HTTP/1, so a byte now and then prolongs nothing. A stream
+//! that waits for PHP has its own clock in its task, and so does a stream of which only the own window stays closed.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(super) struct ConnectionActivity {
     pub(super) going: bool,
 }
 
-/// What was waited for too long.
+/// The wait that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionTimeout {
     /// A request.
@@ -87,7 +87,7 @@ impl ConnectionDeadlines {
         }
         if std::mem::replace(&mut self.requests, sight.requests) != sight.requests {
             self.head = None;
-            // The end's own clock goes on whatever is still asked.
+            // The clock of the end runs whatever is still requested.
             self.idle = self.idle.filter(|_| sight.going);
         }
         let idle_timeout = if sight.going {
@@ -116,7 +116,7 @@ impl ConnectionDeadlines {
         [self.idle, self.head, taking].into_iter().flatten().min()
     }
 
-    /// The client takes what is sent for so long that it has to be seen whether it took enough.
+    /// The client has been receiving output for so long that its speed has to be checked.
     fn late_taking(
         &mut self,
         timer: &Timer,
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// What is waited for too long when nothing changes for so many seconds.
+    /// The wait that is too long when nothing changes for so many seconds.
     fn after(
         deadlines: &mut ConnectionDeadlines,
         sight: &ConnectionActivity,

@@ -1,4 +1,4 @@
-//! How a connection endpoints, and what is said of it.
+//! How a connection ends, and the reason that is sent and logged.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -26,7 +26,7 @@ pub(super) enum Http2End {
     Ours(Http2EndReason, &'static str),
 }
 
-/// Tells about the end, and lets what was written last arrive.
+/// Reports the end, and lets the last output arrive.
 pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     core: &Core,
     wire: &Rc<RefCell<FramedSocket<S>>>,
@@ -48,7 +48,7 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         Http2End::Done | Http2End::Gone => None,
     };
     core.counters.http2(&tally, ours);
-    // Who takes nothing does not take a farewell either.
+    // A client that reads nothing does not read a GOAWAY either.
     let is_stuck = ours == Some(Http2EndReason::Slow) && !wire.borrow().is_empty();
     if matches!(end, Http2End::Gone) || is_stuck {
         return;
@@ -61,7 +61,7 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
             Poll::Ready(Err(_)) => return Poll::Ready(()),
             Poll::Pending => return Poll::Pending,
         }
-        // Closing with unread bytes makes the kernel send a reset, which can overtake what was written last.
+        // Closing with unread bytes makes the kernel send a reset, which can overtake the last output.
         while let Poll::Ready(read) = wire.poll_drain(cx) {
             drained += read.as_ref().copied().unwrap_or_default();
             if !matches!(read, Ok(1..)) || drained > LINGER_BYTES {

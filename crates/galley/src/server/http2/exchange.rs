@@ -1,6 +1,7 @@
-//! One stream the slow path: from its request to its answer and its record, by the same steps as a request of HTTP/1.
+//! One stream on the slow path: from its request to its response and its access record, by the same steps as an HTTP/1
+//! request.
 //!
-//! A task of its own, so that streams wait for nobody but themselves. It ends with its connection: the library then tells
+//! It is a task of its own, so that streams do not wait for each other. It ends with its connection: the library then tells
 //! every stream that it is gone.
 
 use std::future::poll_fn;
@@ -41,7 +42,7 @@ use crate::upstream::interim::{Interim, Mailbox};
 pub(super) enum StreamHead {
     /// As the library read it.
     Read(Parts),
-    /// As the fast path read it; the library knows no more than that there is one.
+    /// As the fast path read it; the library only knows that there is one.
     Parsed {
         head: OwnedHead,
         /// From [`request_head::urgency_of`].
@@ -175,7 +176,7 @@ struct StreamContext<'c> {
 }
 
 impl StreamContext<'_> {
-    /// The answer with what is known for its record; nothing when the client left before there was one, and then the record is
+    /// The response with the facts for its record; nothing if the client left before there was one, and then the record is
     /// written.
     async fn run<'p>(
         mut self,
@@ -240,7 +241,7 @@ impl StreamContext<'_> {
 struct StreamAnswer<'p> {
     response: Response,
     open: OpenRecord<'p>,
-    /// What was not received of a streamed body: the upstream's response goes on only while this lives.
+    /// The rest of a streamed body: the upstream's response continues only while this lives.
     rest: Option<Upload>,
 }
 

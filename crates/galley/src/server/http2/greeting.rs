@@ -1,4 +1,4 @@
-//! How a connection begins: the client's greeting, and ours (RFC 9113 section 3.4).
+//! The beginning of a connection: the connection preface of the client, and of the server (RFC 9113 section 3.4).
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

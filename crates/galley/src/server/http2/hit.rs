@@ -1,9 +1,10 @@
-//! A hit over HTTP/2: answered in the connection's own turn, past the library.
+//! A hit over HTTP/2: answered in the connection's own turn, without the library.
 //!
-//! Which request is a hit is decided where HTTP/1's lane decides it. Its head is written from the stored lines, its body is
-//! copied behind it, and its stream is closed before the library could have heard of it (see [`galley_http::frame_interceptor`]). A request
-//! that is anything but plain goes to the library. For a client without buffers for the whole body, and a body that would keep
-//! others waiting, the library gives the stream, and the slow path goes on with what was parsed and found.
+//! The HTTP/1 fast path decides which request is a hit. The head is written from the stored lines, the body is copied
+//! behind it, and the stream is closed before the library could have seen it (see [`galley_http::frame_interceptor`]). A
+//! request that is not plain goes to the library. If the client's windows are too small for the whole body, or the body
+//! would delay others, the library takes over the stream, and the slow path continues with the parsed request and its
+//! lookup result.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -65,9 +66,9 @@ pub(super) struct SentHit {
 /// The lookup of a stream on the fast path.
 pub(super) enum StreamLookup {
     Hit(StreamHit),
-    /// A request without a body, with its urgency, that is no hit or whose response is too large to be sent at once.
+    /// A request without a body, with its urgency, that is not a hit or whose response is too large to be sent at once.
     Parsed(ParsedRequest, u8),
-    /// It is left to the library.
+    /// It is passed to the library.
     Nothing,
 }
 
@@ -278,5 +279,5 @@ impl SentHit {
     }
 }
 
-/// Bytes of a body that leaves at once: what waits behind it waits for that long. Larger ones leave in turns with others.
+/// Size of a body that is sent at once: everything behind it waits for that long. Larger ones take turns with others.
 const MOST_BODY: usize = 64 * 1024;

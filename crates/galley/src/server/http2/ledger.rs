@@ -1,10 +1,11 @@
-//! What passes on a connection, frame by frame, and how much of it asks nothing of us but work.
+//! Counts the frames of a connection that cause work without purpose.
 //!
-//! Reads the heads of frames (RFC 9113 section 4.1) as bytes pass, in both directions, whatever the library makes of them.
-//! Two allowances are drawn on. One by resets, whoever sends them: streams that are opened to be reset (CVE-2023-44487)
-//! and those that a client makes *us* reset by breaking a rule on them (CVE-2025-8671). One by frames that carry nothing:
-//! pings, settings, window updates, priorities, empty data, frames of unknown types. Work that is asked for refills the
-//! second: a request, data in either direction. Both refill with time. Who overdraws one is told to go.
+//! It reads the heads of frames (RFC 9113 section 4.1) as bytes pass in both directions, however the library handles them.
+//! There are two allowances. One is spent by resets of either side: streams that are opened to be reset (CVE-2023-44487)
+//! and those that a client makes the *server* reset by breaking a rule on them (CVE-2025-8671). The other is spent by
+//! frames without content: pings, settings, window updates, priorities, empty data, frames of unknown types. Useful work
+//! refills the second: a request, data in either direction. Both refill with time. A connection that overdraws one is
+//! closed.
 
 use galley_http::frame_interceptor::FRAME_HEAD;
 
@@ -93,7 +94,7 @@ impl FrameLedger {
         }
     }
 
-    /// Whether what was sent ends with a whole frame, and no head is begun.
+    /// Whether the output ends with a whole frame, and no head is begun.
     pub(super) fn is_between_frames(&self) -> bool {
         let FrameScanner {
             last, skip, have, ..
@@ -124,7 +125,7 @@ impl FrameLedger {
         data
     }
 
-    /// Takes note of streams whose answers the client asked for and did not take: that holds memory for a long time.
+    /// Counts streams whose responses the client requested and did not read: that holds memory for a long time.
     pub(super) fn starve(&mut self, streams: u32, now_ms: u64) {
         if !self.resets.take(streams.saturating_mul(OF_STARVED), now_ms) {
             self.flood.get_or_insert(Flood::Resets);
@@ -237,8 +238,8 @@ impl Allowance {
     }
 }
 
-/// A browser that leaves a page resets what was under way, at most all of its hundred streams; a player that seeks resets one
-/// each time.
+/// A browser that leaves a page resets its requests in progress, at most all of its hundred streams; a player that seeks
+/// resets one each time.
 const RESETS: Rate = Rate {
     most: 200,
     per_s: 5,

@@ -1,4 +1,4 @@
-//! What a client may ask of one connection: the library's settings, each with its reason.
+//! What a client may use of one connection: the library's settings, each with its reason.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub(super) fn builder(limits: &ClientLimits) -> Builder {
     builder
 }
 
-/// Every head that `head_size` lets pass has room, though HTTP/2 counts 32 bytes more for each field (RFC 9113 section
-/// 6.5.2); what is larger is answered with 431 by the library, and what is four times as large ends the connection.
+/// Every head that `head_size` permits has room, though HTTP/2 counts 32 bytes more for each field (RFC 9113 section 6.5.2);
+/// the library answers a larger one with 431, and one that is four times as large ends the connection.
 pub(super) fn header_list(head_bytes: usize) -> u32 {
     let all = head_bytes.saturating_add((MAX_FIELDS + 4) * 32);
     u32::try_from(all).unwrap_or(u32::MAX)
@@ -40,7 +40,7 @@ const FRAME: u32 = 16 * 1024;
 /// What of a request body may be on its way to us. Bodies are taken in as fast as the disk allows.
 const STREAM_WINDOW: u32 = 128 * 1024;
 
-/// The same of all bodies of a connection together, so also what they may take of memory.
+/// The same for all bodies of a connection together, so also their memory.
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
 /// What of an answer waits inside the library for its client to take it.

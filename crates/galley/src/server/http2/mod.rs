@@ -1,14 +1,13 @@
 //! One HTTP/2 connection: many streams, one task that drives them, few writes.
 //!
-//! What comes is sorted first (`galley_http::frame_interceptor`): heads of requests are read here. A plain hit is answered in the
-//! connection's own turn, and the library never hears of it ([`hit`]). Frames, windows and states of all other streams are the
-//! `h2` crate's; what may be asked of it is in [`limits`], what it does not count is in [`ledger`]. Its request becomes the head
-//! that HTTP/1 has ([`request_head`]); from there on there is nothing of HTTP/2 in it, in a task for each stream ([`exchange`],
-//! [`response`]).
+//! Input is sorted first (`galley_http::frame_interceptor`): heads of requests are parsed here. A plain hit is answered in
+//! the connection's own turn, and the library never sees it ([`hit`]). The `h2` crate handles frames, windows and states of
+//! all other streams; its limits are in [`limits`], and what it does not count is in [`ledger`]. Its request becomes the
+//! same head as in HTTP/1 ([`request_head`]); from there on nothing depends on HTTP/2, in a task for each stream
+//! ([`exchange`], [`response`]).
 //!
-//! A turn: take in what has come, answer the hits among it in the order of their urgency (RFC 9218), let the library put all
-//! frames that it has into one buffer, and write that ([`wire`]). Between streams that have something to send the library goes
-//! round, a frame each.
+//! A turn: read what has arrived, answer the hits in the order of their urgency (RFC 9218), let the library put all its
+//! frames into one buffer, and write that ([`wire`]). The library takes streams with data in turns, a frame each.
 
 mod connection;
 mod deadlines;

@@ -1,4 +1,4 @@
-//! Requests that the fast path has read, until the library gives out their streams.
+//! Requests that the fast path has parsed, until the library hands out their streams.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,11 @@
-//! What the streams of one connection may make the process hold.
+//! How much memory the streams of one connection may cause the process to hold.
 //!
-//! A client decides how long its streams last: it leaves a window closed or a body half sent, a hundred times on each of its
-//! connections. So each stream that goes to the library reserves what it needs from one budget of the process, and the library
-//! refuses the stream (`REFUSED_STREAM`, so that its client may send it again) where that fails. One connection gets at most a
-//! quarter of what is free at that moment: the more is held, the less each connection may have. One that has more by then, in
-//! answers that its client does not take, is ended, so greedy clients make room for others. Stored bodies are shared and cost nothing here.
+//! A client decides how long its streams last: it can leave a window closed or a body half sent, a hundred times on each of
+//! its connections. So each stream that goes to the library reserves what it needs from one budget of the process; if that
+//! fails, the library rejects the stream (`REFUSED_STREAM`, so that its client may send it again). One connection gets at
+//! most a quarter of what is free at that moment: the more is reserved, the less each connection may have. A connection
+//! that has more by then, in responses that its client does not read, is closed, so greedy clients make room for others.
+//! Stored bodies are shared and cost nothing here.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,7 +25,7 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// For a connection that draws on `budget`.
+    /// For a connection that uses `budget`.
     pub(super) fn new(budget: &MemoryBudget) -> Rc<Self> {
         Rc::new(Self {
             budget: budget.clone(),
@@ -79,7 +80,7 @@ pub(super) struct StreamReservation {
 }
 
 impl StreamReservation {
-    /// The request has been dealt with: what is left is an answer that waits.
+    /// The request has been handled: a waiting response remains.
     pub(super) fn hold_response(&mut self) {
         let before = self.paid.bytes();
         self.paid.shrink_to(self.fields + RESPONSE_BYTES);
@@ -117,7 +118,7 @@ impl Drop for ReservationWait<'_> {
     }
 }
 
-/// What fields take in memory. Hundreds of a byte each come in a few hundred bytes (the "HTTP/2 bomb", CVE-2026-49975).
+/// The memory of fields. Hundreds of a byte each arrive in a few hundred bytes (the "HTTP/2 bomb", CVE-2026-49975).
 pub(super) fn bytes_of(fields: &HeaderMap) -> u64 {
     let bytes: usize = fields
         .iter()
@@ -138,7 +139,7 @@ pub(super) const RESPONSE_BYTES: u64 = 6 * 1024;
 /// Answers that may wait on a connection whatever others hold: what a visitor downloads at one time.
 const FEW: u64 = 4;
 
-/// One connection may have one part of so many of what is free.
+/// One connection may have one part in so many of the free memory.
 const PART: u64 = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! From what the library read, or what was read in front of it, to the head that everybody else works with.
+//! Converts a request that the library or the fast path has parsed to the request head that everything else uses.
 
 use galley_http::framing::{self, Framing};
 use galley_http::h2::{self, Http2HeadBuffer, PseudoFields};
@@ -51,7 +51,7 @@ pub(super) fn bytes_of(fields: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8]
     fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
 
-/// Joins what a browser has cut its cookies into (RFC 9113 section 8.2.3); nothing where they are whole.
+/// Joins the parts of a browser's cookies (RFC 9113 section 8.2.3); nothing if they are whole.
 pub(super) fn join_crumbs(fields: &HeaderMap, crumbs: &mut Vec<u8>) {
     let all = fields.get_all(header::COOKIE).iter();
     join(all.map(HeaderValue::as_bytes), crumbs);
@@ -153,7 +153,7 @@ pub(super) fn fields_of(block: &Block) -> impl Iterator<Item = (&[u8], &[u8])> {
     block.fields().skip_while(|(name, _)| is_pseudo(name))
 }
 
-/// How urgent it is, from 0 to 7, by its `priority` (RFC 9218 section 4.1); 3 where it does not say.
+/// Its urgency, from 0 to 7, by its `priority` (RFC 9218 section 4.1); 3 if it has none.
 pub(super) fn urgency(fields: &HeaderMap) -> u8 {
     let value = fields.get("priority");
     value.map_or(USUAL_URGENCY, |value| urgency_in(value.as_bytes()))

@@ -1,8 +1,8 @@
-//! Answers onto a stream: the head as fields, the body in pieces as the client opens its windows.
+//! Responses on a stream: the head as fields, the body in pieces as the client opens its windows.
 //!
-//! Of a body no more is taken from its source than the client has room for, so that one that opens none holds nothing but its
-//! stream, and that for little more than twice `write_timeout`. Trailers are dropped, as on HTTP/1. A body that breaks off resets its
-//! stream, so that it never looks complete.
+//! No more of a body is read from its source than the client has window for, so a client that opens none holds only its
+//! stream, and that for little more than twice `write_timeout`. Trailers are dropped, as on HTTP/1. A body that ends early
+//! resets its stream, so that it never looks complete.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct Manner {
     pub(super) date: HttpDate,
 }
 
-/// Sends an answer. The record's end says what was handed over to be sent, also when the client vanished on the way.
+/// Sends a response. The record's end says what was passed on for sending, also when the client vanished on the way.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
     mut answer: Response,
@@ -120,7 +120,7 @@ fn head(mut answer: Response, length: Option<u64>, date: HttpDate) -> HttpRespon
     for (name, value) in answer.extra.drain(..) {
         fields.append(name, value);
     }
-    // RFC 9110 §6.6.1: an answer composed here is dated here; a stored one keeps the date of its composition.
+    // RFC 9110 §6.6.1: a response that is generated here is dated here; a stored one keeps its date.
     if !fields.contains_key(header::DATE) {
         add_date(&mut fields, date);
     }
@@ -209,14 +209,14 @@ impl Sending {
     /// How much the client takes now, up to `most`; waits for the first byte of it.
     async fn room(&mut self, most: usize) -> Result<usize, Reason> {
         let Self { out, manner } = self;
-        // Who has little in the library has fewer of its turns: what is urgent may have more there.
+        // A stream with little output in the library gets fewer of its turns: urgent streams may have more there.
         let share = if manner.urgency > USUAL_URGENCY {
             SEND_BUFFER / 4
         } else {
             SEND_BUFFER
         };
         out.reserve_capacity(most.min(share));
-        // The connection is judged first: where it takes nothing at all, it ends with all its streams.
+        // The connection is evaluated first: if it reads nothing at all, it ends with all its streams.
         let limit = 2 * manner.write_timeout + AFTER_CONNECTION;
         loop {
             let room = out.capacity();
@@ -236,7 +236,7 @@ impl Sending {
         }
     }
 
-    /// A body that is still arriving. What is there leaves first.
+    /// A body that is still arriving. The part that is there is sent first.
     async fn fill(
         &mut self,
         mut reader: FillReader,

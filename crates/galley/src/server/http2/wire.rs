@@ -1,9 +1,9 @@
-//! The socket below the library: what comes is sorted, and what many streams have to say leaves in few writes.
+//! The socket below the library: input is sorted, and the output of many streams is sent in few writes.
 //!
-//! What came is the [`FrameInterceptor`]'s first; the library reads what that leaves to it. The library writes frame by frame and
-//! flushes in between. Here its frames are collected, and leave when the connection's turn ends ([`FramedSocket::poll_out`]) or when
-//! there are many. While the client takes nothing, no more than [`MOST_OUT`] is collected; the library then stops writing,
-//! and nothing more is read. Every byte in either direction is shown to the [`FrameLedger`].
+//! Input goes to the [`FrameInterceptor`] first; the library reads the rest. The library writes frame by frame and flushes
+//! in between. Here its frames are collected, and sent when the connection's turn ends ([`FramedSocket::poll_out`]) or when
+//! there are many. While the client reads nothing, no more than [`MOST_OUT`] is collected; the library then stops writing,
+//! and nothing more is read. The [`FrameLedger`] sees every byte in either direction.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -25,10 +25,10 @@ use crate::server::Core;
 use crate::server::pool::Spare;
 use crate::server::timer::Timers;
 
-/// The socket with what waits on both sides of it.
+/// The socket with the pending bytes of both directions.
 pub(super) struct FramedSocket<S> {
     stream: S,
-    /// What came and was not sorted.
+    /// Input that was not sorted yet.
     input: Vec<u8>,
     /// How much of `input` was.
     sorted: usize,
@@ -48,7 +48,7 @@ pub(super) struct FramedSocket<S> {
     at: usize,
     /// A stream of records may keep the last one back.
     is_unflushed: bool,
-    /// What was collected last did not leave at once.
+    /// The last output was not sent at once.
     is_slow: bool,
     /// The library had to stop.
     held: bool,
@@ -119,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         self.taken < self.through.len()
     }
 
-    /// Whether the library has not taken what it was given.
+    /// Whether the library has not consumed its input.
     pub(super) fn is_clogged(&self) -> bool {
         self.through.len() - self.taken > MOST_THROUGH
     }
@@ -147,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         }
     }
 
-    /// Reads what has come; ready when there was something, or the end.
+    /// Reads what has arrived; ready if there was something, or at the end.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.ledger.flood().is_some() || self.is_ended {
             // Not another frame of it: the connection's turn ends, and with it the connection.
@@ -166,14 +166,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Sorts what came up to the next head, which it reads into `block`.
+    /// Sorts the input up to the next head, which it reads into `block`.
     pub(super) fn sort(&mut self, block: &mut Block) -> Result<Intercepted, FrameError> {
         let all = self.input.get(self.sorted..).unwrap_or_default();
         let mut rest = all;
         let step = self.sieve.next(&mut rest, &mut self.through, block)?;
         self.sorted += all.len() - rest.len();
         if step == Intercepted::More {
-            // What is left is the beginning of one frame.
+            // The rest is the beginning of one frame.
             self.input.drain(..self.sorted);
             self.sorted = 0;
             self.is_unsorted = false;
@@ -223,7 +223,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         self.sieve.library_rests();
     }
 
-    /// Sends what was collected; ready when all of it has left.
+    /// Sends the collected output; ready when all of it has been sent.
     pub(super) fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let leaves_at_once = self.at == 0 && !self.out.is_empty();
         while self.at < self.out.len() {
@@ -283,7 +283,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Poll::Ready(Ok(into.filled().len()))
     }
 
-    /// What the library reads: the greeting as it comes, then what is sorted.
+    /// What the library reads: the preface as it arrives, then the sorted input.
     fn poll_in(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.greeting > 0 {
             if self.input.is_empty() && !self.is_ended {
@@ -314,7 +314,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Collects bytes: how many. Sends what there is where it is much.
+    /// Collects bytes: how many. Sends them if there are many.
     fn poll_collect(
         &mut self,
         cx: &mut Context<'_>,

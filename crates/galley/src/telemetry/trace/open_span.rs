@@ -18,7 +18,7 @@ pub struct TraceScope {
     pub(super) is_sampled: bool,
 }
 
-/// A part of a trace that has begun. It ends when it is dropped, so that work that is given up midway is told of as well.
+/// A part of a trace that has begun. It ends when it is dropped, so that work that is cancelled is recorded as well.
 #[derive(Debug)]
 pub struct OpenSpan {
     scope: TraceScope,
@@ -78,7 +78,7 @@ impl OpenSpan {
         &self.scope
     }
 
-    /// What an upstream is told that does a part of it.
+    /// The trace context for an upstream that does a part of it.
     pub fn parent(&self) -> TraceParent {
         TraceParent {
             trace_id: self.scope.trace_id,

@@ -16,16 +16,16 @@ use crate::telemetry::record::AccessRecord;
 pub struct RequestTrace {
     /// The span of the request, whose parts others begin.
     pub scope: TraceScope,
-    /// The span of whoever asked, in the same trace.
+    /// The client's span, in the same trace.
     pub parent_id: Option<[u8; 8]>,
     /// How the client reached the first proxy.
     pub scheme: &'static str,
 }
 
 impl RequestTrace {
-    /// Begins it. `parent`: what the head of the request says; `is_from_proxy`: whether a trusted proxy has sent it.
+    /// Begins it. `parent`: the trace context of the request; `is_from_proxy`: whether a trusted proxy has sent it.
     ///
-    /// A trace that is continued is recorded if whoever began it says so (W3C Trace Context, flag `sampled`).
+    /// A trace that is continued is recorded if its parent says so (W3C Trace Context, flag `sampled`).
     pub fn begin(
         tracer: &Arc<Tracer>,
         parent: Option<TraceParent>,
@@ -76,7 +76,7 @@ impl RequestTrace {
     }
 }
 
-/// `_OTHER` for a method that is none of HTTP's own.
+/// `_OTHER` for a method that HTTP does not define.
 fn method<'r>(record: &AccessRecord<'r>) -> &'r str {
     match record.words.method {
         known @ ("GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"

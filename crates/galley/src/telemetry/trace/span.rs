@@ -12,7 +12,7 @@ pub struct FinishedSpan {
     pub span_id: [u8; 8],
     /// The span that it is a part of; `None`: the trace begins with it.
     pub parent_id: Option<[u8; 8]>,
-    /// What was done, in few different words.
+    /// The operation, in few different words.
     pub name: Cow<'static, str>,
     /// The side on which it was done.
     pub kind: SpanKind,
@@ -58,7 +58,7 @@ pub enum AttributeValue {
 }
 
 impl Attribute {
-    /// One with a text, which may come from a client: no more than its first 1,024 bytes are kept.
+    /// One with a text, which may come from a client: only its first 1,024 bytes are kept.
     pub fn text(name: &'static str, text: impl Into<String>) -> Self {
         let mut text = text.into();
         if text.len() > MOST_TEXT {

@@ -1,4 +1,4 @@
-//! Takes finished spans to whoever exports them, and gives new ones their ids.
+//! Passes finished spans to the exporter, and gives new spans their ids.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

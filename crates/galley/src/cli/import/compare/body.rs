@@ -1,4 +1,4 @@
-//! Compares bodies: what varies by itself is masked, and the servers' own error pages count as one.
+//! Compares bodies: parts that vary by themselves are masked, and the servers' own error pages count as equal.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::seen::SeenResponse;
 /// Whether error pages are those that the servers bring with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnErrorPages {
-    /// They are none, or only one is.
+    /// There are none, or only one is one.
     No,
     Both,
 }

@@ -70,7 +70,7 @@ struct TryPlan<'p> {
     options: &'p TryOptions<'p>,
 }
 
-/// What has been started.
+/// The processes that were started.
 #[derive(Default)]
 struct RunningServers {
     old: Option<OldServer>,

@@ -1,4 +1,4 @@
-//! The draft as it runs in a test: on loopback ports, with its own folder, and with nothing that reaches other machines.
+//! The draft as it runs in a test: on loopback ports, with its own folder, and without any access to other machines.
 
 use std::path::{Path, PathBuf};
 

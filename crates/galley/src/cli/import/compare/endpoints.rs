@@ -178,7 +178,7 @@ pub(super) fn hosts(
     found
 }
 
-/// Whether a statement says who answers for a host.
+/// Whether a statement defines which server answers for a host.
 fn has_content(served: &ServedConfiguration, names: &[String]) -> bool {
     served.statements.iter().any(|statement| {
         let is_own = statement.hosts.iter().any(|host| names.contains(host));

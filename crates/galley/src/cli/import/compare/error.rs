@@ -1,4 +1,4 @@
-//! Why a comparison does not take place.
+//! Why a comparison cannot run.
 
 use galley_import::CopyError;
 

@@ -197,7 +197,7 @@ fn sorted<'v>(values: impl Iterator<Item = &'v str>) -> String {
     all.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Why nobody notices a difference in this field.
+/// Why visitors do not notice a difference in this field.
 fn harmless(name: &str) -> Option<&'static str> {
     let is_of_cache = name.starts_with("x-cache")
         || [

@@ -1,4 +1,4 @@
-//! Files below the root of a host, of which some are asked for.
+//! Files below the root of a host, some of which are requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ pub(super) struct RootFiles {
     pub(super) folders: Vec<String>,
 }
 
-/// Lists a root, with limits. Scripts are left out: asking for them would run them.
+/// Lists a root, with limits. Scripts are omitted: a request would run them.
 pub(super) fn below(root: &Path) -> RootFiles {
     let mut found = RootFiles::default();
     let mut waiting = vec![String::new()];

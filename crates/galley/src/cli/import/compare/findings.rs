@@ -1,4 +1,4 @@
-//! All that a comparison found, in groups.
+//! All differences that a comparison found, in groups.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! `galley import --try`: the old server and Galley side by side, and what visitors would notice.
+//! `galley import --try`: runs the old server and Galley side by side, and lists what visitors would notice.
 //!
-//! A copy of the old configuration and the draft run on loopback ports, and both get the same requests: some for each statement that the
-//! import knows, and those of a log, a sitemap or a crawl. Whatever differs in the responses is listed, unless no visitor can see it.
+//! A copy of the old configuration and the draft run on loopback ports, and both get the same requests: some for each
+//! statement that the import knows, and those of a log, a sitemap or a crawl. Every difference in the responses is listed,
+//! unless no visitor can see it.
 
 mod body;
 mod command;

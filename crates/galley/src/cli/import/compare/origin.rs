@@ -63,7 +63,7 @@ fn fit(statement: &ServedStatement, kind: &DifferenceKind) -> usize {
         | (DifferenceKind::Redirect, S::Redirect)
         | (DifferenceKind::Body, S::ErrorPage | S::Content)
         | (DifferenceKind::Lifetime, S::Lifetime) => true,
-        // What is about every path does not explain the status of one.
+        // A statement about every path does not explain the status of one.
         (DifferenceKind::Status, S::Access(_) | S::Redirect) => !is_for_all,
         (DifferenceKind::Lifetime, S::Field(name)) => {
             matches!(name.as_str(), "cache-control" | "expires")

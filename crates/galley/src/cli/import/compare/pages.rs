@@ -12,7 +12,7 @@ use super::error::TryError;
 use super::exchange::send;
 use super::visit::TryVisit;
 
-/// Requests, and what was left out.
+/// Requests, and what was omitted.
 #[derive(Debug, Default)]
 pub(super) struct FoundPages {
     pub(super) visits: Vec<TryVisit>,
@@ -67,7 +67,7 @@ fn other_methods(text: &str) -> BTreeMap<&str, usize> {
     all
 }
 
-/// The pages of a sitemap and of those that it lists: a file, or a URL, which the old server is asked for.
+/// The pages of a sitemap and of its nested ones: a file, or a URL on the old server.
 pub(super) async fn mapped(
     place: &str,
     hosts: &[VisitedHost],

@@ -1,4 +1,4 @@
-//! A process with all that it starts. It ends with this value.
+//! A process with its children. All of them end when this value is dropped.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ pub(super) struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Starts `command` in a group of its own, so that an interrupt at the terminal does not reach it. What it says goes to `log`.
+    /// Starts `command` in a group of its own, so that an interrupt at the terminal does not reach it. Its output goes to
+    /// `log`.
     pub(super) fn start(mut command: Command, log: &Path) -> io::Result<Self> {
         let out = std::fs::File::create(log)?;
         command
@@ -40,7 +41,7 @@ impl ProcessGroup {
         matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
     }
 
-    /// What it said last.
+    /// Its last output.
     pub(super) fn said(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -48,7 +49,7 @@ impl ProcessGroup {
         lines.get(from..).unwrap_or_default().join("\n")
     }
 
-    /// Asks it to end, and ends what is left.
+    /// Asks it to end, and kills the rest.
     pub(super) async fn stop(mut self) {
         self.signal(Signal::TERM);
         let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
@@ -56,7 +57,7 @@ impl ProcessGroup {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // Where nothing of the group is left, there is nothing to end.
+            // If the group is empty, there is nothing to end.
             let _ = kill_process_group(group, signal);
         }
     }

@@ -158,7 +158,7 @@ impl TryRun<'_> {
         }
     }
 
-    /// A browser that has the file asks whether it changed, with the validators that it got.
+    /// A browser that has the file revalidates it, with the validators that it got.
     async fn revalidated(
         &self,
         visit: &TryVisit,
@@ -183,7 +183,7 @@ impl TryRun<'_> {
         }
     }
 
-    /// Where both servers lead to one page, but Galley by a shorter way, nobody notices.
+    /// If both servers lead to one page, but Galley in fewer steps, nobody notices.
     async fn settle_redirect(
         &self,
         visit: &TryVisit,
@@ -281,5 +281,5 @@ const PROGRESS: usize = 100;
 /// Galley keeps a file in memory, and compresses it, some seconds after the file was written.
 const CODING_TRIES: usize = 20;
 const CODING_PAUSE: Duration = Duration::from_millis(200);
-/// After so many responses in vain, others do not wait.
+/// After so many failed responses, the others do not wait.
 const MOST_WAITS: usize = 3;

@@ -1,11 +1,11 @@
-//! The rules of a draft as statements: what somebody added to the draft gets requests, too.
+//! The rules of a draft as statements: rules that somebody added to the draft get requests, too.
 
 use galley_import::{
     ServedConfiguration, ServedStatement, StatementOrigin, StatementPaths, StatementSubject,
 };
 use toml::{Table, Value};
 
-/// The rules of all sites. A text that is no configuration has none.
+/// The rules of all sites. An invalid configuration has none.
 pub(super) fn of_draft(draft: &str) -> ServedConfiguration {
     let all: Table = draft.parse().unwrap_or_default();
     let mut found = ServedConfiguration::default();
@@ -45,7 +45,7 @@ fn subjects(rule: &Table) -> Vec<StatementSubject> {
     let mut all = vec![StatementSubject::Section];
     if rule.contains_key("allow") || rule.contains_key("deny") {
         let networks = texts(rule, "allow").chain(texts(rule, "deny"));
-        // All of IPv4 is the stranger, who is asked for anyway.
+        // All of IPv4 is the anonymous client, which is tested anyway.
         all.push(StatementSubject::Access(
             networks.filter(|one| !one.ends_with("/0")).collect(),
         ));

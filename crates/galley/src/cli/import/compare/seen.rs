@@ -1,4 +1,4 @@
-//! What a visitor sees of a response.
+//! The parts of a response that a visitor sees.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! What a comparison found, for people.
+//! The result of a comparison, for people.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What a comparison found, for scripts.
+//! The result of a comparison, for scripts.
 
 use serde_json::{Value, json};
 

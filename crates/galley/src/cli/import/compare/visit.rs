@@ -17,7 +17,7 @@ pub(super) struct TryVisit {
     pub(super) from: IpAddr,
 }
 
-/// How a page is asked for: whatever changes something is never sent.
+/// How a page is requested: a method that changes something is never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum VisitMethod {
     Get,
@@ -134,7 +134,7 @@ fn shell(word: &str) -> String {
 
 /// The address of visits that say nothing else.
 pub(super) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// What servers take in a request line.
+/// What servers accept in a request line.
 const MOST_TARGET: usize = 4_000;
 
 #[cfg(test)]

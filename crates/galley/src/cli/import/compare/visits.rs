@@ -1,4 +1,4 @@
-//! The requests that need no log: what WordPress sites have, and what visitors bring, for each host.
+//! The requests that need no log: typical addresses of WordPress and typical requests of visitors, for each host.
 
 use super::endpoints::VisitedHost;
 use super::files::RootFiles;
@@ -136,7 +136,7 @@ const USUAL: &[&str] = &[
     "/nginx_status",
 ];
 
-/// Files that are asked for once.
+/// Files that are requested once.
 const MOST_FILES: usize = 200;
 
 /// Files that get all variations.

@@ -1,4 +1,4 @@
-//! The folder of a test: certificate, files with passwords, what the old server writes. It is removed at the end.
+//! The folder of a test: certificate, password files, output of the old server. It is removed at the end.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ pub(super) struct Workplace {
 impl Workplace {
     pub(super) fn new() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("galley-try-").tempdir()?;
-        // Both servers may run as other users, who have to pass.
+        // Both servers may run as other users, who need access.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
         let made = made.map_err(io::Error::other)?;
