@@ -3,7 +3,7 @@
 # Where the tests of the dashboard find axe.
 AXE = target/axe
 
-.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth load-compare seeds soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults cluster engines exactness fragments growth load-compare seeds soak stress weather slow hostile upgrades fuzz plugin-versions plugin-live plugin-style build packages packages-static packages-oci packages-oci-php packages-test lint check minimum-rust setup-build setup-packages setup-demo setup-test setup-bench \
 	setup-conformance setup-seeds setup-faults setup-cluster setup-engines setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -38,6 +38,7 @@ help:
 	@echo 'make packages         packages for Debian and Fedora with their checksums, in target/packages/out'
 	@echo 'make packages-static  a binary that needs no library (musl), in an archive, in the same folder'
 	@echo 'make packages-oci     an image for containers with that binary, as an OCI archive, made without a daemon'
+	@echo 'make packages-oci-php the same with the Debian package and PHP-FPM; after make packages, as root'
 	@echo 'make packages-test    installs, upgrades and removes them in a clean Debian with systemd, as root: two minutes'
 
 # A static pattern: make does not look for implicit rules for phony targets.
@@ -55,6 +56,9 @@ packages-static: setup-packages
 
 packages-oci: packages-static
 	@packaging/oci/build
+
+packages-oci-php: setup-packages
+	@packaging/oci/build php
 
 packages-test: setup-packages
 	@packaging/test/run

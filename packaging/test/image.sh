@@ -1,6 +1,7 @@
 # Checks of the image for containers, for packaging/test/run.
 
-image() { ls "$out"/galley-*.oci.tar; }
+image() { find "$out" -maxdepth 1 -name 'galley-[0-9]*.oci.tar'; }
+php_image() { find "$out" -maxdepth 1 -name 'galley-php-*.oci.tar'; }
 
 # A tool that knows the format reads it, follows every digest, and finds what to run.
 image_is_valid() {
@@ -36,4 +37,28 @@ image_serves_wordpress() {
 
 image_sends_hits() {
     beside curl --silent --head --max-time 10 --header 'Host: example.com' http://127.0.0.1:8080/ | found -i '^cache-status: galley; hit'
+}
+
+# The image with PHP: its files as a root of their own, as its user, with the WordPress of this machine and nothing else of it.
+php_image_serves_wordpress() {
+    local layer
+    mkdir -p "$root/srv/php-layout" "$root/srv/php-image"
+    tar -C "$root/srv/php-layout" -xf "$(php_image)"
+    layer=$(find "$root/srv/php-layout/blobs" -type f -size +1M)
+    tar -C "$root/srv/php-image" -xzf "$layer"
+    rm -rf "$root/srv/php-layout"
+    [ ! -e "$root/srv/php-image/etc/apt/apt.conf.d/99mmdebstrap" ]
+    found -x 'deb http://deb.debian.org/debian bookworm main' <"$root/srv/php-image/etc/apt/sources.list"
+    inside mount --bind /var/www/example.com /srv/php-image/var/www/html
+    for name in /dev /proc /run/mysqld; do
+        inside mkdir -p "/srv/php-image$name"
+        inside mount --bind "$name" "/srv/php-image$name"
+    done
+    inside systemd-run --quiet --unit php-image --setenv XDG_DATA_HOME=/var/lib \
+        chroot --userspec=www-data /srv/php-image /usr/bin/galley run --config /etc/galley/galley.toml
+    until_true image_sends_hits
+    inside chroot --userspec=www-data /srv/php-image /usr/bin/galley status | found 'php'
+    inside systemctl stop php-image.service
+    inside umount /srv/php-image/run/mysqld /srv/php-image/proc /srv/php-image/dev /srv/php-image/var/www/html
+    rm -rf "$root/srv/php-image"
 }
