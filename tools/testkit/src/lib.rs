@@ -11,6 +11,7 @@
 
 mod account;
 mod apache;
+mod axe;
 mod chromium;
 pub mod client;
 pub mod cluster;

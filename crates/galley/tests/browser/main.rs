@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
+mod accessible;
 mod assets;
 mod browser;
 mod http2;

@@ -2,7 +2,6 @@
 //!
 //! Pictures of what was seen are left in the build's folder, in `tmp/screenshots`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use galley_testkit::origin::Origin;
@@ -25,24 +24,15 @@ pub const VIEWS: &[&str] = &[
     "cluster",
 ];
 
+/// What axe finds where all is well.
+const NOTHING: [&str; 0] = [];
+
 /// `UPDATE_GOLDEN=1` takes this picture for the manual.
 const IN_THE_MANUAL: &str = "not-cached-1440-light";
 
 fn picture(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     folder.join(format!("dashboard-{name}.png"))
-}
-
-/// The checker, which `make test` gets from npm.
-fn axe() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let file = root.join("target/axe/node_modules/axe-core/axe.min.js");
-    fs::read_to_string(&file).unwrap_or_else(|error| {
-        panic!(
-            "{}: {error}; run `make target/axe/node_modules/.package-lock.json`",
-            file.display()
-        )
-    })
 }
 
 pub fn open(tab: &mut Tab<'_>, view: &str) {
@@ -54,12 +44,9 @@ pub fn open(tab: &mut Tab<'_>, view: &str) {
     .unwrap();
 }
 
-fn violations(tab: &mut Tab<'_>) -> Value {
-    tab.say(
-        "axe.run(document).then((found) => found.violations.map((one) => \
-         `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).join(' ')}`))",
-    )
-    .unwrap()
+/// What axe finds in the whole page.
+fn violations(tab: &mut Tab<'_>) -> Vec<String> {
+    tab.violations(&["html"]).unwrap()
 }
 
 /// A stage with something to see in every view.
@@ -91,7 +78,7 @@ fn every_view_is_accessible_in_every_size_and_color() {
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
     assert_eq!(tab.say("location.hash").unwrap(), json!(""));
-    tab.say(&axe()).unwrap();
+    tab.load_axe().unwrap();
     let mut found = Vec::new();
     for (width, height) in [(360, 800), (1440, 1000)] {
         tab.screen(width, height).unwrap();
@@ -101,9 +88,7 @@ fn every_view_is_accessible_in_every_size_and_color() {
                 open(&mut tab, view);
                 let case = format!("{view}-{width}-{colors}");
                 let of_view = violations(&mut tab);
-                if of_view != json!([]) {
-                    found.push(format!("{case}: {of_view}"));
-                }
+                found.extend(of_view.iter().map(|one| format!("{case}: {one}")));
                 let overflow = "document.documentElement.scrollWidth > innerWidth";
                 if tab.say(overflow).unwrap() == Value::Bool(true) {
                     found.push(format!("{case}: wider than the screen"));
@@ -190,7 +175,7 @@ fn troubles_of_the_machine_are_shown() {
     tab.go(&dashboard.url()).unwrap();
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
-    tab.say(&axe()).unwrap();
+    tab.load_axe().unwrap();
     for (width, colors) in [(360, "light"), (1440, "dark")] {
         tab.screen(width, 900).unwrap();
         tab.prefer_colors(colors).unwrap();
@@ -200,7 +185,7 @@ fn troubles_of_the_machine_are_shown() {
             for text in *texts {
                 assert!(shown.contains(text), "{view}: {text}: {shown}");
             }
-            assert_eq!(violations(&mut tab), json!([]), "{view}");
+            assert_eq!(violations(&mut tab), NOTHING, "{view}");
             tab.picture(&picture(&format!("trouble-{view}-{width}")))
                 .unwrap();
         }
@@ -221,8 +206,8 @@ fn buttons_ask_first_and_say_what_came_of_it() {
     let hello = "[aria-label^='Purge http://a.test'][aria-label$='/hello/']";
     tab.click(hello).unwrap();
     tab.wait("document.querySelector('#confirm').open").unwrap();
-    tab.say(&axe()).unwrap();
-    assert_eq!(violations(&mut tab), json!([]));
+    tab.load_axe().unwrap();
+    assert_eq!(violations(&mut tab), NOTHING);
     // Escape, as Cancel, does nothing.
     tab.press("Escape", 27).unwrap();
     tab.wait("!document.querySelector('#confirm').open")
@@ -350,7 +335,7 @@ fn the_dashboard_of_a_site_takes_a_password() {
     let address = format!("http://localhost:{}/galley/", stage.galley.addr().port());
     tab.go(&address).unwrap();
     tab.wait("document.querySelector('#password')").unwrap();
-    tab.say(&axe()).unwrap();
+    tab.load_axe().unwrap();
     let sign_in = |tab: &mut Tab<'_>, password: &str| {
         tab.say(&format!(
             "document.querySelector('#name').value = 'jane'; \
@@ -369,8 +354,8 @@ fn the_dashboard_of_a_site_takes_a_password() {
                 tab.picture(&picture(&case)).unwrap();
                 let of_view = violations(tab);
                 let overflow = "document.documentElement.scrollWidth > innerWidth";
-                if of_view != json!([]) || tab.say(overflow).unwrap() == Value::Bool(true) {
-                    found.push(format!("{case}: {of_view}"));
+                if !of_view.is_empty() || tab.say(overflow).unwrap() == Value::Bool(true) {
+                    found.push(format!("{case}: {of_view:?}"));
                 }
             }
         }
