@@ -8,3 +8,4 @@ mod figures;
 mod hostile;
 mod site;
 mod stage;
+mod tls;
