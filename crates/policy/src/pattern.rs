@@ -6,8 +6,8 @@
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
-use regex_syntax::hir::Look;
-use regex_syntax::hir::literal::{ExtractKind, Extractor};
+use regex_syntax::hir::literal::{ExtractKind, Extractor, Literal};
+use regex_syntax::hir::{Hir, Look};
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
@@ -49,11 +49,7 @@ impl PathPattern {
 
     /// Whether each path that it matches ends as the name of a file that is not a page, such as `.sql`.
     pub fn names_files(&self) -> bool {
-        // In front of all, case is the only thing that such a flag changes.
-        let text = self.text();
-        let text = text.strip_prefix("(?i)").unwrap_or(text);
-        let mut parser = ParserBuilder::new().utf8(false).unicode(false).build();
-        let Ok(hir) = parser.parse(text) else {
+        let Some(hir) = self.without_flag() else {
             return false;
         };
         let is_anchored = hir.properties().look_set_suffix().contains(Look::End);
@@ -64,6 +60,25 @@ impl PathPattern {
             && ends.literals().is_some_and(|ends| {
                 !ends.is_empty() && ends.iter().all(|end| is_file(end.as_bytes()))
             })
+    }
+
+    /// Texts in lower case of which each path that it matches begins with one, whatever its case. `None`: it may match anywhere in a
+    /// path, or begin with too much.
+    pub(crate) fn beginnings(&self) -> Option<Vec<Vec<u8>>> {
+        let hir = self.without_flag()?;
+        let is_anchored = hir.properties().look_set_prefix().contains(Look::Start);
+        let begins = Extractor::new().extract(&hir);
+        let begins = begins.literals().filter(|_| is_anchored)?;
+        let lower = |one: &Literal| one.as_bytes().to_ascii_lowercase();
+        Some(begins.iter().map(lower).collect())
+    }
+
+    /// Its syntax without an `(?i)` in front of all, where case is the only thing that such a flag changes.
+    fn without_flag(&self) -> Option<Hir> {
+        let text = self.text();
+        let text = text.strip_prefix("(?i)").unwrap_or(text);
+        let mut parser = ParserBuilder::new().utf8(false).unicode(false).build();
+        parser.parse(text).ok()
     }
 
     /// How many groups in brackets it has.
@@ -147,6 +162,35 @@ mod tests {
             let error = PathPattern::compile(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
             assert!(!error.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn anchored_patterns_tell_how_their_paths_begin() {
+        for (pattern, expected) in [
+            ("^/internal", Some(&["/internal"][..])),
+            ("^/internal(/|$)", Some(&["/internal/", "/internal"])),
+            ("(?i)^/Internal", Some(&["/internal"])),
+            ("^/(a|b)/x", Some(&["/a/x", "/b/x"])),
+            ("^/a|^/b", Some(&["/a", "/b"])),
+            ("^/a|/b", None),
+            ("(?m)^/a", None),
+            ("/internal", None),
+            ("^.*internal", None),
+            ("", None),
+        ] {
+            let compiled = PathPattern::compile(pattern).unwrap();
+            let expected = expected.map(|all| {
+                let all = all.iter().map(|one| one.as_bytes().to_vec());
+                all.collect::<Vec<_>>()
+            });
+            assert_eq!(compiled.beginnings(), expected, "{pattern}");
+        }
+        // What begins with anything says so, or nothing.
+        for pattern in ["^/?internal", "^(/internal)?", "^"] {
+            let begins = PathPattern::compile(pattern).unwrap().beginnings();
+            let is_open = |all: Vec<Vec<u8>>| all.contains(&Vec::new()) || all.len() > 1;
+            assert!(begins.is_none_or(is_open), "{pattern}");
         }
     }
 

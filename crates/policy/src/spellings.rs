@@ -16,7 +16,7 @@ mod variables;
 
 pub use self::form::FormScanner;
 
-use self::shape::{Likeness, REST, Shape};
+use self::shape::{BASES, Likeness, REST, Shape};
 use self::variables::{Meaning, meaning};
 use crate::query::{self, FormDecoded, MAX_PARAMETERS, split_pair};
 use crate::site::{EqualSpellings, Rule};
@@ -391,9 +391,6 @@ pub(crate) fn is_rest(path: &[u8]) -> bool {
 
 /// How often WordPress may decode a path that was decoded once: a page's path once more. One more to be sure.
 const DECODINGS: usize = 2;
-
-/// Directories in which WordPress may live: up to three deep.
-const BASES: usize = 4;
 
 /// Scripts of WordPress that take the path behind them for the one that is asked.
 const FRONTS: [&[u8]; 5] = [

@@ -28,6 +28,8 @@ enum Matches {
         pattern: PathPattern,
         /// Whether it matches names of files only, which no page has.
         is_of_files: bool,
+        /// Each path that it matches begins with one of these; `None`: nobody knows how.
+        beginnings: Option<Vec<Vec<u8>>>,
     },
 }
 
@@ -56,6 +58,7 @@ impl Shape {
             Matches::Pattern {
                 pattern: pattern.without_case(),
                 is_of_files: pattern.names_files(),
+                beginnings: pattern.beginnings(),
             }
         } else {
             let (text, reach) = match rule.path.strip_suffix('*') {
@@ -130,7 +133,10 @@ impl Shape {
                         || (*reach == RuleReach::Prefix && base.starts_with(lower))
                 }
                 // A batch of the REST API may name any route.
-                Matches::Pattern { is_of_files, .. } => !is_of_files || base == REST,
+                Matches::Pattern { is_of_files, .. } if *is_of_files && base != REST => false,
+                Matches::Pattern { beginnings, .. } => beginnings
+                    .as_ref()
+                    .is_none_or(|all| all.iter().any(|one| may_be_below(one, base))),
             }
     }
 
@@ -173,6 +179,16 @@ impl RuleReach {
     }
 }
 
+/// Whether a path that begins with `beginning` may stand below `base`, which ends with `/` if that is a folder, in one of the folders
+/// in which WordPress may live.
+fn may_be_below(beginning: &[u8], base: &[u8]) -> bool {
+    let is_below = |path: &[u8]| path.starts_with(bare(base)) || base.starts_with(path);
+    let mut folders = memchr::memchr_iter(b'/', beginning).take(BASES);
+    // What ends with a folder says nothing of what stands in it.
+    let in_folder = |at: usize| beginning.get(at..).filter(|path| path.len() > 1);
+    is_below(beginning) || folders.any(|at| in_folder(at).is_some_and(is_below))
+}
+
 /// Without the slash at the end.
 fn bare(path: &[u8]) -> &[u8] {
     path.strip_suffix(b"/").unwrap_or(path)
@@ -190,5 +206,8 @@ const NO_PAGES: [&[u8]; 9] = [
     b".well-known",
     b"feed",
 ];
+
+/// Directories in which WordPress may live: up to three deep.
+pub(super) const BASES: usize = 4;
 
 pub(super) const REST: &[u8] = b"/wp-json/";

@@ -82,6 +82,48 @@ fn assert_closes(rule: &Rule, targets: &[&str], wanted: bool) {
     }
 }
 
+/// It answered 403 to every search, whatever the pattern.
+#[test]
+fn r19_a_pattern_closes_searches_and_lists_only_where_it_may_match_them() {
+    let internal = Rule {
+        pattern: Some(PathPattern::compile("^/internal(/|$)").unwrap()),
+        ..closed("pattern")
+    };
+    let elsewhere = [
+        "/?s=x",
+        "/blog/?s=x",
+        "/?cat=3",
+        "/?author=1",
+        "/?tag=a",
+        "/wp-json/wp/v2/posts?_embed=1",
+    ];
+    assert_closes(&internal, &elsewhere, false);
+    for (text, target, wanted) in [
+        ("^/internal", "/?s=x", false),
+        ("(?i)^/Internal", "/?s=x", false),
+        ("^/internal", "/?p=12", true),
+        ("^/internal", "/?pagename=internal", true),
+        ("^/search/", "/?s=x", true),
+        ("^/s", "/?s=x", true),
+        ("^/(internal|search)/", "/?s=x", true),
+        ("^/(internal|hidden)/", "/?s=x", false),
+        ("^/blog/search/", "/blog/?s=x", true),
+        (
+            "^/wp-json/wp/v2/users",
+            "/wp-json/wp/v2/posts?_embed=1",
+            true,
+        ),
+        ("^/", "/?s=x", true),
+        ("internal", "/?s=x", true),
+    ] {
+        let rule = Rule {
+            pattern: Some(PathPattern::compile(text).unwrap()),
+            ..closed(text)
+        };
+        assert_closes(&rule, &[target], wanted);
+    }
+}
+
 #[test]
 fn spellings_of_a_path_are_closed() {
     let same = [
