@@ -137,7 +137,12 @@ impl<'l> Context<'l> {
                 origin: directive.origin.clone(),
             });
         }
-        self.ledger.carried(directive.id, "cache.disk");
+        // The names that plugins compute have these levels.
+        let fate = match option("levels=") {
+            Some("1:2") => CACHE_OF_PLUGINS,
+            _ => "cache.disk",
+        };
+        self.ledger.carried(directive.id, fate);
     }
 
     /// A map of cookies or addresses is a list of conditions; one of other variables is not needed or lost.
@@ -249,3 +254,7 @@ fn map_fate(variable: &str, skips: bool) -> StatementFate {
 }
 
 const MAP: &str = "Galley has no maps: write rules for the paths, or decide in PHP";
+
+/// A plugin's settings are in its own database, so the import cannot see whether it does.
+const CACHE_OF_PLUGINS: &str = "cache.disk. If a plugin purges pages by removing files from this folder (Nginx Helper, SpinupWP), \
+     also set `nginx_cache_path` of its site";
