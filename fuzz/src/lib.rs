@@ -4,6 +4,7 @@
 //! them, and so does `cargo fuzz` where somebody has it.
 
 pub mod client;
+pub mod dns;
 pub mod esi;
 pub mod fastcgi;
 pub mod files;
