@@ -201,10 +201,22 @@ words! {
 pub enum StoreOutcome {
     /// It is in the store, or goes there as it arrives.
     Stored,
+    /// Its end decides, which has not come yet; the last response for this address was refused.
+    Undecided,
     /// The same, and it was put together from a page and its ESI includes.
     StoredIncludes,
     /// It is not, and why.
     NotStored(NotStored),
+}
+
+impl StoreOutcome {
+    /// Whether `stored` may be said (RFC 9211 section 2.5: a true value means that the cache has stored the response).
+    const fn is_stored(self) -> bool {
+        match self {
+            Self::Stored | Self::StoredIncludes => true,
+            Self::Undecided | Self::NotStored(_) => false,
+        }
+    }
 }
 
 /// The outcome of one request.
@@ -274,7 +286,7 @@ impl Outcome {
             | Self::Dashboard
             | Self::Miss {
                 why: MissWhy::Uri | MissWhy::Stale,
-                outcome: StoreOutcome::Stored,
+                outcome: StoreOutcome::Stored | StoreOutcome::Undecided,
                 ..
             } => None,
             Self::HitOfIncludes
@@ -293,7 +305,8 @@ impl Outcome {
             } => Some(why.word()),
             Self::Miss {
                 why: MissWhy::Purged,
-                outcome: StoreOutcome::Stored | StoreOutcome::StoredIncludes,
+                outcome:
+                    StoreOutcome::Stored | StoreOutcome::StoredIncludes | StoreOutcome::Undecided,
                 ..
             } => Some(MissWhy::Purged.word()),
             Self::Pass(why) => Some(why.word()),
@@ -326,7 +339,7 @@ impl Outcome {
                 if collapsed {
                     out.extend_from_slice(b"; collapsed");
                 }
-                if !matches!(kept, StoreOutcome::NotStored(_)) {
+                if kept.is_stored() {
                     out.extend_from_slice(b"; stored");
                 }
             }

@@ -96,8 +96,10 @@ impl FetchCounters {
         self.fills.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn stored(&self) {
+    /// The page of `key` was stored: why it was not the last time is of no interest any more.
+    pub(super) fn stored(&self, key: &Key) {
         self.stored.fetch_add(1, Ordering::Relaxed);
+        self.lock().retain(|(known, _)| known != key);
     }
 
     pub(super) fn failed(&self) {
@@ -171,5 +173,8 @@ mod tests {
         let newest = counters.lately(b"199").unwrap();
         assert_eq!((newest.why, newest.at), (NotStored::Memory, Tick(199)));
         assert_eq!(counters.lately(b"198").unwrap().why, NotStored::Empty);
+        counters.stored(&key(199));
+        assert_eq!(counters.lately(b"199"), None);
+        assert!(counters.lately(b"198").is_some());
     }
 }

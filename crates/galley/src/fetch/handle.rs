@@ -6,6 +6,7 @@ use std::sync::Arc;
 use galley_cache::entry::Entry;
 use galley_cache::fill::{self, FillError, FillReader, FillWriter};
 use galley_cache::key::Key;
+use galley_policy::outcome::StoreOutcome;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::site::VaryPolicy;
 use galley_policy::time::Tick;
@@ -191,6 +192,7 @@ pub(super) async fn either(
     Ok(Fetched::Fill {
         reader: silent,
         coded: None,
+        outcome: StoreOutcome::Undecided,
         collapsed: true,
     })
 }

@@ -66,6 +66,7 @@ impl FetchWorker {
         in_progress: &InProgressFetch,
         uncacheable: &Uncacheable<'_>,
     ) {
+        in_progress.is_not_stored(uncacheable.why);
         let remembered = job.storage().hit_for_pass;
         self.store(
             job,

@@ -20,6 +20,7 @@ use std::time::Duration;
 use galley_cache::entry::Entry;
 use galley_cache::fill::{Fill, FillError, FillHead, FillReader};
 use galley_cache::key::Key;
+use galley_policy::outcome::{NotStored, StoreOutcome};
 use galley_policy::time::Tick;
 use http::header::{HeaderName, HeaderValue};
 use tokio::sync::{Notify, oneshot};
@@ -58,6 +59,8 @@ pub(super) struct InProgressFetch {
     pub(super) waiters: Arc<Waiters>,
     /// Its result, if that was stored.
     stored: RefCell<Option<Arc<Entry>>>,
+    /// What can be said by now of whether it is stored.
+    pub(super) store_outcome: Cell<StoreOutcome>,
     /// Notified when its head has come and more may follow.
     headed: Notify,
     /// Its part in a cluster.
@@ -80,6 +83,7 @@ impl InProgressFetch {
         Self {
             waiters: Arc::new(Waiters::new(Arc::clone(&fill), limits.waiters)),
             stored: RefCell::default(),
+            store_outcome: Cell::new(StoreOutcome::Stored),
             shared: SharedFetch::default(),
             former: RefCell::default(),
             is_finished: Cell::new(false),
@@ -186,7 +190,7 @@ impl InProgressFetch {
             }
             if alarm.as_mut().poll(cx).is_ready() {
                 reported = Some(at);
-                self.waiters.announce(FetchProgress::Lingers);
+                self.lingers();
                 self.changed.notify_waiters();
             }
             Poll::Pending
@@ -202,6 +206,17 @@ impl InProgressFetch {
     /// Notes what of it is stored.
     pub(super) fn stores(&self, entry: &Arc<Entry>) {
         *self.stored.borrow_mut() = Some(Arc::clone(entry));
+        self.store_outcome.set(StoreOutcome::Stored);
+    }
+
+    /// Notes that it is not stored. Waiters for a response that has come as a whole are told so.
+    pub(super) fn is_not_stored(&self, why: NotStored) {
+        self.store_outcome.set(StoreOutcome::NotStored(why));
+    }
+
+    fn lingers(&self) {
+        let outcome = self.store_outcome.get();
+        self.waiters.announce(FetchProgress::Lingers(outcome));
     }
 
     /// Runs the fetch to its end, and notifies the waiters on other threads. They get a page that is complete soon after its
@@ -219,7 +234,7 @@ impl InProgressFetch {
             biased;
             _ = &mut fetching => {}
             () = lingers => {
-                self.waiters.announce(FetchProgress::Lingers);
+                self.lingers();
                 fetching.await;
             }
         }
@@ -228,15 +243,16 @@ impl InProgressFetch {
 
     fn announce_end(&self) {
         let stored = self.stored.take();
+        let ended = FetchProgress::Ended(self.store_outcome.get());
         self.waiters
-            .announce(stored.map_or(FetchProgress::Ended, FetchProgress::Stored));
+            .announce(stored.map_or(ended, FetchProgress::Stored));
     }
 
     /// Notes that another has taken its place, and tells the waiters for it.
     pub(super) fn give_way(&self, site: &str) {
         tracing::debug!(site, "a fetch makes no progress: starting a second one");
         self.is_overtaken.set(true);
-        self.waiters.announce(FetchProgress::Lingers);
+        self.lingers();
         self.changed.notify_waiters();
     }
 
@@ -260,15 +276,6 @@ pub(super) struct WaiterSlot {
     pub(super) in_progress: Rc<InProgressFetch>,
     pub(super) reader: FillReader,
     pub(super) terms: WaitTerms,
-}
-
-/// The clients of a fetch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum For {
-    /// The waiters for it: not sent yet, it ends when they all have left.
-    Visitors,
-    /// Later requests.
-    Later,
 }
 
 /// On what terms a request waits for a fetch.
@@ -313,16 +320,6 @@ pub(super) enum HeadVerdict {
     HitForPass,
     /// It failed.
     Failed(FillError),
-}
-
-/// What a look at the fetch in progress says to a request.
-pub(super) enum Approach {
-    /// It has a slot.
-    Wait,
-    /// It is to lead a fetch, in the place of this silent one if there is one.
-    Lead(Option<Rc<InProgressFetch>>),
-    /// Too many wait already.
-    Refused,
 }
 
 impl Wait {
@@ -444,6 +441,7 @@ impl Wait {
                 let fetched = Fetched::Fill {
                     reader: slot.reader,
                     coded,
+                    outcome: slot.in_progress.store_outcome.get(),
                     collapsed: slot.terms != WaitTerms::Leads,
                 };
                 self.finish(Ok(fetched));

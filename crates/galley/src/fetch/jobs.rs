@@ -15,7 +15,7 @@ use galley_cluster::FetchToken;
 use galley_policy::class::Class;
 use galley_policy::esi::target::IncludeRefused;
 use galley_policy::key::read_key;
-use galley_policy::outcome::NotStored;
+use galley_policy::outcome::{NotStored, StoreOutcome};
 use galley_policy::request_info::RequestInfo;
 use galley_policy::site::{Policy, StoragePolicy};
 use galley_policy::storable::{self, ResponseHead};
@@ -206,6 +206,8 @@ pub enum Fetched {
         reader: FillReader,
         /// A reader of the same page in a coding that this request accepts, if that is being made.
         coded: Option<FillReader>,
+        /// Whether the page is stored, as far as is known by now.
+        outcome: StoreOutcome,
         /// Whether this job joined a fill in progress.
         collapsed: bool,
     },

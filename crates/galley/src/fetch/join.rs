@@ -22,12 +22,11 @@ use tokio::sync::oneshot;
 
 use super::compress::EncodedBody;
 use super::entry_parts::scopes;
-use super::in_progress::{
-    Approach, For, HeadVerdict, InProgressFetch, Wait, WaitTerms, WaiterEvent, WaiterSlot,
-};
+use super::in_progress::{HeadVerdict, InProgressFetch, Wait, WaitTerms, WaiterEvent, WaiterSlot};
 use super::revalidate::{self, When};
 use super::rfc9111::variants;
 use super::store::WINDOW;
+use super::wait::For;
 use super::waiters::NOT_SENT;
 use super::{FetchWorker, Fetched, PageJob};
 
@@ -36,6 +35,16 @@ struct ToLead {
     wait: Wait,
     key: Key,
     overtaken: Option<Rc<InProgressFetch>>,
+}
+
+/// What a look at the fetch in progress says to a request.
+enum Approach {
+    /// It has a slot.
+    Wait,
+    /// It is to lead a fetch, in the place of this silent one if there is one.
+    Lead(Option<Rc<InProgressFetch>>),
+    /// Too many wait already.
+    Refused,
 }
 
 impl FetchWorker {

@@ -24,11 +24,12 @@ use http::header;
 
 use super::esi::AssembledPage;
 use super::hit_for_pass::Uncacheable;
-use super::in_progress::{For, InProgressFetch, is_given_up};
+use super::in_progress::{InProgressFetch, is_given_up};
 use super::jobs::IncludingPage;
 use super::rfc9111::{HeadUpdate, Validated};
 use super::spool::{AHEAD, ResponseSpool};
 use super::store::ToStore;
+use super::wait::For;
 use super::{
     FetchSite, FetchWorker, PageJob, ResponseSink, acknowledged, publish, relay, revalidate, way,
 };
@@ -183,8 +184,7 @@ impl FetchWorker {
             mut incoming,
             purges,
         } = received;
-        // An upstream may compress although plain bytes were requested: with the WordPress preset the plain body is evaluated
-        // and stored.
+        // An upstream may compress although plain bytes were requested: the WordPress preset evaluates and stores plain bodies.
         let readable = match job.storage().validation {
             ValidationPolicy::Galley => {
                 incoming.decode(self.memory.budget(), self.memory.max_object())
@@ -230,11 +230,11 @@ impl FetchWorker {
             return self.hand_over(job, in_progress, sink, incoming, why).await;
         }
         if readable.is_err() && is_passing(incoming.status, why) {
-            self.note_not_stored(job, why);
+            self.note_not_stored(job, in_progress, why);
             return Err(FillError::Unstorable(why));
         }
         if incoming.status.is_server_error() {
-            self.note_not_stored(job, why);
+            self.note_not_stored(job, in_progress, why);
             self.rest_refreshes(job);
             pour(job, in_progress, sink, incoming).await?;
             return Ok(None);
@@ -279,10 +279,11 @@ impl FetchWorker {
         mut incoming: IncomingResponse,
         why: NotStored,
     ) -> Result<Option<ToStore>, FillError> {
+        in_progress.is_not_stored(why);
         // An error is not a property of the address, and a response to credentials says nothing about other requests.
         let is_of_address = !incoming.status.is_server_error() && !job.info.has_authorization();
         if is_of_address {
-            self.note_not_stored(job, why);
+            self.note_not_stored(job, in_progress, why);
             let uncacheable = Uncacheable {
                 why,
                 status: incoming.status,
@@ -303,7 +304,13 @@ impl FetchWorker {
     }
 
     /// Records the reason for queries about it; the next request for the page is made like this one.
-    pub(super) fn note_not_stored(&self, job: &PageJob, why: NotStored) {
+    pub(super) fn note_not_stored(
+        &self,
+        job: &PageJob,
+        in_progress: &InProgressFetch,
+        why: NotStored,
+    ) {
+        in_progress.is_not_stored(why);
         tracing::debug!(
             site = job.site.name,
             why = why.word(),

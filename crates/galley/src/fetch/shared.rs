@@ -19,7 +19,8 @@ use galley_policy::decide::{Decision, Validity, decide};
 use galley_policy::key::variant_id;
 use galley_policy::request_info::RequestInfo;
 
-use super::in_progress::{For, InProgressFetch, WaitTerms, WaiterSlot};
+use super::in_progress::{InProgressFetch, WaitTerms, WaiterSlot};
+use super::wait::For;
 use super::{FetchSite, FetchWorker, PageJob, revalidate, write_to_disk};
 use crate::clock::Clock;
 

@@ -14,7 +14,7 @@ use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
 use galley_policy::forward::BY_GALLEY;
 use galley_policy::fragments::InvalidFragments;
-use galley_policy::outcome::NotStored;
+use galley_policy::outcome::{NotStored, StoreOutcome};
 use galley_policy::purge::PURGE_FIELDS;
 use galley_policy::site::{AddressedFields, ValidationPolicy, VaryPolicy};
 use galley_policy::storable::{self, Lifetime, ResponseHead};
@@ -156,6 +156,9 @@ impl FetchWorker {
                 .is_confined
                 .set(storable::add_confined(&incoming.fields, &mut head));
         }
+        if job.site.counters.lately(job.key.bytes()).is_some() {
+            in_progress.store_outcome.set(StoreOutcome::Undecided);
+        }
         sink.writer.head(FillHead {
             status: to_store.status,
             fields: head,
@@ -175,7 +178,7 @@ impl FetchWorker {
         if incoming.ended_well() {
             return Ok(Some(to_store).filter(|_| is_whole && job.may_store));
         }
-        self.note_not_stored(job, NotStored::Incomplete);
+        self.note_not_stored(job, in_progress, NotStored::Incomplete);
         Ok(None)
     }
 
@@ -219,7 +222,7 @@ impl FetchWorker {
         }
         let Some(body) = finished.body else {
             if to_store.recorder.finish().await {
-                return job.site.counters.stored();
+                return job.site.counters.stored(&job.key);
             }
             // Too large for memory: it was streamed, and the next visitor's request need not try again.
             let uncacheable = Uncacheable {
@@ -241,7 +244,7 @@ impl FetchWorker {
         }
         if let Err(why) = (job.body_judge())(&response_head, &job.site.rules, body.bytes()) {
             self.rest_refreshes(job);
-            return self.note_not_stored(job, why);
+            return self.note_not_stored(job, in_progress, why);
         }
         // Without the preset validators are the origin's alone.
         if job.storage().validation == ValidationPolicy::Galley
@@ -318,7 +321,7 @@ impl FetchWorker {
         }
         let kind = entry.kind;
         if job.site.purges.prove_waiting(entry) == Validity::Purged {
-            return self.note_not_stored(job, NotStored::Purged);
+            return self.note_not_stored(job, in_progress, NotStored::Purged);
         }
         let outcome = self.memory.put(Arc::clone(entry));
         write_to_disk(&job.site, entry, outcome);
@@ -326,15 +329,17 @@ impl FetchWorker {
             Ok(()) if kind == EntryKind::Page => {
                 in_progress.stores(entry);
                 self.share(job, in_progress, entry);
-                job.site.counters.stored();
+                job.site.counters.stored(&job.key);
             }
             Err(PutRefused::TooLarge | PutRefused::Full) if job.site.disk.is_some() => {
-                job.site.counters.stored();
+                job.site.counters.stored(&job.key);
             }
             // An entry that was born later replaced it: nothing is missing.
             Ok(()) | Err(PutRefused::Superseded) => {}
-            Err(PutRefused::TooLarge) => self.note_not_stored(job, NotStored::TooLarge),
-            Err(PutRefused::Full) => self.note_not_stored(job, NotStored::Memory),
+            Err(PutRefused::TooLarge) => {
+                self.note_not_stored(job, in_progress, NotStored::TooLarge);
+            }
+            Err(PutRefused::Full) => self.note_not_stored(job, in_progress, NotStored::Memory),
         }
     }
 

@@ -6,9 +6,18 @@
 
 use galley_cache::fill::FillError;
 
-use super::in_progress::{For, InProgressFetch};
+use super::in_progress::InProgressFetch;
 use super::{FetchWorker, PageJob};
 use crate::upstream::Slot;
+
+/// The clients of a fetch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    /// The waiters for it: not sent yet, it ends when they all have left.
+    Visitors,
+    /// Later requests.
+    Later,
+}
 
 impl FetchWorker {
     /// Waits for a slot. Cancel-safe.

@@ -16,6 +16,7 @@ use galley_cache::entry::Entry;
 use galley_cache::fill::{Fill, FillReader};
 use galley_cache::purge_table::Validity;
 use galley_policy::encoding::Coding;
+use galley_policy::outcome::StoreOutcome;
 use galley_policy::request_info::RequestInfo;
 use galley_policy::time::Tick;
 use tokio::sync::watch;
@@ -45,11 +46,11 @@ pub(super) enum FetchProgress {
     #[default]
     None,
     /// It takes longer: each reader takes what is there.
-    Lingers,
+    Lingers(StoreOutcome),
     /// It is stored.
     Stored(Arc<Entry>),
-    /// It has ended, and is not stored.
-    Ended,
+    /// It has ended, and is not stored in memory.
+    Ended(StoreOutcome),
 }
 
 /// A request that waits for a page in progress.
@@ -198,11 +199,13 @@ impl Waiter {
             .news
             .wait_for(|news| !matches!(news, FetchProgress::None));
         // A fetch that is gone without a word has ended.
-        let news = news.await.map_or(FetchProgress::Ended, |news| news.clone());
+        let gone = FetchProgress::Ended(StoreOutcome::Undecided);
+        let news = news.await.map_or(gone, |news| news.clone());
         match news {
             FetchProgress::Stored(entry) => self.stored(entry, site, info),
-            FetchProgress::Ended => self.reads(None),
-            FetchProgress::None | FetchProgress::Lingers => self.lingers(site, info).await,
+            FetchProgress::Ended(outcome) => self.reads(None, outcome),
+            FetchProgress::Lingers(outcome) => self.lingers(site, info, outcome).await,
+            FetchProgress::None => self.lingers(site, info, StoreOutcome::Undecided).await,
         }
     }
 
@@ -217,36 +220,42 @@ impl Waiter {
         // The compressor has usually not got to the stored page yet.
         let coding = coding.filter(|_| entry.coded().is_empty());
         match coding.and_then(|coding| self.waiters.coded(coding)) {
-            Some(coded) => self.reads(Some(coded)),
+            Some(coded) => self.reads(Some(coded), StoreOutcome::Stored),
             None => WaitResult::Fetched(Fetched::Awaited(entry)),
         }
     }
 
-    async fn lingers(mut self, site: &FetchSite, info: &RequestInfo) -> WaitResult {
+    async fn lingers(
+        mut self,
+        site: &FetchSite,
+        info: &RequestInfo,
+        outcome: StoreOutcome,
+    ) -> WaitResult {
         if !self.waiters.fill.has_head() {
             let sent_at = Tick(self.waiters.sent_at.load(Ordering::Relaxed));
             let reader = self.reader;
             return WaitResult::Nothing(Some(Silent { reader, sent_at }));
         }
         let Ok(head) = self.reader.head().await else {
-            return self.reads(None);
+            return self.reads(None, outcome);
         };
         let length = head.length.or_else(|| self.waiters.fill.whole_length());
         let compressing = &site.compressing;
         let Some(coding) = compressing.live(info, head.status, &head.fields, length) else {
-            return self.reads(None);
+            return self.reads(None, outcome);
         };
         match self.waiters.coded(coding) {
-            Some(coded) => self.reads(Some(coded)),
+            Some(coded) => self.reads(Some(coded), outcome),
             // The coding is not being made yet: the fetch thread starts it.
             None => WaitResult::Nothing(None),
         }
     }
 
-    fn reads(self, coded: Option<FillReader>) -> WaitResult {
+    fn reads(self, coded: Option<FillReader>, outcome: StoreOutcome) -> WaitResult {
         WaitResult::Fetched(Fetched::Fill {
             reader: self.reader,
             coded,
+            outcome,
             collapsed: true,
         })
     }
@@ -285,7 +294,7 @@ mod tests {
         waiters.open(7, Tick(1));
         assert!(joins(&waiters, 7).is_some());
         assert!(joins(&waiters, 8).is_none(), "ordered since");
-        waiters.announce(FetchProgress::Lingers);
+        waiters.announce(FetchProgress::Lingers(StoreOutcome::Stored));
         assert!(joins(&waiters, 7).is_none(), "there is news");
     }
 
@@ -331,9 +340,9 @@ mod tests {
         let (_writer, waiters) = waiters(2);
         waiters.open(0, Tick(1));
         let waiter = joins(&waiters, 0).unwrap();
-        waiters.announce(FetchProgress::Lingers);
-        waiters.announce(FetchProgress::Ended);
-        assert!(matches!(*waiter.news.borrow(), FetchProgress::Lingers));
+        waiters.announce(FetchProgress::Lingers(StoreOutcome::Stored));
+        waiters.announce(FetchProgress::Ended(StoreOutcome::Stored));
+        assert!(matches!(*waiter.news.borrow(), FetchProgress::Lingers(_)));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Miss<'_, '_> {
         let hinted = hints::send(self.exchange, self.found);
         let began = Instant::now();
         let composed = self.order(&pool, class, hinted).await;
-        let (mut reader, coded, collapsed) = match composed {
+        let (mut reader, coded, outcome, collapsed) = match composed {
             Ok(Fetched::Entry(entry)) => return self.sent(entry, Outcome::Hit).await,
             Ok(Fetched::Shared(entry)) => return self.sent(entry, Outcome::Shared).await,
             Ok(Fetched::Awaited(entry)) => {
@@ -129,8 +129,9 @@ impl Miss<'_, '_> {
             Ok(Fetched::Fill {
                 reader,
                 coded,
+                outcome,
                 collapsed,
-            }) => (reader, coded, collapsed),
+            }) => (reader, coded, outcome, collapsed),
             Err(failure) => return self.fall_back(pool.fault(failure)).await,
         };
         let head = match reader.head().await {
@@ -145,7 +146,7 @@ impl Miss<'_, '_> {
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into()).await;
         }
-        let outcome = self.miss(store_outcome(&head), collapsed);
+        let outcome = self.miss(with_includes(outcome, &head), collapsed);
         let mut answer = if self.stale_on_error {
             // A stored response exists, so the new one is received whole before its first byte is sent: a failure is not seen.
             match self.whole(&head, reader, coded).await {
@@ -390,18 +391,15 @@ fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
     (get.cacheability() == Cacheability::Cacheable && !get.has_authorization()).then_some(get)
 }
 
-fn store_outcome(head: &FillHead) -> StoreOutcome {
+/// Says of a stored response that it has ESI includes.
+fn with_includes(outcome: StoreOutcome, head: &FillHead) -> StoreOutcome {
     match &head.share {
-        FillSharing::Shared { inclusions, .. } if !head.status.is_server_error() => {
-            if inclusions.parts.is_empty() {
-                StoreOutcome::Stored
-            } else {
-                StoreOutcome::StoredIncludes
-            }
+        FillSharing::Shared { inclusions, .. }
+            if outcome == StoreOutcome::Stored && !inclusions.parts.is_empty() =>
+        {
+            StoreOutcome::StoredIncludes
         }
-        FillSharing::Shared { .. } | FillSharing::Private => {
-            StoreOutcome::NotStored(NotStored::ErrorPage)
-        }
+        FillSharing::Shared { .. } | FillSharing::Private => outcome,
     }
 }
 

@@ -80,12 +80,13 @@ pub(super) mod slots {
                 collapsed,
             } => {
                 let kept = match kept {
-                    StoreOutcome::Stored | StoreOutcome::StoredIncludes => STORED,
-                    StoreOutcome::NotStored(why) => NOT_STORED + why as usize,
+                    StoreOutcome::Stored | StoreOutcome::StoredIncludes => Some(STORED),
+                    StoreOutcome::Undecided => None,
+                    StoreOutcome::NotStored(why) => Some(NOT_STORED + why as usize),
                 };
                 [
                     Some(MISS + why as usize),
-                    Some(kept),
+                    kept,
                     collapsed.then_some(COLLAPSED),
                 ]
             }

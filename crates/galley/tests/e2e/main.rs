@@ -72,6 +72,7 @@ mod shared_limits;
 mod silence;
 mod slow_clients;
 mod small_files;
+mod stored;
 mod stream_request;
 mod support;
 mod system_calls;

@@ -24,11 +24,13 @@ fn every_outcome() -> Vec<Outcome> {
     all.extend(RefusedWhy::ALL.iter().copied().map(Outcome::Refused));
     for &why in MissWhy::ALL {
         for collapsed in [false, true] {
-            all.push(Outcome::Miss {
-                why,
-                outcome: StoreOutcome::Stored,
-                collapsed,
-            });
+            for outcome in [StoreOutcome::Stored, StoreOutcome::Undecided] {
+                all.push(Outcome::Miss {
+                    why,
+                    outcome,
+                    collapsed,
+                });
+            }
             for &not in NotStored::ALL {
                 all.push(Outcome::Miss {
                     why,
@@ -124,6 +126,21 @@ fn cache_status_of_each_kind() {
     ];
     for (outcome, ttl_s, wanted) in table {
         assert_eq!(status(outcome, ttl_s), wanted, "{outcome:?}");
+    }
+}
+
+#[test]
+fn nothing_is_claimed_of_a_response_whose_end_decides() {
+    for (why, collapsed, wanted) in [
+        (MissWhy::Uri, true, "galley; fwd=uri-miss; collapsed"),
+        (MissWhy::Purged, false, "galley; fwd=stale; detail=purged"),
+    ] {
+        let miss = Outcome::Miss {
+            why,
+            outcome: StoreOutcome::Undecided,
+            collapsed,
+        };
+        assert_eq!(status(miss, Some(60)), wanted);
     }
 }
 

@@ -92,7 +92,8 @@ impl FetchWorker {
                 self.note_equivalents(page, in_progress, &fields);
                 (fields, share)
             }
-            Storability::Skip(_) => {
+            Storability::Skip(why) => {
+                in_progress.is_not_stored(why);
                 self.drop_held(&page.site, held);
                 (self.private_head(&merged), FillSharing::Private)
             }

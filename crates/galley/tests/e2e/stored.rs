@@ -1,0 +1,108 @@
+//! What `Cache-Status` says of responses whose body is refused: a claim to have stored one would send its reader to the wrong place.
+
+use std::sync::Barrier;
+
+use galley_testkit::client::Request;
+
+use crate::support::{Is, PATIENCE, Plan, Stage, hosted, together};
+
+/// A page that tells of an error under status 200, until somebody mends the site. `/slow` sends it in two parts.
+const NOTICE: &str = r#"<?php
+$path = $_SERVER['REQUEST_URI'];
+$is_mended = file_exists(__DIR__ . '/../notes/mended');
+if (file_exists(__DIR__ . '/../notes/hold')) {
+    touch(__DIR__ . '/../notes/held');
+    for ($i = 0; $i < 10000 && !file_exists(__DIR__ . '/../notes/go'); $i++) {
+        usleep(2000);
+        clearstatcache();
+    }
+}
+echo '<!DOCTYPE html><html><head><title>Site</title></head><body>';
+if ($path === '/slow') {
+    while (ob_get_level() > 0) {
+        ob_end_flush();
+    }
+    flush();
+    usleep(100000);
+}
+echo $is_mended ? '<h1>News</h1>' : '<h1>Error establishing a database connection</h1>';
+echo '</body></html>';
+"#;
+
+fn stage() -> Stage {
+    Plan::php().file("index.php", NOTICE).workers(4).start()
+}
+
+#[test]
+fn an_error_page_is_never_said_to_be_stored() {
+    let stage = stage();
+    for _ in 0..3 {
+        let answer = stage.get("/").expect_status(200);
+        assert_eq!(
+            answer.cache_status(),
+            "galley; fwd=uri-miss; detail=error-page"
+        );
+    }
+    stage.note("mended", "");
+    assert_eq!(
+        stage.get("/").cache_status(),
+        "galley; fwd=uri-miss; stored",
+        "complete when its head is sent, so its body is known to be good"
+    );
+    assert!(stage.get("/").is_hit());
+}
+
+#[test]
+fn waiters_for_an_error_page_are_told_so_too() {
+    let stage = Plan::php().file("index.php", NOTICE).server("workers = 4");
+    let stage = stage.start();
+    stage.note("hold", "");
+    let all_have_asked = Barrier::new(20);
+    let answers = together(20, |_| {
+        let mut connection = stage.connect();
+        connection.send(&hosted(Request::get("/"))).unwrap();
+        if all_have_asked.wait().is_leader() {
+            stage.wait_for_note("held");
+            stage.note("go", "");
+        }
+        connection.receive("GET").unwrap()
+    });
+    for answer in &answers {
+        let status = answer.cache_status();
+        assert!(
+            [
+                "galley; fwd=uri-miss; detail=error-page",
+                "galley; fwd=uri-miss; collapsed; detail=error-page"
+            ]
+            .contains(&status),
+            "{status}"
+        );
+    }
+}
+
+/// The head is on its way before the end decides. Once a body of this address was refused, no head promises anything until one is
+/// stored.
+#[test]
+fn a_streamed_page_promises_nothing_after_one_was_refused() {
+    let stage = stage();
+    stage.get("/slow").is(200);
+    for _ in 0..2 {
+        let answer = stage.get("/slow").expect_status(200);
+        let status = answer.cache_status();
+        assert!(
+            status.starts_with("galley; fwd=uri-miss") && !status.contains("stored"),
+            "{status}"
+        );
+    }
+    stage.note("mended", "");
+    let mended = stage.get("/slow").expect_status(200);
+    assert!(mended.text().contains("News"));
+    galley_testkit::wait_for("the mended page to be stored", PATIENCE, || {
+        stage.get("/slow").is_hit()
+    });
+    assert!(
+        stage.why("/slow").contains("\"not_stored_lately\":null"),
+        "{}",
+        stage.why("/slow")
+    );
+}
