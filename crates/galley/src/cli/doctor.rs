@@ -1,6 +1,6 @@
 //! `galley doctor`: problems of the machine, of PHP and of WordPress.
 //!
-//! Exit code 1 if there is a problem; notices do not count. The server does not have to run.
+//! Exit code 1 if there is a problem; notices do not count. The server does not have to run, except to find PHP that Galley runs itself.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use galley_config::{Config, LogTarget, PhpAddress, SiteConfig, UpstreamConfig};
 use galley_policy::route::HostPattern;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ask as running;
 use super::options::{AdminOptions, DoctorOptions};
@@ -42,9 +42,14 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     for site in &config.sites {
         let certificates = site.certificates.iter();
         findings.extend(certificates.map(|files| doctor::certificate(&site.name, files, now)));
-        if let Some(ask) = ask(site) {
-            talk(&format!("asking PHP of {}", site.name));
-            let answer = runtime().and_then(|runtime| runtime.block_on(doctor::ask(&ask)));
+        let answer = match php_address(site, &status) {
+            Ok(address) => probe(site, address).map(|probe| {
+                talk(&format!("asking PHP of {}", site.name));
+                runtime().and_then(|runtime| runtime.block_on(doctor::ask(&probe)))
+            }),
+            Err(why) => Some(Err(why)),
+        };
+        if let Some(answer) = answer {
             findings.extend(
                 doctor::site(&answer, engine.as_ref())
                     .into_iter()
@@ -73,7 +78,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
 }
 
 /// What the running server says of itself; else why it does not.
-fn status(path: &Path) -> Result<serde_json::Value, String> {
+fn status(path: &Path) -> Result<Value, String> {
     let options = AdminOptions {
         config: Some(path.to_path_buf()),
         admin: None,
@@ -84,7 +89,7 @@ fn status(path: &Path) -> Result<serde_json::Value, String> {
     status.map_err(|trouble| trouble.to_string())
 }
 
-fn value(finding: &DoctorFinding) -> serde_json::Value {
+fn value(finding: &DoctorFinding) -> Value {
     json!({
         "check": finding.check, "level": finding.level.word(), "seen": finding.seen, "why": finding.why, "mend": finding.mend,
     })
@@ -177,23 +182,46 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// `None` if PHP cannot be asked: behind Apache, or there is none.
-fn ask(site: &SiteConfig) -> Option<PhpProbe> {
-    let address = match &site.upstream {
-        UpstreamConfig::Php(servers) => servers.first()?.address.clone(),
-        UpstreamConfig::Managed => {
-            PhpAddress::Unix(php::socket_of(&galley_config::runtime_dir(), &site.name)?)
-        }
-        UpstreamConfig::Program(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => {
-            return None;
-        }
-    };
+/// Where PHP of a site listens; `None`: it cannot be asked, because it runs behind Apache or there is none. PHP that Galley runs has a new
+/// socket each time, which only the running server knows. `Err`: why that is not known.
+fn php_address(
+    site: &SiteConfig,
+    status: &Result<Value, String>,
+) -> Result<Option<PhpAddress>, String> {
+    match &site.upstream {
+        UpstreamConfig::Php(servers) => Ok(servers.first().map(|server| server.address.clone())),
+        UpstreamConfig::Managed => match status {
+            Ok(status) => managed_socket(status, &site.name)
+                .map(|socket| Some(PhpAddress::Unix(socket)))
+                .ok_or_else(|| unknown_socket("the running server has no such site")),
+            Err(why) => Err(unknown_socket(why)),
+        },
+        UpstreamConfig::Program(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => Ok(None),
+    }
+}
+
+fn unknown_socket(why: &str) -> String {
+    format!(
+        "Galley runs this site's PHP, and only the running server knows its socket, but {why}; PHP and WordPress were not checked"
+    )
+}
+
+/// The socket of the PHP that the server runs for a site: the first server of its first upstream.
+fn managed_socket(status: &Value, site: &str) -> Option<PathBuf> {
+    let mut sites = status["sites"].as_array()?.iter();
+    let found = sites.find(|found| found["name"] == site)?;
+    let address = found["upstreams"][0]["servers"][0]["address"].as_str()?;
+    address.strip_prefix("unix:").map(PathBuf::from)
+}
+
+/// What is asked of PHP; `None` without a root, below which a WordPress could be.
+fn probe(site: &SiteConfig, address: Option<PhpAddress>) -> Option<PhpProbe> {
     let host = site.hosts.iter().find_map(|host| match host {
         HostPattern::Exact(name) => Some(name.clone()),
         HostPattern::Wildcard(_) | HostPattern::Any => None,
     });
     Some(PhpProbe {
-        address,
+        address: address?,
         root: site.root.clone()?,
         host: host.unwrap_or_else(|| "localhost".to_owned()),
     })

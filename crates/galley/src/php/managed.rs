@@ -4,7 +4,6 @@
 //! One task owns the master and the files, watches it and starts it again. It ends when it is told to, or when [`Managed`]
 //! is dropped; if the runtime shuts down first, dropping the master kills its processes.
 
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use super::handover::{CurrentMaster, ManagedEnd, ManagedOffer, Ownership, PoolFo
 use super::master::{Master, MasterLauncher, MasterPlan};
 use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
-use super::prepare::{self, INNER, Prepared, SOCKET, file_name, prepare};
+use super::prepare::{self, Prepared, prepare};
 use super::privileged::{KeeperChannel, PrivilegedPool, SplitItem};
 use super::program;
 use super::watch::PoolWatch;
@@ -252,27 +251,4 @@ async fn again(plan: &MasterPlan, backoff: &mut Backoff, mut lived: Duration) ->
         }
         lived = Duration::ZERO;
     }
-}
-
-/// The socket of the PHP-FPM that some Galley runs for a site, by the name that its folder has.
-pub fn socket_of(runtime_dir: &Path, site: &str) -> Option<PathBuf> {
-    let prefix = format!("php-{}-", file_name(site));
-    let folders = std::fs::read_dir(runtime_dir).ok()?.filter_map(Result::ok);
-    folders
-        .filter(|folder| {
-            folder
-                .file_name()
-                .to_str()
-                .is_some_and(|name| name.starts_with(&prefix))
-        })
-        .flat_map(|folder| {
-            [
-                folder.path().join(SOCKET),
-                folder.path().join(INNER).join(SOCKET),
-            ]
-        })
-        // The inner folder is a site's own, which may put a link there.
-        .find(|socket| {
-            std::fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket())
-        })
 }

@@ -38,7 +38,7 @@ mod watcher;
 
 pub use budget::{MachineMemory, MemoryDivision};
 pub use handover::{ManagedOffer, MasterHandles, Ownership};
-pub use managed::{Managed, socket_of};
+pub use managed::Managed;
 pub use master_state::MasterState;
 pub use modules::lacks;
 pub use numbers::PoolNumbers;

@@ -35,7 +35,7 @@ pub(super) fn requests(slot: usize) -> usize {
     750 + slot * 191 % 500
 }
 
-/// In its directory, and in the shell's script. Not the name of PHP-FPM's: `socket_of` looks for that one.
+/// In its directory, and in the shell's script.
 pub(super) const SOCKET: &str = "program.sock";
 
 /// For scripts that call other programs.

@@ -206,7 +206,7 @@ fn file_name_of(path: &Path) -> String {
 }
 
 /// A site's name as a part of a file name: short, and without odd characters (`*`, `[::1]`).
-pub(super) fn file_name(site: &str) -> String {
+fn file_name(site: &str) -> String {
     site.chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') {

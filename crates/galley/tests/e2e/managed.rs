@@ -1,12 +1,13 @@
 //! PHP that Galley runs itself: it answers, it comes back, and nothing of it stays behind.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{Is, LAB, PATIENCE, Plan, Stage, said};
+use crate::support::{Is, LAB, PATIENCE, Plan, Stage, binary, said};
 
 fn managed() -> Stage {
     Plan::behind("php = \"managed\"\nphp_workers = 2")
@@ -180,4 +181,56 @@ fn two_sites_have_two_pools() {
         .filter(|(_, line)| line.contains("php-fpm: master"))
         .count();
     assert_eq!(masters, 2);
+}
+
+/// What the doctor says of PHP, from a shell that does not know where the server has its sockets.
+fn doctor_on_php(stage: &Stage) -> serde_json::Value {
+    let output = Command::new(binary())
+        .args(["doctor", "--json", "--config"])
+        .arg(stage.galley.config())
+        .env_remove("RUNTIME_DIRECTORY")
+        .env("XDG_RUNTIME_DIR", stage.notes())
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = report["findings"].as_array().unwrap();
+    let on_php = |finding: &&serde_json::Value| {
+        ["php", "opcache", "extensions", "wordpress"].contains(&finding["check"].as_str().unwrap())
+    };
+    all.iter().filter(on_php).cloned().collect()
+}
+
+#[test]
+fn the_doctor_finds_the_php_that_galley_runs_or_says_that_it_does_not() {
+    let plan = Plan::behind("php = \"managed\"\nphp_workers = 1")
+        .file("index.php", LAB)
+        .more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\nphp = \"managed\"\nphp_workers = 1\n");
+    let mut stage = plan.start();
+    let found = doctor_on_php(&stage);
+    let level = |site: &str| {
+        let mut all = found.as_array().unwrap().iter();
+        let begin = format!("{site}: ");
+        let of = |finding: &&serde_json::Value| {
+            finding["check"] == "opcache" && finding["seen"].as_str().unwrap().starts_with(&begin)
+        };
+        all.find(of).unwrap_or_else(|| panic!("{site}: {found}"))["level"].clone()
+    };
+    assert_eq!(
+        (level("example.test"), level("other.test")),
+        ("fine".into(), "fine".into()),
+        "{found}"
+    );
+    stage.galley.stop();
+    let found = doctor_on_php(&stage);
+    let first = &found[0];
+    assert_eq!(
+        (&first["check"], &first["level"]),
+        (&"php".into(), &"unknown".into()),
+        "{found}"
+    );
+    let seen = first["seen"].as_str().unwrap();
+    assert!(
+        seen.contains("is it running?") && seen.contains("were not checked"),
+        "{seen}"
+    );
 }
