@@ -5,24 +5,62 @@ use std::fmt::Write as _;
 /// One line of a chart.
 pub(super) struct ChartLine {
     pub(super) name: &'static str,
-    pub(super) colour: &'static str,
-    /// One value for each second.
-    pub(super) values: Vec<f64>,
+    pub(super) colour: ChartColour,
+    pub(super) points: Vec<ChartPoint>,
 }
 
-/// A chart over the seconds of a run. `most` makes the axes of two charts the same.
-pub(super) fn lines(title: &str, unit: &str, lines: &[ChartLine], most: f64) -> String {
+/// A colour of the page's style, which has other shades on a dark background.
+#[derive(Clone, Copy)]
+pub(super) enum ChartColour {
+    Green,
+    Amber,
+    Red,
+    Blue,
+}
+
+impl ChartColour {
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Green => "green",
+            Self::Amber => "amber",
+            Self::Red => "red",
+            Self::Blue => "blue",
+        }
+    }
+}
+
+/// A value at a moment of a run.
+#[derive(Clone, Copy)]
+pub(super) struct ChartPoint {
+    /// Seconds after its begin.
+    pub(super) at_s: f64,
+    pub(super) value: f64,
+}
+
+/// One value for each second.
+#[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
+pub(super) fn per_second(values: impl Iterator<Item = f64>) -> Vec<ChartPoint> {
+    let at = |(second, value): (usize, f64)| ChartPoint {
+        at_s: second as f64,
+        value,
+    };
+    values.enumerate().map(at).collect()
+}
+
+/// A chart over the `length` seconds of a run. `most` makes the axes of two charts the same.
+pub(super) fn lines(
+    title: &str,
+    unit: &str,
+    lines: &[ChartLine],
+    length: usize,
+    most: f64,
+) -> String {
     let top = if most > 0.0 { most * 1.05 } else { 1.0 };
-    let length = lines
-        .iter()
-        .map(|line| line.values.len())
-        .max()
-        .unwrap_or(0);
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{}</title>\
-         <text class=\"title\" x=\"{LEFT}\" y=\"18\">{}</text>",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{0}</title>\
+         <desc>{1}</desc><text class=\"title\" x=\"{LEFT}\" y=\"18\">{0}</text>",
         escaped(title),
-        escaped(title)
+        escaped(&description(unit, lines))
     );
     axes(&mut out, unit, length, top);
     for (number, line) in lines.iter().enumerate() {
@@ -30,6 +68,16 @@ pub(super) fn lines(title: &str, unit: &str, lines: &[ChartLine], most: f64) -> 
     }
     out.push_str("</svg>");
     out
+}
+
+/// What the lines show, for people who do not see them.
+fn description(unit: &str, lines: &[ChartLine]) -> String {
+    let all = lines.iter().map(|line| {
+        let values = line.points.iter().map(|point| point.value);
+        let most = values.fold(0.0, f64::max);
+        format!("{}: at most {} {unit}", line.name, rounded(most))
+    });
+    all.collect::<Vec<_>>().join("; ")
 }
 
 /// The grid, its values, and the seconds below it.
@@ -60,22 +108,23 @@ fn axes(out: &mut String, unit: &str, length: usize, top: f64) {
 fn curve(out: &mut String, line: &ChartLine, number: usize, length: usize, top: f64) {
     let _ = write!(
         out,
-        "<path fill=\"none\" stroke=\"{0}\" stroke-width=\"1.5\" d=\"{1}\"/><text x=\"{2}\" y=\"36\" fill=\"{0}\">{3}</text>",
-        line.colour,
-        path(&line.values, length, top),
+        "<path class=\"line {0}\"{4} d=\"{1}\"/><text class=\"{0}\" x=\"{2}\" y=\"36\">{3}</text>",
+        line.colour.class(),
+        path(&line.points, length, top),
         LEFT + 90.0 + 90.0 * f64::from(u8::try_from(number).unwrap_or(u8::MAX)),
-        line.name
+        line.name,
+        DASHES.get(number).unwrap_or(&"")
     );
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
-fn path(values: &[f64], length: usize, top: f64) -> String {
-    let step = ROOM_X / (length.max(2) - 1) as f64;
+fn path(points: &[ChartPoint], length: usize, top: f64) -> String {
+    let last = (length.max(2) - 1) as f64;
     let mut out = String::new();
-    for (number, value) in values.iter().enumerate() {
+    for (number, point) in points.iter().enumerate() {
         let letter = if number == 0 { 'M' } else { 'L' };
-        let x = LEFT + step * number as f64;
-        let y = BASE - ROOM_Y * (value / top).clamp(0.0, 1.0);
+        let x = LEFT + ROOM_X * (point.at_s / last).clamp(0.0, 1.0);
+        let y = BASE - ROOM_Y * (point.value / top).clamp(0.0, 1.0);
         let _ = write!(out, "{letter}{x:.1} {y:.1}");
     }
     out
@@ -100,7 +149,7 @@ pub(super) fn bars(title: &str, counts: &[(String, u64)]) -> String {
         let _ = write!(
             out,
             "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"18\" fill=\"#4b7bab\"/>\
+             <rect class=\"bar\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"18\"/>\
              <text x=\"{:.1}\" y=\"{:.1}\">{count} ({:.1} %)</text>",
             LEFT - 6.0,
             y + 13.0,
@@ -139,6 +188,9 @@ pub fn escaped(text: &str) -> String {
     }
     out
 }
+
+/// The first line of a chart is solid, and the others are told apart without their colours.
+const DASHES: &[&str] = &["", " stroke-dasharray=\"7 3\"", " stroke-dasharray=\"2 3\""];
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 260.0;

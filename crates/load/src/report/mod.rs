@@ -6,6 +6,7 @@ mod charts;
 mod csv;
 mod figures;
 mod knee;
+mod machine_charts;
 mod page;
 mod second;
 

@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    charts::{ChartLine, bars, escaped, lines, rounded},
+    charts::{ChartColour, ChartLine, bars, escaped, lines, per_second, rounded},
     figures::LoadReport,
+    machine_charts::machine_charts,
     second::ReportedSecond,
 };
 
@@ -25,13 +26,14 @@ pub fn html(report: &LoadReport, before: Option<&LoadReport>) -> String {
         .fold(0.0, f64::max);
     out.push_str("<div class=\"runs\">\n");
     for (number, run) in runs.iter().enumerate() {
-        let charts = [
+        let mut charts = vec![
             latency_chart(run, slowest),
             throughput_chart(run, most),
             percentiles_chart(run, longest),
             bars("Statuses (0: no response)", &named(&run.statuses)),
             bars("Cache-Status", &named(&run.cache)),
         ];
+        charts.extend(machine_charts(run, &runs));
         section(&mut out, name(number, runs.len()), &charts);
     }
     out.push_str("</div>\n</body></html>\n");
@@ -122,36 +124,34 @@ fn latency_chart(run: &LoadReport, most: f64) -> String {
     let line = |name, colour, value: fn(&ReportedSecond) -> f64| ChartLine {
         name,
         colour,
-        values: run.seconds.iter().map(value).collect(),
+        points: per_second(run.seconds.iter().map(value)),
     };
     let all = [
-        line("p50", "#2f855a", |second| second.p50_ms),
-        line("p95", "#b7791f", |second| second.p95_ms),
-        line("p99", "#c53030", |second| second.p99_ms),
+        line("p50", ChartColour::Green, |second| second.p50_ms),
+        line("p95", ChartColour::Amber, |second| second.p95_ms),
+        line("p99", ChartColour::Red, |second| second.p99_ms),
     ];
-    lines("Latency from the intended start", "ms", &all, most)
+    let title = "Latency from the intended start";
+    lines(title, "ms", &all, run.seconds.len(), most)
 }
 
 fn throughput_chart(run: &LoadReport, most: f64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let failures = run
-        .seconds
-        .iter()
-        .map(|second| second.failures as f64)
-        .collect();
+    let failures = run.seconds.iter().map(|second| second.failures as f64);
     let all = [
         ChartLine {
             name: "requests",
-            colour: "#2b6cb0",
-            values: run.seconds.iter().map(requests).collect(),
+            colour: ChartColour::Blue,
+            points: per_second(run.seconds.iter().map(requests)),
         },
         ChartLine {
             name: "failures",
-            colour: "#c53030",
-            values: failures,
+            colour: ChartColour::Red,
+            points: per_second(failures),
         },
     ];
-    lines("Requests that were due", "per second", &all, most)
+    let title = "Requests that were due";
+    lines(title, "per second", &all, run.seconds.len(), most)
 }
 
 /// The percentiles as bars on one scale.
@@ -166,8 +166,8 @@ fn percentiles_chart(run: &LoadReport, most: f64) -> String {
         let width = (one.ms / most.max(1e-9)).clamp(0.0, 1.0) * 380.0;
         let _ = write!(
             out,
-            "<text x=\"84\" y=\"{0}\" text-anchor=\"end\">{1} %</text><rect x=\"90\" y=\"{y}\" width=\"{width:.1}\" height=\"18\" \
-             fill=\"#4b7bab\"/><text x=\"{2:.1}\" y=\"{0}\">{3}</text>",
+            "<text x=\"84\" y=\"{0}\" text-anchor=\"end\">{1} %</text><rect class=\"bar\" x=\"90\" y=\"{y}\" width=\"{width:.1}\" \
+             height=\"18\"/><text x=\"{2:.1}\" y=\"{0}\">{3}</text>",
             y + 13,
             one.percent,
             width + 98.0,
@@ -185,10 +185,17 @@ fn named<T: ToString>(counts: &std::collections::BTreeMap<T, u64>) -> Vec<(Strin
         .collect()
 }
 
-const STYLE: &str = "body{font:15px/1.4 system-ui,sans-serif;margin:2em;color:#1a1a1a;background:#fff}\
+const STYLE: &str = ":root{color-scheme:light dark;--text:#1a1a1a;--page:#fff;--grid:#ddd;--bar:#4b7bab;--green:#2f855a;--amber:#975a16;\
+    --red:#c53030;--blue:#2b6cb0}\
+    @media(prefers-color-scheme:dark){:root{--text:#e8e8e8;--page:#16181d;--grid:#3a3f4a;--bar:#5d93c8;--green:#68d391;--amber:#f6c453;\
+    --red:#fc8181;--blue:#63b3ed}}\
+    body{font:15px/1.4 system-ui,sans-serif;margin:2em;color:var(--text);background:var(--page)}\
     table{border-collapse:collapse;margin-bottom:1em}td,th{padding:.2em 1em .2em 0;text-align:left}\
     .runs{display:flex;flex-wrap:wrap;gap:2em}section{flex:1 1 420px;max-width:720px}\
-    svg{width:100%;font-size:12px;font-family:inherit;margin-bottom:1em}.title{font-size:15px;font-weight:600}.grid{stroke:#ddd;fill:none}";
+    svg{width:100%;font-size:12px;font-family:inherit;margin-bottom:1em}.title{font-size:15px;font-weight:600}\
+    text{fill:var(--text)}.grid{stroke:var(--grid);fill:none}.bar{fill:var(--bar)}path.line{fill:none;stroke-width:1.5}\
+    path.green{stroke:var(--green)}path.amber{stroke:var(--amber)}path.red{stroke:var(--red)}path.blue{stroke:var(--blue)}\
+    text.green{fill:var(--green)}text.amber{fill:var(--amber)}text.red{fill:var(--red)}text.blue{fill:var(--blue)}";
 
 #[cfg(test)]
 mod tests {
