@@ -66,11 +66,20 @@ pub fn is_sampled(trace_id: &[u8; 16], percent: u8) -> bool {
 
 /// Writes bytes as hexadecimal digits.
 pub fn push_hex(bytes: &[u8], text: &mut String) {
-    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-    for byte in bytes {
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 15));
-    }
+    text.extend(
+        bytes
+            .iter()
+            .flat_map(|byte| hex_digits(*byte))
+            .map(char::from),
+    );
+}
+
+/// A byte as two hexadecimal digits.
+pub fn hex_digits(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 15].map(|nibble| match nibble {
+        0..10 => b'0' + nibble,
+        _ => b'a' + nibble - 10,
+    })
 }
 
 struct TextParts<'a> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use galley_policy::trace_context::TraceParent;
+use galley_policy::trace_context::{TraceParent, hex_digits};
 
 use super::span::{Attribute, FinishedSpan, SpanKind};
 use super::tracer::Tracer;
@@ -58,18 +58,10 @@ impl TraceScope {
     pub fn trace_id(&self) -> [u8; 32] {
         let mut text = [b'0'; 32];
         for (pair, byte) in text.chunks_mut(2).zip(self.trace_id) {
-            pair.copy_from_slice(&digits(byte));
+            pair.copy_from_slice(&hex_digits(byte));
         }
         text
     }
-}
-
-/// Two hexadecimal digits.
-fn digits(byte: u8) -> [u8; 2] {
-    [byte >> 4, byte & 15].map(|nibble| match nibble {
-        0..10 => b'0' + nibble,
-        _ => b'a' + nibble - 10,
-    })
 }
 
 impl OpenSpan {
