@@ -86,7 +86,11 @@ function queue_comment( \WP_Comment $comment ): void {
 	if ( $below !== $post ) {
 		queue_purge( "c$below" );
 	}
-	queue_recent( (string) $comment->comment_date_gmt, (int) $comment->comment_ID, 0 );
+	$shown = get_post( $post );
+	if ( $shown instanceof \WP_Post && is_public( $shown ) ) {
+		// Notes of an order are comments of a post that nobody sees.
+		queue_recent( (string) $comment->comment_date_gmt, (int) $comment->comment_ID, 0 );
+	}
 }
 
 /**

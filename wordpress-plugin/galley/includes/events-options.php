@@ -12,7 +12,7 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /** Settings that shape every page of a blog. */
-const WHOLE_OPTIONS = array( 'siteurl', 'home', 'permalink_structure', 'category_base', 'tag_base', 'timezone_string', 'gmt_offset', 'WPLANG', 'template', 'stylesheet', 'use_smilies', 'html_type', 'blog_charset', 'thumbnail_size_w', 'thumbnail_size_h', 'medium_size_w', 'medium_size_h', 'large_size_w', 'large_size_h', 'link_manager_enabled', 'woocommerce_permalinks', 'woocommerce_currency', 'woocommerce_currency_pos', 'woocommerce_price_thousand_sep', 'woocommerce_price_decimal_sep', 'woocommerce_price_num_decimals', 'woocommerce_hide_out_of_stock_items', 'woocommerce_tax_display_shop', 'woocommerce_demo_store', 'woocommerce_demo_store_notice', 'woocommerce_shop_page_id', 'woocommerce_coming_soon' );
+const WHOLE_OPTIONS = array( 'siteurl', 'home', 'permalink_structure', 'category_base', 'tag_base', 'timezone_string', 'gmt_offset', 'WPLANG', 'template', 'stylesheet', 'use_smilies', 'html_type', 'blog_charset', 'thumbnail_size_w', 'thumbnail_size_h', 'medium_size_w', 'medium_size_h', 'large_size_w', 'large_size_h', 'link_manager_enabled', 'woocommerce_permalinks', 'woocommerce_demo_store', 'woocommerce_demo_store_notice', 'woocommerce_shop_page_id', 'woocommerce_coming_soon' );
 
 /** Settings of a theme that WordPress draws itself, in the head and the header of the theme's pages. */
 const DRAWN_MODS = array( 'background_color', 'background_image', 'background_image_thumb', 'background_preset', 'background_position_x', 'background_position_y', 'background_size', 'background_repeat', 'background_attachment', 'header_image', 'header_image_data', 'header_textcolor', 'header_video', 'external_header_video' );
@@ -66,46 +66,6 @@ function on_option( $name, $old = null, $new = null ): void {
 	} elseif ( is_saved_by_person() && ! in_array( $name, QUIET_OPTIONS, true ) ) {
 		queue_purge( 'b' );
 	}
-}
-
-/**
- * Polylang's settings: everything, but for the menus of each language, which are on the pages of one. Pure.
- *
- * @return string[]
- */
-function polylang_tags( array $old, array $new ): array {
-	$menus = array( (array) ( $old['nav_menus'] ?? array() ), (array) ( $new['nav_menus'] ?? array() ) );
-	unset( $old['nav_menus'], $new['nav_menus'] );
-	if ( $old !== $new ) {
-		return array( 'b' );
-	}
-	list( $before, $after ) = array_map( __NAMESPACE__ . '\\menus_by_place', $menus );
-	$tags                   = array();
-	foreach ( array_keys( $before + $after ) as $place ) {
-		$menu = $before[ $place ] ?? 0;
-		if ( ( $after[ $place ] ?? 0 ) !== $menu ) {
-			// Where there was none, pages only looked for one.
-			$tags = array_merge( $tags, $menu ? array( "m$menu", "ml$menu" ) : array( 'tm.nav_menu_locations' ) );
-		}
-	}
-	return array_values( array_unique( $tags ) );
-}
-
-/**
- * Ids of menus by theme, location and language in one word. Pure.
- *
- * @return array<string, int>
- */
-function menus_by_place( array $themes ): array {
-	$found = array();
-	foreach ( $themes as $theme => $locations ) {
-		foreach ( (array) $locations as $location => $languages ) {
-			foreach ( (array) $languages as $language => $menu ) {
-				$found[ "$theme $location $language" ] = is_scalar( $menu ) ? (int) $menu : 0;
-			}
-		}
-	}
-	return $found;
 }
 
 /**

@@ -29,7 +29,7 @@ add_action( 'wp_insert_post', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN, 3 );
 add_action( 'add_attachment', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN );
 add_action( 'transition_post_status', __NAMESPACE__ . '\\on_transition', PHP_INT_MIN, 3 );
 add_action( 'update_post_meta', __NAMESPACE__ . '\\on_field', PHP_INT_MIN, 3 );
-add_action( 'delete_post_meta', __NAMESPACE__ . '\\on_field', PHP_INT_MIN, 3 );
+add_action( 'delete_post_meta', __NAMESPACE__ . '\\on_field_gone', PHP_INT_MIN, 3 );
 add_action( 'add_post_meta', __NAMESPACE__ . '\\on_new_field', PHP_INT_MIN, 2 );
 add_action( 'wp_save_image_editor_file', __NAMESPACE__ . '\\on_image', 10, 5 );
 
@@ -136,13 +136,29 @@ function on_transition( $new, $old, $post ): void {
 }
 
 function on_new_field( $post_id, $key ): void {
-	on_field( 0, $post_id, $key );
+	on_field( 0, $post_id, $key, $GLOBALS['galley_fields'][ touched_key( (int) $post_id ) ][ (string) $key ] ?? true );
+}
+
+/**
+ * A field that is deleted may be added again with the same value, as WooCommerce does with prices: what it was is compared then.
+ */
+function on_field_gone( $meta_ids, $post_id, $key ): void {
+	if ( is_shared() ) {
+		return;
+	}
+	$noted = $GLOBALS['galley_fields'][ touched_key( (int) $post_id ) ][ (string) $key ] ?? null;
+	on_field( $meta_ids, $post_id, $key, $noted ?? get_post_meta( (int) $post_id, (string) $key ) );
 }
 
 /**
  * A field of a post. Counters of visits write some while a page is composed: then they change nothing for others.
+ *
+ * @param int|int[]  $meta_ids Unused.
+ * @param int        $post_id  The post.
+ * @param string     $key      Of the field.
+ * @param array|bool $old      Its values before; true: it has changed for certain.
  */
-function on_field( $meta_ids, $post_id, $key ): void {
+function on_field( $meta_ids, $post_id, $key, $old = true ): void {
 	$key = (string) $key;
 	if ( is_shared() || ( is_quiet_field( $key ) && ! in_array( $key, SHOWN_FIELDS, true ) ) ) {
 		return;
@@ -152,7 +168,43 @@ function on_field( $meta_ids, $post_id, $key ): void {
 		return;
 	}
 	touch_post( $post->ID );
-	$GLOBALS['galley_fields'][ touched_key( $post->ID ) ][ $key ] = true;
+	$GLOBALS['galley_fields'][ touched_key( $post->ID ) ][ $key ] = is_array( $old ) ? $old : true;
+}
+
+/**
+ * The fields of those that were written that have another value.
+ *
+ * @param array $written By key, as `on_field` notes them.
+ * @return string[]
+ */
+function changed_fields( int $id, array $written ): array {
+	$changed = array();
+	foreach ( $written as $key => $old ) {
+		if ( ! is_array( $old ) || shown_values( (string) $key, get_post_meta( $id, (string) $key ) ) !== shown_values( (string) $key, $old ) ) {
+			$changed[] = (string) $key;
+		}
+	}
+	return $changed;
+}
+
+/**
+ * The tags of what reads some fields of a post. Pure.
+ *
+ * @param string[] $fields Their keys.
+ * @return string[]
+ */
+function field_tags( int $id, string $type, array $fields ): array {
+	$tags = array_intersect( $fields, SHOWN_FIELDS ) ? array( "p$id", "pi$id" ) : array();
+	if ( array_diff( $fields, SHOP_NUMBERS ) ) {
+		$tags[] = "pm$id";
+	}
+	if ( array_intersect( $fields, SHOP_NUMBERS ) ) {
+		$tags[] = "ps$id";
+	}
+	foreach ( array_merge( array( '' ), $fields ) as $field ) {
+		$tags[] = 'o.' . word( $type ) . '.' . word( "m_$field" );
+	}
+	return $tags;
 }
 
 /**
@@ -171,18 +223,14 @@ function on_image( $override, $filename = '', $image = null, $mime = '', $post_i
 function queue_post( int $id ): void {
 	$key    = touched_key( $id );
 	$old    = $GLOBALS['galley_touched'][ $key ] ?? null;
-	$fields = array_keys( $GLOBALS['galley_fields'][ $key ] ?? array() );
+	$fields = changed_fields( $id, $GLOBALS['galley_fields'][ $key ] ?? array() );
 	$post   = get_post( $id );
 	$new    = $post instanceof \WP_Post ? post_state( $post ) : null;
 	$newest = $GLOBALS['galley_newest'][ $key ] ?? '';
 	unset( $GLOBALS['galley_touched'][ $key ], $GLOBALS['galley_fields'][ $key ], $GLOBALS['galley_newest'][ $key ] );
 	$change = post_changes( $id, $old, $new );
 	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
-		$type           = word( ( $new ?? $old )['type'] );
-		$change['tags'] = array_merge( $change['tags'], array_intersect( $fields, SHOWN_FIELDS ) ? array( "p$id", "pi$id", "pm$id" ) : array( "pm$id" ) );
-		foreach ( array_merge( array( '' ), $fields ) as $field ) {
-			$change['tags'][] = "o.$type." . word( "m_$field" );
-		}
+		$change['tags'] = array_merge( $change['tags'], field_tags( $id, ( $new ?? $old )['type'], $fields ) );
 	}
 	queue_purge( $change['tags'] );
 	queue_lists( $id, $change['lists'] );
@@ -200,7 +248,11 @@ function queue_post( int $id ): void {
 			queue_recent( $newest, 0, $id );
 		}
 	}
-	queue_products( $id, ( $new ?? $old )['type'] ?? '' );
+	if ( 'product_variation' === ( $new ?? $old )['type'] ) {
+		queue_variation( $id, $fields, $old, $new );
+	} elseif ( $appears && $new && 'product' === $new['type'] ) {
+		queue_sale( $id );
+	}
 }
 
 /**
@@ -367,14 +419,4 @@ function picture_change( $row ): array {
 		'file'    => (string) get_post_meta( (int) $row->ID, '_wp_attached_file', true ),
 	);
 	return array( (int) $row->ID, null, $state );
-}
-
-/**
- * A variation is shown by its product.
- */
-function queue_products( int $id, string $type ): void {
-	if ( 'product_variation' === $type ) {
-		$parent = (int) wp_get_post_parent_id( $id );
-		queue_purge( array( "p$parent", "pm$parent" ) );
-	}
 }

@@ -15,7 +15,7 @@ add_action( 'edit_term_taxonomy', __NAMESPACE__ . '\\touch_term_by_place', PHP_I
 add_action( 'created_term', __NAMESPACE__ . '\\on_new_term', PHP_INT_MIN, 3 );
 add_action( 'delete_term', __NAMESPACE__ . '\\on_deleted_term', PHP_INT_MIN, 5 );
 foreach ( array( 'added_term_meta', 'updated_term_meta', 'deleted_term_meta' ) as $galley_action ) {
-	add_action( $galley_action, __NAMESPACE__ . '\\on_term_field', 10, 2 );
+	add_action( $galley_action, __NAMESPACE__ . '\\on_term_field', 10, 3 );
 }
 unset( $galley_action );
 add_action( 'wp_update_nav_menu', __NAMESPACE__ . '\\on_menu' );
@@ -87,6 +87,10 @@ function term_state( int $term_id, string $taxonomy ): ?array {
  * Orders what has changed of a term.
  */
 function queue_term( int $term_id, array $old, ?array $new ): void {
+	if ( in_array( $old['taxonomy'], LANGUAGE_TAXONOMIES, true ) ) {
+		queue_language_term( $old, $new );
+		return;
+	}
 	queue_purge( term_tags( $term_id, $old, $new ) );
 	if ( $new && $old['name'] !== $new['name'] ) {
 		$sorted = sorted_otherwise( $term_id, $old['taxonomy'], $old['name'], $new['name'] );
@@ -172,7 +176,9 @@ function queue_archives_of( int $term_id, string $taxonomy ): void {
 }
 
 function on_new_term( $term_id, $place = 0, $taxonomy = '' ): void {
-	if ( 'nav_menu' !== $taxonomy ) {
+	if ( in_array( $taxonomy, LANGUAGE_TAXONOMIES, true ) ) {
+		on_new_language_term( (int) $term_id, (string) $taxonomy );
+	} elseif ( 'nav_menu' !== $taxonomy ) {
 		$taxonomy = word( (string) $taxonomy );
 		queue_purge( array( 'tl' . (int) $term_id, 'tn' . (int) $term_id, "lta.$taxonomy", "lto.$taxonomy" ) );
 	}
@@ -197,8 +203,10 @@ function on_deleted_term( $term_id, $place = 0, $taxonomy = '', $term = null, $p
 	}
 }
 
-function on_term_field( $meta_id, $term_id ): void {
-	if ( ! is_shared() ) {
+function on_term_field( $meta_id, $term_id, $key = '' ): void {
+	if ( STRINGS_FIELD === $key ) {
+		queue_purge( 'ln' . (int) $term_id );
+	} elseif ( ! is_shared() ) {
 		queue_purge( array( 't' . (int) $term_id, 'tl' . (int) $term_id, 'tn' . (int) $term_id ) );
 	}
 }

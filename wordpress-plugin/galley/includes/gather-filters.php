@@ -3,7 +3,7 @@
  * Notices where a theme or plugin changes the SQL of a query for posts, and reads there which fields it looks at.
  *
  * Such a filter may leave out or sort by anything. What it adds is compared with what WordPress made; the columns that are named in
- * it are then conditions of the list. A table of the plugin's own is not seen.
+ * it are then conditions of the list. Of the tables of plugins it knows WooCommerce's table of products only.
  *
  * @package Galley
  */
@@ -28,6 +28,25 @@ const COLUMNS = array(
 	'comment_status' => 'rest',
 	'ping_status'    => 'rest',
 	'post_mime_type' => 'rest',
+);
+
+/** Fields that decide whether a product is on sale, as lists name them. */
+const ON_SALE_FIELDS = array( 'm__sale_price', 'm__sale_price_dates_from', 'm__sale_price_dates_to' );
+
+/** The table by which WooCommerce sorts and filters catalogues, without its prefix. */
+const PRODUCT_TABLE = 'wc_product_meta_lookup';
+
+/** Its columns, with the fields of products that they are copies of. */
+const PRODUCT_COLUMNS = array(
+	'min_price'      => array( 'm__price' ),
+	'max_price'      => array( 'm__price' ),
+	'onsale'         => ON_SALE_FIELDS,
+	'stock_quantity' => array( 'm__stock' ),
+	'stock_status'   => array( 'm__stock_status' ),
+	'average_rating' => array( 'm__wc_average_rating' ),
+	'rating_count'   => array( 'm__wc_review_count' ),
+	'total_sales'    => array( 'm_total_sales' ),
+	'sku'            => array( 'm__sku' ),
 );
 
 if ( is_described() ) {
@@ -83,9 +102,27 @@ function read_sql( string $sql, string $postmeta ): array {
 	if ( false !== stripos( $sql, $postmeta ) ) {
 		$fields[] = 'm_';
 	}
+	if ( false !== stripos( $sql, PRODUCT_TABLE ) ) {
+		$fields = array_merge( $fields, product_fields( $sql ) );
+	}
 	return array(
 		'complex' => '' !== $sql,
 		'search'  => (bool) preg_match( '/post_(content|excerpt)/i', $sql ),
 		'fields'  => array_values( array_unique( $fields ) ),
 	);
+}
+
+/**
+ * The fields of products that a piece of SQL looks at in WooCommerce's table; any field, where it names no column that is known. Pure.
+ *
+ * @return string[]
+ */
+function product_fields( string $sql ): array {
+	$fields = array();
+	foreach ( PRODUCT_COLUMNS as $column => $copied ) {
+		if ( false !== stripos( $sql, $column ) ) {
+			$fields = array_merge( $fields, $copied );
+		}
+	}
+	return $fields ? $fields : array( 'm_' );
 }

@@ -38,6 +38,21 @@ const READ_OPTIONS = array(
 	'thread_comments_depth',
 	'users_can_register',
 	'wp_page_for_privacy_policy',
+	'woocommerce_calc_taxes',
+	'woocommerce_currency',
+	'woocommerce_currency_pos',
+	'woocommerce_default_country',
+	'woocommerce_enable_review_rating',
+	'woocommerce_hide_out_of_stock_items',
+	'woocommerce_notify_low_stock_amount',
+	'woocommerce_price_decimal_sep',
+	'woocommerce_price_display_suffix',
+	'woocommerce_price_num_decimals',
+	'woocommerce_price_thousand_sep',
+	'woocommerce_prices_include_tax',
+	'woocommerce_stock_format',
+	'woocommerce_tax_based_on',
+	'woocommerce_tax_display_shop',
 );
 
 if ( is_described() ) {
@@ -60,6 +75,8 @@ function gather_parts(): void {
 function gather_options(): void {
 	foreach ( READ_OPTIONS as $option ) {
 		add_filter( "option_$option", __NAMESPACE__ . '\\gather_option', PHP_INT_MAX, 2 );
+		// One that was never saved.
+		add_filter( "default_option_$option", __NAMESPACE__ . '\\gather_option', PHP_INT_MAX, 2 );
 	}
 }
 

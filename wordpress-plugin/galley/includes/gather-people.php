@@ -83,6 +83,10 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 	if ( ! empty( $arguments['object_ids'] ) || 'id=>parent' === ( $arguments['fields'] ?? '' ) || is_sitemap_request() ) {
 		return $terms;
 	}
+	if ( $taxonomies && ! array_diff( (array) $taxonomies, LANGUAGE_TAXONOMIES ) ) {
+		// Asked for once in a while, for all pages: events-languages.php purges those.
+		return $terms;
+	}
 	$is_plain = is_array( $terms ) && count( $terms ) <= 300;
 	foreach ( $is_plain ? $terms : array() as $term ) {
 		if ( $term instanceof \WP_Term ) {

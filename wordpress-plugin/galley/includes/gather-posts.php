@@ -192,17 +192,23 @@ function gather_field( $value, $id = 0, $key = '' ) {
 	if ( '' !== $class ) {
 		tag( $class . (int) $id );
 	}
+	if ( '' === (string) $key && ! is_read_by_shop() ) {
+		tag( 'ps' . (int) $id );
+	}
 	return $value;
 }
 
 /**
- * As what a page depends on a field: `pm`, `th`, or nothing where WordPress's own hidden fields are known by other filters. Pure.
+ * As what a page depends on a field: `pm`, `ps`, `th`, or nothing where WordPress's own hidden fields are known by other filters. Pure.
  *
  * @param string $key Empty: all fields.
  */
 function class_of_field( string $key ): string {
 	if ( '_thumbnail_id' === $key ) {
 		return 'th';
+	}
+	if ( in_array( $key, SHOP_NUMBERS, true ) ) {
+		return 'ps';
 	}
 	return is_quiet_field( $key ) ? '' : 'pm';
 }
@@ -243,6 +249,7 @@ function gather_main(): void {
 	} elseif ( $about instanceof \WP_User ) {
 		tag_network( "u$about->ID" );
 	}
+	gather_language();
 	if ( is_404() ) {
 		gather_missing();
 	}

@@ -110,10 +110,17 @@ function describe_query( \WP_Query $query ): array {
 	);
 	$terms            = terms_of( $query );
 	$list['complex']  = $terms['complex'] || $filter['complex'];
+	$list['filtered'] = ! $terms['complex'];
 	$list['terms']    = $terms['terms'];
+	$list['with']     = $terms['with'];
 	$list['directed'] = ! $terms['without'];
 	$list['types']    = $terms['nothing'] && ! $list['complex'] ? array() : $list['types'];
-	$list['narrowed'] = ! $query->is_singular() && ( $list['complex'] || $list['search'] || $list['terms'] || $list['authors'] || $list['dates'] || $list['parents'] );
+	if ( $terms['within'] && ! $list['terms'] && ! $list['search'] && ! $list['authors'] && ! $list['dates'] && ! $list['parents'] ) {
+		// The only condition.
+		$list['terms'] = $terms['within'];
+		$list['with']  = array_values( array_diff( $list['with'], $terms['within'] ) );
+	}
+	$list['narrowed'] = ! $query->is_singular() && ( $list['complex'] || $list['search'] || $list['terms'] || $list['authors'] || $list['dates'] || $list['parents'] || $list['with'] );
 	foreach ( array( 'p', 'page_id', 'attachment_id' ) as $name ) {
 		if ( ! empty( $vars[ $name ] ) ) {
 			$list['ids'][] = (int) $vars[ $name ];
@@ -128,7 +135,7 @@ function describe_query( \WP_Query $query ): array {
 		}
 	}
 	$list['slugs'] = array_merge( $list['slugs'], array_map( 'strval', (array) ( $vars['post_name__in'] ?? array() ) ) );
-	if ( $terms['narrow'] || ( $list['narrowed'] && $list['ids'] ) || is_by_time( $vars ) || $query->is_comment_feed() ) {
+	if ( $terms['narrow'] || $list['with'] || ( $list['narrowed'] && $list['ids'] ) || is_by_time( $vars ) || $query->is_comment_feed() ) {
 		$list['pages'] = 'other';
 		return $list;
 	}
@@ -152,71 +159,6 @@ function types_of( \WP_Query $query ): array {
 		$types = array( $query->is_page() ? 'page' : ( $query->is_attachment() ? 'attachment' : 'post' ) );
 	}
 	return array_values( array_diff( array_unique( $types ), UNLISTED_TYPES ) );
-}
-
-/**
- * The terms that a query names. `complex`: they do not say all; `narrow`: posts stand higher up in its list than in those of the terms;
- * `without`: it leaves out posts that have one; `nothing`: it finds none, since there is no such term.
- *
- * @return array{terms: int[], complex: bool, narrow: bool, without: bool, nothing: bool}
- */
-function terms_of( \WP_Query $query ): array {
-	$found   = array(
-		'terms'   => array(),
-		'complex' => false,
-		'narrow'  => false,
-		'without' => false,
-		'nothing' => false,
-	);
-	$clauses = array();
-	$is_or   = false;
-	foreach ( (array) ( $query->tax_query->queries ?? array() ) as $key => $clause ) {
-		if ( 'relation' === $key ) {
-			$is_or = 'OR' === strtoupper( (string) $clause );
-		} elseif ( is_array( $clause ) ) {
-			$clauses[] = $clause;
-		}
-	}
-	$named = 0;
-	foreach ( $clauses as $clause ) {
-		$operator = strtoupper( (string) ( $clause['operator'] ?? 'IN' ) );
-		$terms    = (array) ( $clause['terms'] ?? array() );
-		$field    = (string) ( $clause['field'] ?? 'term_id' );
-		$is_known = in_array( $operator, array( 'IN', 'AND', 'NOT IN' ), true ) && $terms && count( $terms ) <= 50 && in_array( $field, array( 'term_id', 'slug', 'name', 'term_taxonomy_id' ), true );
-		$ids      = $is_known ? term_ids( $terms, $field, (string) ( $clause['taxonomy'] ?? '' ) ) : null;
-		$named   += 'NOT IN' === $operator ? 0 : 1;
-
-		$found['without'] = $found['without'] || 'NOT IN' === $operator;
-		$found['complex'] = $found['complex'] || null === $ids || ( $is_or && 'NOT IN' === $operator );
-		$found['narrow']  = $found['narrow'] || count( $clauses ) > 1 || ( 'AND' === $operator && count( $terms ) > 1 ) || ! ( $clause['include_children'] ?? true );
-		$found['nothing'] = $found['nothing'] || ( array() === $ids && 'NOT IN' !== $operator && ! $is_or );
-		$found['terms']   = array_merge( $found['terms'], $ids ?? array() );
-	}
-	// Posts that have none of some terms are not found by a term.
-	$found['complex'] = $found['complex'] || ( $clauses && ! $named );
-	return $found;
-}
-
-/**
- * The numbers of terms that there are. Whether there is one of a name or slug, and which, changes with the terms.
- *
- * @return int[]
- */
-function term_ids( array $terms, string $field, string $taxonomy ): array {
-	if ( 'term_id' === $field ) {
-		return array_map( 'intval', array_values( $terms ) );
-	}
-	$ids = array();
-	foreach ( $terms as $value ) {
-		$term = get_term_by( $field, $value, $taxonomy );
-		if ( $term instanceof \WP_Term ) {
-			tag( ( 'slug' === $field ? 'ts' : 'tn' ) . $term->term_id );
-			$ids[] = $term->term_id;
-		} else {
-			tag( ( 'slug' === $field ? 'lta.' : 'lto.' ) . word( $taxonomy ) );
-		}
-	}
-	return $ids;
 }
 
 /**

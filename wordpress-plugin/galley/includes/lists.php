@@ -4,10 +4,11 @@
  *
  * A list is named by its conditions, since a post enters or leaves it by a change of one of them:
  * `l.<type>`, `l.<type>.t<term>`, `.a<author>`, `.d<yyyy[mm[dd]]>`, `.par<parent>`, `.s` or `.s.<word>` for a search, `.x` for what cannot be
- * said so. Lists of the newest so many also say how far down they look (`.q`, and `.r<rank>` for each step of ranks), and, where they
+ * said so, and `.xv` where terms by which posts are left out are among it. Lists of the newest so many also say how far down they look (`.q`, and `.r<rank>` for each step of ranks), and, where they
  * know the number of pages, `.n`: a post far down then changes only the pages that reach it. A post stands higher up in a list of several
  * conditions than in the lists of each, so that those say no depth. `o.<type>.<field>` stands for what a
- * list is sorted or filtered by. What a purge has to name is the other half: ranks.php and post-changes.php.
+ * list is sorted or filtered by. `.v<term>` stands for posts of the list that get or lose a term by which nearly all lists of their type
+ * leave posts out, and `sv<term>` for those of any search. What a purge has to name is the other half: ranks.php and post-changes.php.
  *
  * @package Galley
  */
@@ -36,10 +37,16 @@ const RANKED_CONDITIONS = array(
 );
 
 /**
+ * Taxonomies of which nearly every list of a type names terms beside its own conditions: the languages of Polylang, and what WooCommerce
+ * hides from catalogues. As conditions of their own they would have each post of a language change all lists of that language.
+ */
+const CONJOINED_TAXONOMIES = array( 'language', 'product_visibility' );
+
+/**
  * The tags of a list.
  *
  * @param array $list As `describe_query` gives it: types (string[]), terms, authors, dates, parents (lists of values, empty where
- *                    there is no such condition), ids, slugs, search, word (of a search, see searches.php), complex, any_status, narrowed (bool; the last: whether those named by `ids` fulfil conditions as well), directed (bool: to fulfil a condition is to come in), members (int[]|null: all posts that it shows), sorted (string[]), depth (?int), pages (string: `none`, `standard`, `other`).
+ *                    there is no such condition), with (terms of CONJOINED_TAXONOMIES), ids, slugs, search, word (of a search, see searches.php), complex, filtered (complex by a filter of its SQL alone), any_status, narrowed (bool; the last: whether those named by `ids` fulfil conditions as well), directed (bool: to fulfil a condition is to come in), members (int[]|null: all posts that it shows), sorted (string[]), depth (?int), pages (string: `none`, `standard`, `other`).
  * @return string[]
  */
 function list_tags( array $list ): array {
@@ -75,6 +82,12 @@ function conditions( string $type, array $list ): array {
 	$keys = $list['search'] ? array( 'search' => array( '' === $list['word'] ? "l.$type.s" : "l.$type.s.$list[word]" ) ) : array();
 	if ( $list['complex'] ) {
 		$keys['complex'] = array( "l.$type.x" );
+		if ( ! $list['filtered'] ) {
+			$keys['complex'][] = "l.$type.xv";
+		}
+		foreach ( $list['filtered'] ? $list['with'] : array() as $term ) {
+			$keys['complex'][] = "l.$type.x.v$term";
+		}
 		return array_merge( ...array_values( $keys ) );
 	}
 	foreach ( array( 'terms' => 't', 'authors' => 'a', 'dates' => 'd', 'parents' => 'par' ) as $kind => $letter ) {
@@ -93,6 +106,13 @@ function conditions( string $type, array $list ): array {
 	$tags            = array();
 	foreach ( $flat as $key ) {
 		$tags = array_merge( $tags, deep( $key, $list ) );
+		foreach ( $list['with'] as $term ) {
+			$tags[] = "$key.v$term";
+		}
+	}
+	// No post says which searches find it.
+	foreach ( $list['search'] ? $list['with'] : array() as $term ) {
+		$tags[] = "sv$term";
 	}
 	return $tags;
 }
@@ -174,11 +194,13 @@ function any_list( array $known ): array {
 			'authors'    => array(),
 			'dates'      => array(),
 			'parents'    => array(),
+			'with'       => array(),
 			'ids'        => array(),
 			'slugs'      => array(),
 			'search'     => false,
 			'word'       => '',
 			'complex'    => false,
+			'filtered'   => false,
 			'any_status' => false,
 			'directed'   => false,
 			'members'    => null,

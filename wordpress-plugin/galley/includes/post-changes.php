@@ -46,7 +46,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 	$change['tags'][] = "p$id";
 	$change['moved']  = $was !== $is || $old['link'] !== $new['link'] || $old['slug'] !== $new['slug'];
 	if ( $was && $is ) {
-		$change['tags'] = array_merge( $change['tags'], edit_tags( $id, $old, $new ) );
+		$change['tags'] = array_merge( $change['tags'], edit_tags( $id, $old, $new ), conjoined_tags( $old, $new, array_merge( array_keys( $left + $entered ), array( 'l.' . word( $new['type'] ) . '.x' ) ) ) );
 		if ( $old['date'] === $new['date'] && $old['type'] === $new['type'] ) {
 			list( $left, $entered ) = array( array_diff_key( $left, $entered ), array_diff_key( $entered, $left ) );
 		}
@@ -62,9 +62,13 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 		}
 	}
 	$change['searched'] = $was !== $is || differs( $old, $new, 'type', 'status', 'date', 'content', 'title', 'summary', 'file', 'password' );
+	$conjoined          = conjoined_lists( $old, $new );
 	foreach ( $types as $type ) {
 		if ( $left || $entered ) {
-			$change['tags'][] = 'l.' . word( $type ) . '.x';
+			$change['tags'][] = 'l.' . word( $type ) . '.xv';
+			if ( array_diff_key( $left + $entered, $conjoined ) ) {
+				$change['tags'][] = 'l.' . word( $type ) . '.x';
+			}
 		}
 		if ( $change['searched'] ) {
 			$change['tags'][] = 'l.' . word( $type ) . '.s';
@@ -77,6 +81,44 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 	}
 	$change['tags'] = array_values( array_unique( $change['tags'] ) );
 	return $change;
+}
+
+/**
+ * The tags of lists for a post that gets or loses a term by which they leave posts out. Pure.
+ *
+ * @param string[] $lists That it is in, before or after.
+ * @return string[]
+ */
+function conjoined_tags( array $old, array $new, array $lists ): array {
+	$tags = array();
+	foreach ( CONJOINED_TAXONOMIES as $taxonomy ) {
+		$was = $old['terms'][ $taxonomy ] ?? array();
+		$is  = $new['terms'][ $taxonomy ] ?? array();
+		foreach ( array_merge( array_diff( $was, $is ), array_diff( $is, $was ) ) as $term ) {
+			$tags[] = "sv$term";
+			foreach ( $lists as $list ) {
+				$tags[] = "$list.v$term";
+			}
+		}
+	}
+	return $tags;
+}
+
+/**
+ * The lists of terms by which lists leave posts out, of both states, as keys. Pure.
+ *
+ * @return array<string, true>
+ */
+function conjoined_lists( ?array $old, ?array $new ): array {
+	$lists = array();
+	foreach ( array_filter( array( $old, $new ) ) as $state ) {
+		foreach ( array_intersect_key( $state['terms'], array_flip( CONJOINED_TAXONOMIES ) ) as $terms ) {
+			foreach ( $terms as $term ) {
+				$lists[ 'l.' . word( $state['type'] ) . ".t$term" ] = true;
+			}
+		}
+	}
+	return $lists;
 }
 
 /**

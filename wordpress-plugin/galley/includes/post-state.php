@@ -87,7 +87,8 @@ function post_terms( \WP_Post $post ): array {
 	$terms = array();
 	// One query for all taxonomies instead of one for each.
 	update_object_term_cache( array( $post->ID ), $post->post_type );
-	foreach ( get_object_taxonomies( $post->post_type ) as $taxonomy ) {
+	// A post's translations are terms of Polylang's that no page shows; events-languages.php says what they change.
+	foreach ( array_diff( get_object_taxonomies( $post->post_type ), GROUP_TAXONOMIES ) as $taxonomy ) {
 		$found = get_the_terms( $post->ID, $taxonomy );
 		foreach ( is_array( $found ) ? $found : array() as $term ) {
 			$terms[ $taxonomy ][] = $term->term_id;

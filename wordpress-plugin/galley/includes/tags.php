@@ -7,7 +7,7 @@
  * rarely. The classes:
  *
  *   p  a post, anything of it       pl  its title, address, dates             pe  its excerpt    pm  its fields (meta)
- *   th its picture
+ *   th its picture                  ps its stock and sales, of a product
  *   pt its terms                    ad  its neighbours                        rv  its revisions
  *   c  a post's comments            cn  their number                          k   the text of one comment
  *   t  a term's archive             tl  its name and address                  tc  its number of posts
@@ -15,7 +15,7 @@
  *   pi a picture or another file, but not its title                          uf fields of a user besides names and addresses
  *   u  a user                       m   a menu                               sk whether a post is sticky
  *   pp a list of so many posts         pa who wrote a post
- *   mb what only a member sees
+ *   mb what only a member sees      ln the language of the page (Polylang)
  *
  * Others are words: `l.` lists (lists.php), lists of terms by which change them: `lt.` terms
  * with their first or without their last post, `lta.` any, `ltc.` numbers, `lto.` names, `lc` recent comments, `lu` lists of users, `n.` a

@@ -51,6 +51,11 @@ function get_option( string $name ) {
 	return false;
 }
 
+/** What tests have put there. */
+function get_post_meta( int $id, string $key = '' ): array {
+	return $GLOBALS['fields_of_test'][ $id ][ $key ] ?? array();
+}
+
 function __( string $text ): string {
 	return $text;
 }

@@ -1,0 +1,102 @@
+<?php
+/**
+ * Gathers what a shop (WooCommerce) shows: numbers of products that orders change, and lists whose results it keeps for later pages.
+ *
+ * WooCommerce reads all fields of a product at once, whatever the page shows of them. Its stock and sales are what the page shows
+ * only if it asks the product for them, through a filter.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Fields of a product that each order changes. */
+const SHOP_NUMBERS = array( '_stock', 'total_sales' );
+
+if ( is_described() ) {
+	gather_shops();
+}
+
+function gather_shops(): void {
+	$own = __NAMESPACE__ . '\\';
+	foreach ( array( 'product', 'product_variation' ) as $kind ) {
+		foreach ( array( 'stock_quantity', 'total_sales' ) as $number ) {
+			add_filter( "woocommerce_{$kind}_get_$number", $own . 'gather_shop_number', PHP_INT_MAX, 2 );
+		}
+	}
+	add_filter( 'woocommerce_shortcode_products_query_results', $own . 'gather_kept_list', PHP_INT_MAX, 2 );
+	add_filter( 'pre_transient_wc_products_onsale', $own . 'gather_on_sale', PHP_INT_MAX );
+	foreach ( array( 'min', 'max' ) as $end ) {
+		add_filter( "woocommerce_price_filter_widget_{$end}_amount", $own . 'gather_price_bound', PHP_INT_MAX );
+	}
+}
+
+/**
+ * Whether the one who reads all fields of a post is WooCommerce, which asks for each again.
+ */
+function is_read_by_shop(): bool {
+	// phpcs:ignore WordPress.PHP.DevelopmentFunctions -- who asked is said nowhere else; its frames: this, the gatherer, two of WordPress's hooks, four of its fields.
+	foreach ( debug_backtrace( DEBUG_BACKTRACE_IGNORE_ARGS, 10 ) as $frame ) {
+		if ( 0 === strpos( $frame['class'] ?? '', 'WC_Product' ) ) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/**
+ * The stock of a variation may be that of its product.
+ */
+function gather_shop_number( $value, $product = null ) {
+	foreach ( array( 'get_id', 'get_parent_id' ) as $which ) {
+		$id = is_callable( array( $product, $which ) ) ? (int) $product->$which() : 0;
+		if ( $id > 0 ) {
+			tag( "ps$id" );
+		}
+	}
+	return $value;
+}
+
+/**
+ * A shortcode's list of products. Its numbers may be from an earlier page; then nobody asks the database.
+ *
+ * @param mixed       $results   Of the list.
+ * @param object|null $shortcode What can tell the arguments of its query.
+ */
+function gather_kept_list( $results, $shortcode = null ) {
+	$arguments = is_callable( array( $shortcode, 'get_query_args' ) ) ? $shortcode->get_query_args() : null;
+	if ( ! is_array( $arguments ) ) {
+		tag( 'l.product' );
+		tag( 'l.product.x' );
+		return $results;
+	}
+	$query = new \WP_Query();
+	$query->parse_query( $arguments );
+	foreach ( types_of( $query ) ? list_tags( describe_query( $query ) ) : array() as $tag ) {
+		tag( $tag );
+	}
+	return $results;
+}
+
+/**
+ * The list of all products on sale is asked for: `queue_sale` tells of those that appear.
+ */
+function gather_on_sale( $kept ) {
+	foreach ( array( 'product', 'product_variation' ) as $type ) {
+		foreach ( ON_SALE_FIELDS as $field ) {
+			tag( "o.$type." . word( $field ) );
+		}
+	}
+	return $kept;
+}
+
+/**
+ * The lowest and the highest price of a list.
+ */
+function gather_price_bound( $amount ) {
+	tag( 'o.product.m__price' );
+	tag( 'l.product' );
+	return $amount;
+}

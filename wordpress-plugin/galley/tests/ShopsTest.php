@@ -1,0 +1,116 @@
+<?php
+/**
+ * Products of a shop: what an order changes, lists past WP_Query, and what catalogues leave out.
+ *
+ * @package Galley
+ */
+
+use PHPUnit\Framework\TestCase;
+
+final class ShopsTest extends TestCase {
+
+	private static function state( array $differs = array() ): array {
+		return array_merge(
+			array(
+				'type'     => 'product_variation',
+				'parent'   => 4,
+				'author'   => 1,
+				'date'     => '2024-05-31 12:00:00',
+				'modified' => '1',
+				'terms'    => array(),
+			),
+			$differs
+		);
+	}
+
+	public function test_stock_and_sales_are_apart_from_other_fields(): void {
+		$this->assertSame( array( 'ps7', 'o.product.m_', 'o.product.m__stock' ), Galley\field_tags( 7, 'product', array( '_stock' ) ) );
+		$this->assertSame( array( 'pm7', 'o.product.m_', 'o.product.m__price' ), Galley\field_tags( 7, 'product', array( '_price' ) ) );
+		$this->assertSame( array( 'pm7', 'ps7' ), array_slice( Galley\field_tags( 7, 'product', array( 'total_sales', '_stock_status' ) ), 0, 2 ) );
+		$this->assertSame( array( 'p7', 'pi7', 'pm7' ), array_slice( Galley\field_tags( 7, 'product', array( '_thumbnail_id' ) ), 0, 3 ) );
+		$this->assertSame( array( 'ps', 'ps', 'pm', 'pm', 'th', '' ), array_map( 'Galley\class_of_field', array( '_stock', 'total_sales', '_price', '', '_thumbnail_id', '_edit_lock' ) ) );
+	}
+
+	public function test_a_field_written_again_with_its_value_has_not_changed(): void {
+		$GLOBALS['fields_of_test'] = array( 7 => array( '_price' => array( '10', '15' ), 'new' => array( 'x' ) ) );
+		$this->assertSame( array(), Galley\changed_fields( 7, array( '_price' => array( '10', '15' ) ) ) );
+		$this->assertSame( array( '_price' ), Galley\changed_fields( 7, array( '_price' => array( '10', '18' ) ) ) );
+		$this->assertSame( array( '_price', 'gone', 'new' ), Galley\changed_fields( 7, array( '_price' => true, 'gone' => array( 'x' ), 'new' => array() ) ) );
+	}
+
+	public function test_a_product_shows_the_lowest_and_the_highest_price(): void {
+		$GLOBALS['fields_of_test'] = array( 7 => array( '_price' => array( '10', '13', '15' ), 'sizes' => array( '1', '2', '3' ) ) );
+		$this->assertSame( array(), Galley\changed_fields( 7, array( '_price' => array( '15.00', '12', '10' ) ) ) );
+		$this->assertSame( array( '_price', 'sizes' ), Galley\changed_fields( 7, array( '_price' => array( '10', '12' ), 'sizes' => array( '3', '2', '1' ) ) ) );
+		$this->assertSame( array( '', '5' ), Galley\shown_values( '_price', array( '', '5' ) ) );
+	}
+
+	public function test_a_variation_touches_what_shows_it(): void {
+		$this->assertSame( array(), Galley\variation_tags( 4, array( '_stock' ), true, false ) );
+		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status' ), true, false ) );
+		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status' ), true, true ) );
+		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_price', '_regular_price' ), true, false ) );
+		// On sale: lists show what it was before.
+		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_regular_price' ), true, false ) );
+		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_price', '_sale_price' ), true, false ) );
+		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array(), false, false ) );
+	}
+
+	public function test_products_are_numbers_or_objects(): void {
+		$product = new class() {
+			public function get_id(): int {
+				return 9;
+			}
+		};
+		$this->assertSame( array( 9, 7, 7, 0, 0, 0 ), array_map( 'Galley\product_id', array( $product, 7, '7', -7, array( 7 ), new stdClass() ) ) );
+	}
+
+	public function test_the_table_of_products_stands_for_their_fields(): void {
+		$join  = 'LEFT JOIN wp_wc_product_meta_lookup wc_product_meta_lookup ON wp_posts.ID = wc_product_meta_lookup.product_id';
+		$known = static function ( string $sql ): array {
+			return Galley\read_sql( $sql, 'wp_postmeta' )['fields'];
+		};
+		$this->assertSame( array( 'm__price' ), $known( "$join ORDER BY wc_product_meta_lookup.min_price ASC" ) );
+		$this->assertSame( array( 'm_total_sales' ), $known( "$join ORDER BY wc_product_meta_lookup.total_sales DESC" ) );
+		$this->assertSame( Galley\ON_SALE_FIELDS, $known( "$join WHERE onsale = 1" ) );
+		$this->assertSame( array( 'm_' ), $known( $join ) );
+		$this->assertSame( array(), $known( 'ORDER BY min_price' ) );
+	}
+
+	public function test_a_catalogue_names_what_it_leaves_out(): void {
+		$list = static function ( array $known ): array {
+			return Galley\list_tags( Galley\any_list( array( 'types' => array( 'product' ), 'with' => array( 8 ), 'pages' => 'other' ) + $known ) );
+		};
+		$this->assertSame( array( 'l.product', 'l.product.v8' ), $list( array() ) );
+		$this->assertSame( array( 'l.product.t3', 'l.product.t3.v8' ), $list( array( 'terms' => array( 3 ) ) ) );
+		$this->assertSame( array( 'l.product.s', 'l.product.s.v8', 'sv8' ), $list( array( 'search' => true ) ) );
+	}
+
+	public function test_clauses_of_conjoined_taxonomies(): void {
+		$found  = array( 'with' => array(), 'within' => array() );
+		$hidden = array( 'taxonomy' => 'product_visibility', 'terms' => array( 8 ), 'operator' => 'NOT IN' );
+		$german = array( 'taxonomy' => 'language', 'terms' => array( 5 ) );
+		$others = array(
+			array( 'taxonomy' => 'product_cat', 'terms' => array( 3 ) ),
+			array( 'taxonomy' => 'language', 'terms' => array( 5 ), 'operator' => 'AND' ),
+			array( 'taxonomy' => 'language', 'operator' => 'EXISTS' ),
+		);
+		$this->assertSame( $others, Galley\without_conjoined( array_merge( array( $hidden, $german ), $others ), $found ) );
+		$this->assertSame( array( 'with' => array( 8, 5 ), 'within' => array( 5 ) ), $found );
+	}
+
+	public function test_a_hidden_product_changes_its_lists_only(): void {
+		$old  = self::state( array( 'terms' => array( 'product_cat' => array( 3 ), 'product_visibility' => array( 8 ) ) ) );
+		$new  = self::state( array( 'terms' => array( 'product_cat' => array( 3 ), 'product_visibility' => array( 9 ) ) ) );
+		$tags = Galley\conjoined_tags( $old, $new, array( 'l.product', 'l.product.t3' ) );
+		$this->assertSame( array( 'sv8', 'l.product.v8', 'l.product.t3.v8', 'sv9', 'l.product.v9', 'l.product.t3.v9' ), $tags );
+		$this->assertSame( array(), Galley\conjoined_tags( $old, $old, array( 'l.product' ) ) );
+	}
+
+	public function test_settings_of_prices_are_read_by_pages(): void {
+		foreach ( array( 'calc_taxes', 'currency', 'prices_include_tax', 'stock_format', 'tax_display_shop' ) as $name ) {
+			$this->assertContains( "woocommerce_$name", Galley\READ_OPTIONS );
+		}
+		$this->assertSame( array(), preg_grep( '/^woocommerce_/', array_intersect( Galley\READ_OPTIONS, Galley\WHOLE_OPTIONS ) ) );
+	}
+}
