@@ -3,7 +3,7 @@
  * Run inside the sample site by the exactness run: gives everything fixed dates (all in the past, whenever it runs), plants what
  * the sample lacks, and prints `id NAME NUMBER` for what the events touch and `page KIND TARGET` for every page that is
  * compared. Included after wp-load.php; EXACTNESS_SHORT in the environment asks for fewer pages, EXACTNESS_POSTS for so many more
- * posts in place of the plants, and EXACTNESS_PAGES for so many pages of that site.
+ * posts in place of the plants, and EXACTNESS_PAGES for so many pages of that site, EXACTNESS_SHOP for a shop and languages beside them.
  */
 
 declare(strict_types=1);
@@ -25,6 +25,8 @@ $wpdb->query( 'COMMIT' );
 wp_cache_flush();
 if ( $more ) {
 	large( (int) getenv( 'EXACTNESS_PAGES' ) );
+} elseif ( getenv( 'EXACTNESS_SHOP' ) ) {
+	require __DIR__ . '/shop-seed.php';
 } else {
 	names();
 	pages();

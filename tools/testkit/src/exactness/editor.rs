@@ -84,7 +84,12 @@ impl<'s> Editor<'s> {
 
     /// An order of the block editor: `path` is below `/wp-json/wp/v2/`, `body` is JSON.
     pub(super) fn rest(&mut self, method: &str, path: &str, body: &str) -> Result<(), Trouble> {
-        let target = self.site.fill(&format!("/wp-json/wp/v2/{path}"))?;
+        self.api(method, &format!("wp/v2/{path}"), body)
+    }
+
+    /// The same for the interfaces of other plugins: `path` is below `/wp-json/`.
+    pub(super) fn api(&mut self, method: &str, path: &str, body: &str) -> Result<(), Trouble> {
+        let target = self.site.fill(&format!("/wp-json/{path}"))?;
         let request = Request::new(method, &target)
             .field("Content-Type", "application/json")
             .field("X-WP-Nonce", &self.rest_key)

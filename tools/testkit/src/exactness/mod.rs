@@ -54,8 +54,10 @@ pub struct Setting {
 pub enum Form {
     /// Some forty pages and ten events, one theme: for the tests.
     Short,
-    /// 150 pages and all events, a classic theme and a block theme.
+    /// 150 pages and all events, a classic theme and a block theme; then the events of [`Form::Shop`].
     Long,
+    /// A part of the long form: a site of its own with a shop and two languages, once under each theme.
+    Shop,
     /// No events of this run: the site of [`fragments`].
     Large {
         /// Added to the sample's.
@@ -158,9 +160,11 @@ pub struct Event {
     pub what: &'static str,
     /// Through which door.
     pub way: &'static str,
-    /// The theme of that moment.
+    /// The theme of that moment; with `shop` where the site has one.
     pub theme: &'static str,
-    /// Pages that were hits before it, of all; the least of all ways of purging.
+    /// Pages that were compared after it.
+    pub pages: usize,
+    /// Those that were hits before it; the least of all ways of purging.
     pub hits: usize,
     /// One for each way of purging.
     pub tallies: Vec<Tally>,
@@ -169,7 +173,7 @@ pub struct Event {
 /// What a whole run counted.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Number of pages that were compared after each event.
+    /// Number of pages that were compared after each event: those of the site with the most.
     pub pages: usize,
     /// In the order in which they were done.
     pub events: Vec<Event>,

@@ -18,58 +18,97 @@ pub(super) fn run(
     setting: &Setting,
     said: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, Trouble> {
-    said(Progress::Step(
-        "starting MariaDB, WordPress, PHP-FPM and Galley",
-    ));
-    let site = Site::start(setting)?;
-    let mut editor = Editor::log_in(&site, HOST)?;
-    let acts = wanted(setting);
-    let mut events = Vec::new();
-    if !acts.is_empty() {
-        said(Progress::Step("fetching every page twice"));
-        let mut stage = Stage::new(&site, setting)?;
-        for (theme, act) in &acts {
-            if stage.theme != *theme {
-                said(Progress::Step("switching to the block theme"));
-                stage.switch(*theme)?;
-            }
-            let event = stage.event(&mut editor, act)?;
-            said(Progress::Event(&event, events.len() + 1, acts.len()));
-            events.push(event);
+    let parts = parts(setting);
+    let mut outcome = Outcome {
+        pages: 0,
+        events: Vec::new(),
+        cost: None,
+    };
+    let all = parts.iter().map(|part| part.acts.len()).sum();
+    for (number, part) in parts.iter().enumerate() {
+        let cost = setting.cost && number == 0;
+        if !part.acts.is_empty() || cost {
+            part.run(setting, cost, all, &mut outcome, said)?;
         }
     }
-    let cost = if setting.cost {
-        said(Progress::Step("measuring what the plugin costs"));
-        Some(cost::measure(&site)?)
-    } else {
-        None
-    };
-    Ok(Outcome {
-        pages: site.targets.len(),
-        events,
-        cost,
-    })
+    Ok(outcome)
 }
 
-/// The acts that are asked for, each with its theme.
-fn wanted(setting: &Setting) -> Vec<(Theme, &'static Act)> {
-    let chosen =
-        |act: &Act| setting.only.is_empty() || setting.only.iter().any(|name| name == act.name);
+/// Events that share a site.
+struct Part {
+    form: Form,
+    /// In this order, which names a theme at most once.
+    acts: Vec<(Theme, &'static Act)>,
+}
+
+/// The acts that are asked for. What the shop and the languages bring to pages stays away from the other events.
+fn parts(setting: &Setting) -> Vec<Part> {
     // Whoever names an event gets it, also with few pages.
     let form = if setting.only.is_empty() {
         setting.form
     } else {
         Form::Long
     };
-    [Theme::Classic, Theme::Block]
-        .into_iter()
-        .flat_map(|theme| {
-            events::of(form, theme)
-                .into_iter()
-                .map(move |act| (theme, act))
-        })
-        .filter(|(_, act)| chosen(act))
-        .collect()
+    let part = |form: Form, events: Form, themes: &[Theme]| {
+        let acts = themes.iter().flat_map(|theme| {
+            let acts = events::of(events, *theme).into_iter();
+            acts.map(move |act| (*theme, act))
+        });
+        let chosen = |(_, act): &(Theme, &Act)| {
+            setting.only.is_empty() || setting.only.iter().any(|name| name == act.name)
+        };
+        Part {
+            form,
+            acts: acts.filter(chosen).collect(),
+        }
+    };
+    let mut parts = vec![part(setting.form, form, &Theme::ALL)];
+    if form == Form::Long {
+        let shop = |theme| part(Form::Shop, Form::Shop, &[theme]);
+        parts.extend(Theme::ALL.map(shop));
+    }
+    parts
+}
+
+impl Part {
+    /// Starts the site and does its events.
+    fn run(
+        &self,
+        setting: &Setting,
+        cost: bool,
+        all: usize,
+        outcome: &mut Outcome,
+        said: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), Trouble> {
+        said(Progress::Step(
+            "starting MariaDB, WordPress, PHP-FPM and Galley",
+        ));
+        let setting = &Setting {
+            form: self.form,
+            ..setting.clone()
+        };
+        let site = Site::start(setting)?;
+        let mut editor = Editor::log_in(&site, HOST)?;
+        if let Some((theme, _)) = self.acts.first() {
+            said(Progress::Step("fetching every page twice"));
+            let mut stage = Stage::new(&site, setting, *theme)?;
+            for (theme, act) in &self.acts {
+                if stage.theme != *theme {
+                    said(Progress::Step("switching to the block theme"));
+                    stage.switch(*theme)?;
+                }
+                let event = stage.event(&mut editor, act)?;
+                said(Progress::Event(&event, outcome.events.len() + 1, all));
+                outcome.events.push(event);
+            }
+        }
+        if cost {
+            said(Progress::Step("measuring what the plugin costs"));
+            outcome.cost = Some(cost::measure(&site)?);
+        }
+        outcome.pages = outcome.pages.max(site.targets.len());
+        Ok(())
+    }
 }
 
 /// The site with what is true of it now.
@@ -83,7 +122,7 @@ struct Stage<'s> {
 }
 
 impl<'s> Stage<'s> {
-    fn new(site: &'s Site, setting: &'s Setting) -> Result<Self, Trouble> {
+    fn new(site: &'s Site, setting: &'s Setting, theme: Theme) -> Result<Self, Trouble> {
         let mut stage = Self {
             site,
             setting,
@@ -91,7 +130,11 @@ impl<'s> Stage<'s> {
             truth: Vec::new(),
             theme: Theme::Classic,
         };
-        stage.settle()?;
+        if theme == Theme::Classic {
+            stage.settle()?;
+        } else {
+            stage.switch(theme)?;
+        }
         Ok(stage)
     }
 
@@ -205,7 +248,8 @@ impl<'s> Stage<'s> {
             name: act.name,
             what: act.what,
             way: act.way,
-            theme: self.theme.name(),
+            theme: self.theme.label(self.setting.form),
+            pages: self.pages.len(),
             hits: warm
                 .iter()
                 .map(|hits| hits.iter().filter(|hit| **hit).count())

@@ -241,13 +241,18 @@ fn seed(
     form: Form,
 ) -> Result<(Vec<String>, BTreeMap<String, String>), Trouble> {
     let file = scratch.write("seed/seed.php", SEED)?;
+    scratch.write("seed/shop-seed.php", SHOP_SEED)?;
     let asked = match form {
         Form::Short => "putenv('EXACTNESS_SHORT=1');".to_owned(),
         Form::Long => String::new(),
+        Form::Shop => "putenv('EXACTNESS_SHOP=1');".to_owned(),
         Form::Large { posts, pages } => {
             format!("putenv('EXACTNESS_POSTS={posts}'); putenv('EXACTNESS_PAGES={pages}');")
         }
     };
+    if form == Form::Shop {
+        wordpress.php(ADD_LANGUAGES)?;
+    }
     let said = wordpress.php(&format!("{asked} require '{}';", file.display()))?;
     let (mut targets, mut ids) = (Vec::new(), BTreeMap::new());
     for line in said.lines() {
@@ -266,16 +271,20 @@ fn seed(
 fn options(notes: &Path, form: Form) -> Options {
     let large = match form {
         Form::Large { .. } => "define( 'EXACTNESS_LARGE', true );\n",
-        Form::Short | Form::Long => "",
+        Form::Short | Form::Long | Form::Shop => "",
     };
     let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let mut mu_plugins = vec![
+        file("exact-site.php", SITE),
+        file("exact-models.php", PURGE_MODELS),
+        file("exact-clock.php", CLOCK),
+    ];
+    if form == Form::Shop {
+        mu_plugins.extend(SHOP.map(|(name, text)| file(name, text)));
+    }
     Options {
         url: Some(format!("http://{HOST}")),
-        mu_plugins: vec![
-            file("exact-site.php", SITE),
-            file("exact-models.php", PURGE_MODELS),
-            file("exact-clock.php", CLOCK),
-        ],
+        mu_plugins,
         extra_config: format!(
             "$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\ndefine( 'EXACTNESS_NOTES', '{}' );\n{large}",
             notes.display()
@@ -293,7 +302,7 @@ fn token(scratch: &Scratch, name: &str, text: &str) -> Result<PathBuf, Trouble> 
 /// MiB for all pages of the sites that are compared.
 fn memory(form: Form) -> usize {
     match form {
-        Form::Short | Form::Long => 256,
+        Form::Short | Form::Long | Form::Shop => 256,
         Form::Large { pages, .. } => 256 + pages / 4,
     }
 }
@@ -316,7 +325,7 @@ fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3], form: Fo
     // What it takes to patch a page is stated with one coding. Members of the large site get stored pages.
     let codings = match form {
         Form::Large { .. } => "compress = [\"gzip\"]\nmembers = \"fragments\"\n",
-        Form::Short | Form::Long => "",
+        Form::Short | Form::Long | Form::Shop => "",
     };
     let token = format!(
         "token_file = {}\n{codings}{DAY}",
@@ -353,6 +362,28 @@ fn quoted(text: &str) -> String {
 }
 
 const SEED: &str = include_str!("../../assets/exactness/seed.php");
+const SHOP_SEED: &str = include_str!("../../assets/exactness/shop-seed.php");
+/// A language is known from the next request on.
+const ADD_LANGUAGES: &str = "foreach ( array( 'en' => 'English', 'de' => 'Deutsch', 'fr' => 'Français' ) as $slug => $name ) { exact_languages_add( $slug, $name ); }";
+/// What stands in for Polylang and WooCommerce.
+const SHOP: [(&str, &str); 4] = [
+    (
+        "exact-languages.php",
+        include_str!("../../assets/exactness/languages.php"),
+    ),
+    (
+        "exact-shop.php",
+        include_str!("../../assets/exactness/shop.php"),
+    ),
+    (
+        "exact-shop-doors.php",
+        include_str!("../../assets/exactness/shop-doors.php"),
+    ),
+    (
+        "exact-shop-pages.php",
+        include_str!("../../assets/exactness/shop-pages.php"),
+    ),
+];
 const SITE: &str = include_str!("../../assets/exactness/site.php");
 const CLOCK: &str = include_str!("../../assets/exactness/clock.php");
 /// Longer than any run: nothing leaves the cache by itself.

@@ -233,6 +233,7 @@ mod tests {
                 what: "w",
                 way: "REST",
                 theme: "t",
+                pages: 10,
                 hits: 10,
                 tallies: vec![tally],
             }],

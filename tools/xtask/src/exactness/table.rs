@@ -57,7 +57,7 @@ fn events(place: usize, timed: bool, outcome: &Outcome, out: &mut String) {
             event.way,
             event.theme,
             event.hits,
-            outcome.pages,
+            event.pages,
             tally.changed,
             tally.stale,
             tally.purged,
@@ -70,7 +70,7 @@ fn events(place: usize, timed: bool, outcome: &Outcome, out: &mut String) {
 fn sums(with: &[With], outcome: &Outcome, out: &mut String) {
     let _ = writeln!(
         out,
-        "## All {} events over {} pages\n\n\
+        "## All {} events, each over up to {} pages\n\n\
          | purged by | changed | stale | purged | over | stale of changed | over of purged | PHP requests | of these without a changed page | last right page after ms |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
         outcome.events.len(),
@@ -203,7 +203,7 @@ pub(super) fn everything(with: &[With], outcome: &Outcome) -> Value {
                 .collect();
             json!({
                 "event": event.name, "what": event.what, "way": event.way, "theme": event.theme,
-                "hits": event.hits, "with": tallies,
+                "pages": event.pages, "hits": event.hits, "with": tallies,
             })
         })
         .collect();
@@ -269,6 +269,7 @@ mod tests {
             what: "w",
             way: "REST",
             theme: "t",
+            pages: 10,
             hits: 10,
             tallies: vec![tally(0), tally(7)],
         };

@@ -4,9 +4,12 @@
 
 mod blocks;
 mod comments;
+mod languages;
 mod lists;
 mod looks;
 mod posts;
+mod shop;
+mod shop_settings;
 mod spared;
 
 use super::{Form, editor::Editor};
@@ -20,6 +23,18 @@ pub(super) enum Theme {
 }
 
 impl Theme {
+    /// In the order in which they are active.
+    pub(super) const ALL: [Self; 2] = [Self::Classic, Self::Block];
+
+    /// For a table: its folder, and what is counted apart from the other events.
+    pub(super) fn label(self, form: Form) -> &'static str {
+        match (self, form) {
+            (Self::Classic, Form::Shop) => "twentytwentyone, shop",
+            (Self::Block, Form::Shop) => "twentytwentythree, shop",
+            (_, Form::Short | Form::Long | Form::Large { .. }) => self.name(),
+        }
+    }
+
     /// Its folder.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -53,23 +68,42 @@ pub(super) struct Act {
 
 /// The acts of a form under a theme, in order.
 pub(super) fn of(form: Form, theme: Theme) -> Vec<&'static Act> {
-    let groups: &[&[Act]] = match theme {
-        Theme::Classic => &[
+    let groups: &[&[Act]] = match (form, theme) {
+        (Form::Shop, Theme::Classic) => &[
+            shop::ACTS,
+            languages::ACTS,
+            languages::CLASSIC,
+            shop_settings::ACTS,
+            languages::LAST,
+        ],
+        (Form::Shop, Theme::Block) => &[
+            shop::ACTS,
+            languages::ACTS,
+            shop_settings::ACTS,
+            languages::LAST,
+        ],
+        (_, Theme::Classic) => &[
             posts::ACTS,
             comments::ACTS,
             lists::ACTS,
             looks::ACTS,
             spared::CLASSIC,
         ],
-        Theme::Block => &[blocks::ACTS, spared::BLOCK],
+        (_, Theme::Block) => &[blocks::ACTS, spared::BLOCK],
     };
     let all = groups.iter().flat_map(|acts| acts.iter());
-    all.filter(|act| form == Form::Long || act.short).collect()
+    all.filter(|act| form != Form::Short || act.short).collect()
 }
 
-/// The names of all events.
+/// The names of all events. Those of the shop are the same under both themes.
 pub fn names() -> Vec<&'static str> {
-    named(Form::Long)
+    let mut all = named(Form::Long);
+    for name in named(Form::Shop) {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
 }
 
 /// The names of the events of the short form.
@@ -78,7 +112,7 @@ pub fn short_names() -> Vec<&'static str> {
 }
 
 fn named(form: Form) -> Vec<&'static str> {
-    [Theme::Classic, Theme::Block]
+    Theme::ALL
         .into_iter()
         .flat_map(|theme| of(form, theme))
         .map(|act| act.name)
@@ -129,6 +163,7 @@ const FORM: &str = "form";
 const LINK: &str = "link";
 const VISITOR: &str = "visitor";
 const CLI: &str = "PHP CLI";
+const API: &str = "REST of the plugin";
 
 #[cfg(test)]
 mod tests {
@@ -138,8 +173,17 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_there_are_enough() {
+        let shop: BTreeSet<_> = named(Form::Shop).into_iter().collect();
+        assert!(shop.len() >= 30, "{}", shop.len());
+        let others = named(Form::Long);
+        assert!(others.iter().all(|name| !shop.contains(name)));
+        assert_eq!(others.iter().collect::<BTreeSet<_>>().len(), others.len());
+        for theme in Theme::ALL {
+            let of_theme = of(Form::Shop, theme);
+            let names: BTreeSet<_> = of_theme.iter().map(|act| act.name).collect();
+            assert_eq!(names.len(), of_theme.len(), "{theme:?}");
+        }
         let all = names();
-        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         assert!(all.len() >= 40, "{}", all.len());
         let short = short_names();
         assert!((8..=14).contains(&short.len()), "{}", short.len());

@@ -1,0 +1,133 @@
+//! What is done to translations, menus of a language, and languages.
+
+use super::{Act, CLI, LINK, REST, act};
+
+pub(super) const ACTS: &[Act] = &[
+    act("german-text", REST, "text of a translation", |e| {
+        e.rest(
+            "POST",
+            "posts/[[german.20]]",
+            r#"{"content":"Neu geschrieben."}"#,
+        )
+    }),
+    act("german-title", REST, "title of a translation", |e| {
+        e.rest(
+            "POST",
+            "posts/[[german.21]]",
+            r#"{"title":"Neue Nachricht"}"#,
+        )
+    }),
+    act(
+        "original-text",
+        REST,
+        "text of a post that has a translation",
+        |e| {
+            e.rest(
+                "POST",
+                "posts/[[post.22]]",
+                r#"{"content":"Written anew."}"#,
+            )
+        },
+    ),
+    act("german-new", CLI, "a new translation", |e| {
+        e.command_line(
+            "$id = wp_insert_post( array( 'post_title' => 'Die Fähre', 'post_name' => 'die-faehre', 'post_content' => 'Sie fährt.', 'post_status' => 'draft', 'post_author' => 1, 'post_date' => '2022-04-01 12:00:00' ) ); \
+             pll_set_post_language( $id, 'de' ); pll_save_post_translations( array( 'en' => [[post.28]], 'de' => $id ) ); wp_publish_post( $id );",
+        )
+    }),
+    act(
+        "german-publish",
+        REST,
+        "a translation that was a draft",
+        |e| e.rest("POST", "posts/[[german.26]]", r#"{"status":"publish"}"#),
+    ),
+    act(
+        "german-linked",
+        CLI,
+        "a German post that becomes a translation",
+        |e| {
+            e.command_line("pll_save_post_translations( array( 'en' => [[post.40]], 'de' => [[german.alone]] ) );")
+        },
+    ),
+    act("german-trash", LINK, "a translation into the trash", |e| {
+        e.link(
+            "/wp-admin/post.php?post=[[german.23]]&action=trash",
+            "trash-post_[[german.23]]",
+        )
+    }),
+    act(
+        "german-delete",
+        REST,
+        "a translation deleted for good",
+        |e| e.rest("DELETE", "posts/[[german.24]]?force=true", ""),
+    ),
+    act("german-page", REST, "title of a German page", |e| {
+        e.rest(
+            "POST",
+            "pages/[[page.kontakt]]",
+            r#"{"title":"So finden Sie uns"}"#,
+        )
+    }),
+    act("german-category", REST, "name of a German category", |e| {
+        e.rest(
+            "POST",
+            "categories/[[category.hafen]]",
+            r#"{"name":"Alter Hafen"}"#,
+        )
+    }),
+    act(
+        "category-linked",
+        CLI,
+        "a category that becomes a translation",
+        |e| {
+            e.command_line("pll_save_term_translations( array( 'en' => [[category.kitchen]], 'de' => [[category.kueche]] ) );")
+        },
+    ),
+    act(
+        "german-string",
+        CLI,
+        "translation of the site's title",
+        |e| {
+            e.command_line(
+            "update_term_meta( [[language.de]], '_pll_strings_translations', array( array( get_option( 'blogname' ), 'Die Gezeitentafel' ) ) );",
+        )
+        },
+    ),
+    act("language-new", CLI, "a new language without posts", |e| {
+        e.command_line("wp_insert_term( 'Nederlands', 'language', array( 'slug' => 'nl' ) );")
+    })
+    .changes_nothing(),
+    act("language-first", CLI, "the first post of a language", |e| {
+        e.command_line(
+            "$id = wp_insert_post( array( 'post_title' => 'Le bac', 'post_content' => 'Il va.', 'post_status' => 'draft', 'post_author' => 1, 'post_date' => '2022-04-02 12:00:00' ) ); \
+             pll_set_post_language( $id, 'fr' ); wp_publish_post( $id );",
+        )
+    }),
+    act("language-name", CLI, "name of a language", |e| {
+        e.command_line(
+            "wp_update_term( [[language.de]], 'language', array( 'name' => 'German' ) );",
+        )
+    }),
+];
+
+/// Block themes have no menus in places of the theme.
+pub(super) const CLASSIC: &[Act] = &[
+    act(
+        "german-menu-item",
+        REST,
+        "label in the menu of a language",
+        |e| e.rest("POST", "menu-items/[[item.start]]", r#"{"title":"Anfang"}"#),
+    ),
+    act("german-menu", CLI, "another menu of a language", |e| {
+        e.command_line(
+            "$all = get_option( 'polylang' ); $all['nav_menus']['twentytwentyone']['primary']['de'] = [[nav_menu.anderes-menu]]; update_option( 'polylang', $all );",
+        )
+    }),
+];
+
+/// Moves every page, so nothing follows it.
+pub(super) const LAST: &[Act] = &[act("language-default", CLI, "the default language", |e| {
+    e.command_line(
+            "$all = get_option( 'polylang' ); $all['default_lang'] = 'de'; update_option( 'polylang', $all ); flush_rewrite_rules( false );",
+        )
+})];
