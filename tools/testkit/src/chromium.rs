@@ -9,6 +9,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, PipeWriter, Write},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -57,6 +58,14 @@ impl Chromium {
         Self::launch(
             dir,
             Some(format!("--ignore-certificate-errors-spki-list={pin}")),
+        )
+    }
+
+    /// The same for one that finds a host without a name server: `http://HOST/` is asked at `addr`.
+    pub fn start_resolving(dir: &Path, host: &str, addr: SocketAddr) -> Result<Self, Trouble> {
+        Self::launch(
+            dir,
+            Some(format!("--host-resolver-rules=MAP {host} {addr}")),
         )
     }
 

@@ -1,7 +1,11 @@
 //! What the plugin shows in wp-admin, in Chromium: every part on a large screen and on a phone, in light and dark, with axe; and every
 //! button, with what axe finds of its result.
 //!
-//! Only the plugin's own elements are checked: those of WordPress are not ours to mend.
+//! Only the plugin's own elements are checked: those of WordPress are not ours to mend. The network's page is in the end-to-end tests
+//! (`wordpress::plugin::network_page`).
+
+use std::fs;
+use std::path::PathBuf;
 
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::{Value, json};
@@ -348,4 +352,81 @@ fn every_button_of_the_page_works_and_its_result_is_accessible() {
     tab.wait("document.querySelector('#wp-admin-bar-galley .galley-state.is-miss')")
         .unwrap();
     assert!(!stack.get("/pressed/").is_hit());
+}
+
+/// A file that is not there until this is dropped: other tests share the site.
+struct Away {
+    file: PathBuf,
+    away: PathBuf,
+}
+
+impl Away {
+    fn put(file: PathBuf) -> Self {
+        let away = file.with_extension("away");
+        fs::rename(&file, &away).unwrap();
+        Self { file, away }
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        let _ = fs::rename(&self.away, &self.file);
+    }
+}
+
+/// The page without a connection: what it says, and the form that makes one.
+#[test]
+fn without_a_connection_the_page_says_what_to_do() {
+    let stack = &*shared();
+    let file = stack
+        .wordpress
+        .root
+        .join("wp-content/galley-connection.php");
+    let away = Away::put(file);
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    log_in(&mut tab, stack);
+    open(
+        &mut tab,
+        stack,
+        PAGE,
+        "document.querySelector('.galley-state-line.is-red') && document.querySelector('#galley-save')",
+    );
+    let view = View {
+        name: "unconnected",
+        ..*OF_THE_PAGE
+    };
+    check(&mut tab, &view);
+    let save = |tab: &mut Tab<'_>, address: &str, said: &str| {
+        let one = Press {
+            selector: "#galley-save",
+            question: "",
+            until: "document.querySelector('.galley-settings .notice:not(.galley-notice)')",
+        };
+        tab.say(&format!(
+            "document.querySelector('details.galley-end').open = true; document.querySelector('#galley-address').value = {}",
+            json!(address)
+        ))
+        .unwrap();
+        press(tab, &one);
+        let shown = tab
+            .say("document.querySelector('.galley-settings .notice:not(.galley-notice)').innerText")
+            .unwrap();
+        assert!(
+            shown.as_str().is_some_and(|text| text.contains(said)),
+            "{shown}"
+        );
+        check(tab, &view);
+    };
+    save(&mut tab, "ftp://nowhere", "Invalid address");
+    save(&mut tab, "", "The connection is saved");
+    drop(away);
+    stack.php("delete_transient('galley_state');");
+    open(
+        &mut tab,
+        stack,
+        PAGE,
+        "document.querySelector('.galley-chart rect')",
+    );
 }

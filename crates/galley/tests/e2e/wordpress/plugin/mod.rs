@@ -11,6 +11,7 @@ mod fragments;
 mod marks;
 mod members;
 mod network;
+mod network_page;
 mod other_plugins;
 mod pages;
 mod searches;

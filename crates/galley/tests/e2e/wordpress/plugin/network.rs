@@ -50,7 +50,7 @@ fn start_network(with_hosts: bool) -> Stack {
     stack
 }
 
-fn turn() -> (&'static Stack, MutexGuard<'static, ()>) {
+pub fn turn() -> (&'static Stack, MutexGuard<'static, ()>) {
     let guard = NETWORK.turn.lock().unwrap_or_else(PoisonError::into_inner);
     (&NETWORK.stack, guard)
 }
