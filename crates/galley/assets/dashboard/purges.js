@@ -27,10 +27,18 @@ function pending({ disk, cluster, sites = [] }) {
   return rows.length > 0 ? [h('h2', {}, 'Pending'), facts(rows)] : [];
 }
 
+// Stored pages that a purge took. `complete` is false where there may have been more.
+function taken({ pages = null, complete }) {
+  if (pages === null) {
+    return 'not counted';
+  }
+  return complete ? count(pages) : `at least ${count(pages)}`;
+}
+
 function listed(site) {
-  const columns = [['When', 'number'], ['What', 'wide'], ['How'], ['By']];
+  const columns = [['When', 'number'], ['What', 'wide'], ['Pages', 'number'], ['How'], ['By']];
   const rows = site.purges.map((purge) => [
-    `${duration(purge.ago_s)} ago`, purge.scope, purge.strength === 'soft' ? 'soft: the old page is sent until the new one is there' : 'hard',
+    `${duration(purge.ago_s)} ago`, purge.scope, taken(purge), purge.strength === 'soft' ? 'soft: the old page is sent until the new one is there' : 'hard',
     SOURCES[purge.source] ?? purge.source,
   ]);
   return table(`The latest of ${count(site.given)} purges on ${site.name}`, columns, rows, 'Nothing was purged since the start.');

@@ -1,10 +1,11 @@
 //! `GET /purges`: the latest purges of each site, the newest first: what, by whom, when. A restart begins the list anew.
 //!
-//! `?site=HOST` asks for one site. A purge never searches for entries, so how many pages it touched is not known.
+//! `?site=HOST` asks for one site. A purge never searches for entries: how many stored pages it took is counted a moment later
+//! (`app::purge_counts`), and `pages` is null until then. `complete` is false where there may have been more.
 //!
 //! ```json
 //! { "ok": true, "sites": [ { "name": "example.com", "given": 7, "purges": [ { "scope": "url example.com/x/", "strength": "hard",
-//!   "source": "upstream", "ago_s": 12 } ] } ] }
+//!   "source": "upstream", "ago_s": 12, "pages": 1, "complete": true } ] } ] }
 //! ```
 
 use std::sync::Arc;
@@ -36,6 +37,8 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
             json!({
                 "scope": purge.scope, "strength": strength(purge.strength), "source": purge.source.word(),
                 "ago_s": now.since(purge.at).as_secs(),
+                "pages": purge.pages.map(|counted| counted.pages),
+                "complete": purge.pages.map(|counted| counted.is_complete),
             })
         })
         .collect();

@@ -5,6 +5,7 @@
 //! cannot keep it from ending the process.
 
 mod acme;
+mod breath;
 mod build;
 mod canary;
 mod cluster;
@@ -25,6 +26,7 @@ mod php;
 mod pools;
 mod predecessor;
 mod preflight;
+mod purge_counts;
 mod refusal;
 mod retired;
 mod run;

@@ -1,8 +1,8 @@
 //! Removes purged and expired pages, so that they do not fill the memory.
 //!
-//! Correctness never depends on it: such an entry is not served, removed or not. A round runs when there were purges since
-//! the last one, and otherwise from time to time for entries that have outlived all their windows. It pauses regularly and
-//! runs on no thread that serves requests.
+//! Correctness never waits for this: a dead entry is not served, removed or not. A round runs when purges have come since the
+//! last one, and otherwise now and then for what has outlived all its windows; it pauses as it goes, off every hot thread.
+//! The pages of each purge are counted before they are removed ([`super::purge_counts`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,15 +14,18 @@ use galley_policy::site::ValidationPolicy;
 use galley_policy::time::Tick;
 
 use http::header;
+use tokio::time::{Instant, timeout_at};
 
+use super::breath::Breath;
 use super::current::Current;
+use super::purge_counts;
 use crate::request::{Site, site_mark};
 
 /// Sweeps until the server has dropped its sites.
 pub(super) async fn run(current: Arc<Current>) {
     let mut seen = Vec::new();
     for round in 1_u32.. {
-        tokio::time::sleep(PAUSE).await;
+        count_until(&current, Instant::now() + PAUSE).await;
         let Some(purges) = purges(&current) else {
             return;
         };
@@ -36,6 +39,23 @@ pub(super) async fn run(current: Arc<Current>) {
         if swept.is_err() {
             tracing::error!("sweeping the memory ended in a panic");
         }
+    }
+}
+
+/// Counts the pages of purges as they come.
+async fn count_until(current: &Arc<Current>, end: Instant) {
+    while let Some(signal) = current.services().map(|all| all.durable.purge_signal()) {
+        // The services are not held while it waits: they end with the server.
+        if timeout_at(end, signal.notified()).await.is_err() {
+            return;
+        }
+        let counting = Arc::clone(current);
+        let counted = tokio::task::spawn_blocking(move || purge_counts::count(&counting)).await;
+        if counted.is_err() {
+            tracing::error!("counting the pages of purges ended in a panic");
+        }
+        // Purges that come close together are counted together.
+        tokio::time::sleep(BETWEEN_COUNTS).await;
     }
 }
 
@@ -55,14 +75,12 @@ fn sweep(current: &Current) {
     for private in sites.iter().filter_map(|site| site.core.private.as_ref()) {
         private.sweep(now);
     }
-    let mut looked = 0_u32;
+    let mut breath = Breath::default();
     services.memory.sweep(|entry| {
-        looked = looked.wrapping_add(1);
-        if looked.is_multiple_of(ENTRIES_AT_ONCE) {
-            std::thread::sleep(BREATH);
-        }
+        breath.take();
         let site = site_mark(entry.key.bytes()).and_then(|mark| by_mark.get(&mark));
-        site.is_none_or(|site| is_dead(site, entry, now))
+        // What is not counted waits for the next round.
+        site.is_none_or(|site| !site.purges.has_uncounted() && is_dead(site, entry, now))
     });
 }
 
@@ -97,6 +115,9 @@ fn has_outlived(entry: &Entry, now: Tick) -> bool {
 /// Between two looks at the counters.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Between two counts of purges.
+const BETWEEN_COUNTS: Duration = Duration::from_millis(50);
+
 /// A round without purges runs once a minute.
 const ROUNDS_FOR_OUTLIVED: u32 = 60;
 
@@ -105,9 +126,3 @@ const ASKED_ABOUT: Duration = Duration::from_secs(86_400);
 
 /// How long one without waits for a client that says `max-stale`.
 const TAKEN_STALE: Duration = Duration::from_secs(600);
-
-/// Entries between two pauses: a few tens of microseconds of work.
-const ENTRIES_AT_ONCE: u32 = 256;
-
-/// The pause.
-const BREATH: Duration = Duration::from_millis(1);

@@ -14,6 +14,7 @@ mod receipt;
 mod recent_purges;
 mod recorder;
 mod relay;
+mod scope_match;
 
 pub use disk_cache::{DiskCache, DiskCacheTotals, SiteDiskCache};
 pub use forward::{ForwardInbox, ForwardInboxes, ForwardNeeds, ForwardedPurge, OutboxFolder};
@@ -21,6 +22,7 @@ pub use open::{Durable, Settings, StorageOpenError};
 pub use page_markers::{FolderOwner, PageMarkers};
 pub use purges::SitePurges;
 pub use receipt::{PurgeReceipt, Receipt};
-pub use recent_purges::{PurgeSource, RecentPurge};
+pub use recent_purges::{CountablePurge, PurgeSource, PurgedPages, RecentPurge};
 pub use recorder::Recorder;
 pub use relay::{PurgeRelay, RelayedPurge, RelayedPurges};
+pub use scope_match::ScopeMatch;

@@ -18,6 +18,7 @@ use galley_cache::memory::Memory;
 use galley_cache::purge_table::PurgeTable;
 use galley_cluster::ClusterPublisher;
 use galley_policy::time::Tick;
+use tokio::sync::Notify;
 
 use super::disk_cache::{DiskCache, SiteDiskCache};
 use super::forward::ForwardInboxes;
@@ -58,6 +59,8 @@ pub struct Durable {
     /// The other process, during an upgrade.
     relay: PurgeRelay,
     forward: ForwardInboxes,
+    /// Wakes those who count the pages of purges.
+    purge_signal: Arc<Notify>,
 }
 
 struct OpenedStorage {
@@ -91,6 +94,7 @@ impl Durable {
             cluster: None,
             relay: PurgeRelay::default(),
             forward: ForwardInboxes::default(),
+            purge_signal: Arc::default(),
         }
     }
 
@@ -148,6 +152,7 @@ impl Durable {
                     cluster: None,
                     relay: PurgeRelay::default(),
                     forward: ForwardInboxes::default(),
+                    purge_signal: Arc::default(),
                 });
             }
         };
@@ -167,6 +172,7 @@ impl Durable {
             cluster: None,
             relay: PurgeRelay::default(),
             forward: ForwardInboxes::kept_in(path.clone()),
+            purge_signal: Arc::default(),
         })
     }
 
@@ -175,13 +181,20 @@ impl Durable {
         let Some(open) = &self.open else {
             return SitePurges::in_memory(site, self.clock, self.unusable.clone())
                 .sent_to(self.cluster.clone(), self.relay.clone())
-                .forwarded_to(self.forward.clone());
+                .forwarded_to(self.forward.clone())
+                .counted_at(Arc::clone(&self.purge_signal));
         };
         let table = PurgeTable::new();
         open.past.replay(&site, &table);
         SitePurges::logged(site, table, Arc::clone(&open.past), self.clock)
             .sent_to(self.cluster.clone(), self.relay.clone())
             .forwarded_to(self.forward.clone())
+            .counted_at(Arc::clone(&self.purge_signal))
+    }
+
+    /// Wakes those who count the pages of purges.
+    pub fn purge_signal(&self) -> Arc<Notify> {
+        Arc::clone(&self.purge_signal)
     }
 
     /// A site's part of the disk. `fingerprint` identifies the rules that determine its keys: entries with another one count

@@ -9,10 +9,11 @@ use galley_cluster::{
     BornPoint, ClusterPublisher, NotedPoints, PendingReach, PurgePoints, StreamPoint,
 };
 use galley_policy::purge::Purge;
+use tokio::sync::Notify;
 
 use super::forward::ForwardInboxes;
 use super::receipt::{PendingReceipt, Receipt, forgetful};
-use super::recent_purges::{PurgeSource, RecentPurge, RecentPurges};
+use super::recent_purges::{CountablePurge, PurgeSource, PurgedPages, RecentPurge, RecentPurges};
 use super::relay::{PurgeRelay, RelayGuard};
 use crate::clock::Clock;
 
@@ -123,7 +124,13 @@ impl SitePurges {
         self
     }
 
-    /// Publishes a purge on this node, and sends it to the other nodes and to other caches. It is in effect here when this
+    /// The same, with someone who counts the pages of each purge when `signal` wakes them.
+    pub(super) fn counted_at(mut self, signal: Arc<Notify>) -> Self {
+        self.recent = RecentPurges::waking(signal);
+        self
+    }
+
+    /// Publishes a purge on this node, and sends it to the other nodes and to other caches. What it touches here is purged when this
     /// returns. It may be acknowledged when the receipt says so.
     pub fn publish(&self, purge: &Purge, source: PurgeSource) -> Receipt {
         let hard = self.forward.strengthened(&self.site, purge);
@@ -134,10 +141,9 @@ impl SitePurges {
 
     /// The same without other caches.
     pub fn publish_unforwarded(&self, purge: &Purge, source: PurgeSource) -> Receipt {
-        self.recent.note(purge, source, self.clock.tick());
         let relay = self.relay.hold();
         let begun = self.cluster.as_ref().map(ClusterPublisher::begin);
-        let here = self.apply_and_send(purge, &relay);
+        let here = self.apply_and_send(purge, source, &relay);
         let cluster = self.cluster.as_ref().zip(begun).map(|(cluster, begun)| {
             if relay.has_left() {
                 PendingReach::handed_over()
@@ -150,12 +156,18 @@ impl SitePurges {
 
     /// Publishes a purge on this node alone.
     pub fn apply(&self, purge: &Purge, source: PurgeSource) -> Receipt {
-        self.recent.note(purge, source, self.clock.tick());
-        self.apply_and_send(purge, &self.relay.hold())
+        self.apply_and_send(purge, source, &self.relay.hold())
     }
 
-    fn apply_and_send(&self, purge: &Purge, relay: &RelayGuard<'_>) -> Receipt {
-        let here = self.apply_in_process(purge);
+    fn apply_and_send(
+        &self,
+        purge: &Purge,
+        source: PurgeSource,
+        relay: &RelayGuard<'_>,
+    ) -> Receipt {
+        self.recent.expect();
+        let (here, number) = self.apply_in_process(purge);
+        self.recent.note(purge, source, self.clock.tick(), number);
         let elsewhere = relay.send(&self.site, purge);
         if elsewhere.is_some() && relay.has_left() {
             return Receipt {
@@ -171,7 +183,7 @@ impl SitePurges {
     pub fn publish_relayed(&self, purge: &Purge) -> Receipt {
         let relay = self.relay.hold();
         let begun = self.cluster.as_ref().map(ClusterPublisher::begin);
-        let here = self.apply_in_process(purge);
+        let (here, _) = self.apply_in_process(purge);
         if let (Some(cluster), Some(begun)) = (&self.cluster, begun)
             && !relay.has_left()
         {
@@ -187,25 +199,28 @@ impl SitePurges {
         here
     }
 
-    fn apply_in_process(&self, purge: &Purge) -> Receipt {
-        let here = match &self.table {
+    /// With its number.
+    fn apply_in_process(&self, purge: &Purge) -> (Receipt, u64) {
+        let (here, number) = match &self.table {
             PurgeTarget::Unlogged(table, unusable) => {
-                table.publish(purge);
-                match unusable {
+                let number = table.publish(purge);
+                let here = match unusable {
                     None => PendingReceipt::Done,
                     Some(reason) => PendingReceipt::Lost(forgetful(reason)),
-                }
+                };
+                (here, number)
             }
             PurgeTarget::Logged(table, log) => {
                 let now = self.clock.wall();
                 let published = log.log.publish(&self.site, table, purge, now);
-                PendingReceipt::Waits(published.ticket)
+                (PendingReceipt::Waits(published.ticket), published.number)
             }
         };
-        Receipt {
+        let receipt = Receipt {
             here,
             ..Receipt::default()
-        }
+        };
+        (receipt, number)
     }
 
     /// Records the state of the cluster's stream while `number` is the newest.
@@ -245,6 +260,21 @@ impl SitePurges {
     /// The latest purges, the newest first.
     pub fn recent(&self) -> Vec<RecentPurge> {
         self.recent.newest()
+    }
+
+    /// Whether pages of a purge in force are not counted yet: then they are not swept.
+    pub fn has_uncounted(&self) -> bool {
+        self.recent.has_uncounted()
+    }
+
+    /// The purges of the last seconds by their numbers, for those who count their pages; empty if all are counted.
+    pub fn countable(&self) -> Vec<CountablePurge> {
+        self.recent.countable()
+    }
+
+    /// Notes how many pages purges took, by their numbers.
+    pub fn counted(&self, counts: &[(u64, PurgedPages)]) {
+        self.recent.counted(counts, self.clock.tick());
     }
 
     /// The table, to be read.

@@ -144,6 +144,52 @@ fn purges_are_listed_with_their_source() {
 }
 
 #[test]
+fn each_purge_says_how_many_pages_it_took() {
+    let stage = Stage::start();
+    let mut dashboard = stage.dashboard();
+    let session = dashboard.log_in();
+    let counts = |purges: usize| {
+        let mut found = Vec::new();
+        wait_for("all purges to be counted", PATIENCE, || {
+            let answer = dashboard.json(&session, "/api/purges?site=a.test");
+            let all = answer["sites"][0]["purges"].as_array().unwrap().clone();
+            found = all
+                .iter()
+                .map(|one| (one["pages"].clone(), one["complete"].clone()))
+                .collect();
+            found.len() == purges && all.iter().all(|one| one["pages"].is_u64())
+        });
+        found
+    };
+    let purge = |body: Value| {
+        let order = session.on(dashboard.order("/api/purge", &body));
+        dashboard.gets(order, 200);
+    };
+    let sure = |pages: u64| (json!(pages), json!(true));
+    for path in ["/one/", "/two/", "/three/?a=b"] {
+        stage.store("a.test", path);
+    }
+    stage.store("b.test", "/other/");
+    purge(json!({ "site": "a.test", "prefixes": ["/one/"] }));
+    assert_eq!(counts(1), [sure(1)]);
+    // Soft, then hard: what the first had left.
+    purge(json!({ "site": "a.test", "tags": ["t1"], "soft": true }));
+    assert_eq!(counts(2), [sure(2), sure(1)]);
+    purge(json!({ "site": "a.test", "all": true }));
+    assert_eq!(counts(3), [sure(2), sure(2), sure(1)]);
+    // Twice takes nothing, and the other site has its page.
+    purge(json!({ "site": "a.test", "all": true }));
+    assert_eq!(counts(4)[0], sure(0));
+    assert!(stage.get("b.test", "/other/").is_hit());
+    // Of many at once each has its own: the first took the page.
+    stage.store("a.test", "/one/");
+    let tags: Vec<String> = (0..40).map(|number| format!("none{number}")).collect();
+    purge(json!({ "site": "a.test", "urls": ["http://a.test/one/"], "tags": tags }));
+    let found = counts(45);
+    assert_eq!(found.iter().filter(|one| **one == sure(1)).count(), 2);
+}
+
+#[test]
 fn why_speaks_in_sentences_and_a_comparison_changes_nothing() {
     let stage = Stage::start();
     stage.store("a.test", "/page/");

@@ -1,0 +1,226 @@
+//! How many stored pages each purge took, for the lists of purges. Counted by a walk over the entries a moment after the purge, off every
+//! hot thread; a purge itself never searches, and nobody who is served waits for this.
+//!
+//! - Each page counts for the purge that took it: of several purges of one edit the first that touches it, and a hard purge after a soft
+//!   one again, because it takes away what the soft one had left.
+//! - Entries of a purge that is not counted are not swept (`super::sweep`), but a request may replace its page before the walk. A page of the scope
+//!   that is newer than the purge may have had a predecessor, so the count then is a least one; so it is with a disk, which may have pages that
+//!   the memory does not have.
+//! - Pages of which only a fragment is rendered again stay stored, and are not counted.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use galley_cache::entry::{Entry, EntryKind};
+use galley_policy::purge::Strength;
+
+use super::breath::Breath;
+use super::current::Current;
+use crate::durable::{CountablePurge, PurgedPages, ScopeMatch};
+use crate::request::{Site, site_mark};
+
+/// Counts what waits to be counted. Blocks.
+pub(super) fn count(current: &Current) {
+    let (Some(services), Some(sites)) = (current.services(), current.sites()) else {
+        return;
+    };
+    let waiting: Vec<(&Arc<Site>, Vec<CountablePurge>)> = sites
+        .iter()
+        .map(|site| (site, site.purges.countable()))
+        .filter(|(_, purges)| !purges.is_empty())
+        .collect();
+    if waiting.is_empty() {
+        return;
+    }
+    let counts = waiting.iter().map(|(site, purges)| {
+        let may_have_more = site.core.disk.is_some();
+        (site.mark, SiteCount::new(purges, may_have_more))
+    });
+    let mut counts: HashMap<u32, SiteCount<'_>> = counts.collect();
+    let mut breath = Breath::default();
+    for entry in services.memory.entries() {
+        breath.take();
+        if entry.kind == EntryKind::Page
+            && let Some(count) = site_mark(entry.key.bytes()).and_then(|mark| counts.get_mut(&mark))
+        {
+            count.look(&entry);
+        }
+    }
+    for (site, _) in &waiting {
+        if let Some(count) = counts.get(&site.mark) {
+            site.purges.counted(&count.found());
+        }
+    }
+}
+
+/// The purges of a site with what they took so far.
+struct SiteCount<'p>(Vec<PurgeCount<'p>>);
+
+struct PurgeCount<'p> {
+    number: u64,
+    is_hard: bool,
+    is_counted: bool,
+    scope: ScopeMatch<'p>,
+    /// Variants of one URL are one page.
+    urls: HashSet<(u64, u64)>,
+    may_have_more: bool,
+}
+
+/// What is left of a page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Valid,
+    SoftPurged,
+}
+
+impl<'p> SiteCount<'p> {
+    /// `purges`: by their numbers.
+    fn new(purges: &'p [CountablePurge], may_have_more: bool) -> Self {
+        let counts = purges.iter().map(|one| PurgeCount {
+            number: one.number,
+            is_hard: one.purge.strength == Strength::Hard,
+            is_counted: one.is_counted,
+            scope: ScopeMatch::new(&one.purge.scope),
+            urls: HashSet::new(),
+            may_have_more,
+        });
+        Self(counts.collect())
+    }
+
+    /// Counts a page for those that took it.
+    fn look(&mut self, entry: &Entry) {
+        let url = (entry.scopes.host, entry.scopes.url);
+        let mut left = Left::Valid;
+        for purge in &mut self.0 {
+            if !purge.scope.is_match(&entry.scopes) {
+                continue;
+            }
+            if entry.born >= purge.number {
+                purge.may_have_more |= !purge.urls.contains(&url);
+                continue;
+            }
+            if left == Left::SoftPurged && !purge.is_hard {
+                continue;
+            }
+            if purge.urls.len() < MOST_PAGES {
+                purge.urls.insert(url);
+            } else {
+                purge.may_have_more = true;
+            }
+            if purge.is_hard {
+                return;
+            }
+            left = Left::SoftPurged;
+        }
+    }
+
+    fn found(&self) -> Vec<(u64, PurgedPages)> {
+        let new = self.0.iter().filter(|purge| !purge.is_counted);
+        let found = new.map(|purge| {
+            let pages = PurgedPages {
+                pages: purge.urls.len() as u64,
+                is_complete: !purge.may_have_more,
+            };
+            (purge.number, pages)
+        });
+        found.collect()
+    }
+}
+
+/// Addresses of one purge that are told apart: two megabytes.
+const MOST_PAGES: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::durable::{PurgeSource, SitePurges};
+    use crate::testing;
+    use galley_cache::entry::{EntryParts, Scopes};
+    use galley_policy::key::tag_id;
+    use galley_policy::purge::{Purge, Scope};
+
+    const T: &str = "t";
+
+    fn purges_in_memory() -> SitePurges {
+        SitePurges::in_memory("a.test".to_owned(), Clock::start(), None)
+    }
+
+    fn tagged_page(path: &str, born: u64, tags: &[&str]) -> Arc<Entry> {
+        let scopes = Scopes {
+            host: 1,
+            url: tag_id(path),
+            path_query: path.as_bytes().into(),
+            tags: tags.iter().map(|tag| tag_id(tag)).collect(),
+        };
+        Arc::new(Entry::new(EntryParts {
+            scopes,
+            born,
+            ..testing::page()
+        }))
+    }
+
+    fn publish(purges: &SitePurges, scope: Scope, strength: Strength) {
+        drop(purges.publish(&Purge { scope, strength }, PurgeSource::Admin));
+    }
+
+    /// Pages and completeness of each purge, the oldest first.
+    fn counted(purges: &SitePurges, pages: &[Arc<Entry>]) -> Vec<(u64, bool)> {
+        let countable = purges.countable();
+        let mut count = SiteCount::new(&countable, false);
+        for page in pages {
+            count.look(page);
+        }
+        purges.counted(&count.found());
+        let all = purges.recent().into_iter().rev();
+        let all = all.map(|one| one.pages.unwrap());
+        all.map(|pages| (pages.pages, pages.is_complete)).collect()
+    }
+
+    #[test]
+    fn a_page_counts_for_the_purge_that_took_it() {
+        let purges = purges_in_memory();
+        let pages = [
+            tagged_page("/a/", 0, &[T]),
+            tagged_page("/b/", 0, &[T, "u"]),
+            tagged_page("/c/", 0, &["u"]),
+        ];
+        for tag in [T, "u", T] {
+            publish(&purges, Scope::Tag(tag.to_owned()), Strength::Hard);
+        }
+        assert_eq!(counted(&purges, &pages), [(2, true), (1, true), (0, true)]);
+        // The entries are still there, and taken already.
+        publish(&purges, Scope::Site, Strength::Hard);
+        assert_eq!(counted(&purges, &pages).last(), Some(&(0, true)));
+    }
+
+    #[test]
+    fn a_soft_purge_leaves_something_for_a_hard_one() {
+        let purges = purges_in_memory();
+        let pages = [tagged_page("/a/", 0, &[T])];
+        for strength in [Strength::Soft, Strength::Soft, Strength::Hard] {
+            publish(&purges, Scope::Site, strength);
+        }
+        assert_eq!(counted(&purges, &pages), [(1, true), (0, true), (1, true)]);
+    }
+
+    #[test]
+    fn a_page_that_may_have_been_replaced_makes_it_a_least_number() {
+        let purges = purges_in_memory();
+        publish(&purges, Scope::Site, Strength::Hard);
+        let pages = [
+            tagged_page("/a/", 0, &[T]),
+            tagged_page("/b/", purges.current(), &[T]),
+        ];
+        assert_eq!(counted(&purges, &pages), [(1, false)]);
+    }
+
+    #[test]
+    fn variants_are_one_page() {
+        let purges = purges_in_memory();
+        publish(&purges, Scope::Site, Strength::Hard);
+        let page = tagged_page("/a/", 0, &[T]);
+        let pages = [Arc::clone(&page), page];
+        assert_eq!(counted(&purges, &pages), [(1, true)]);
+    }
+}

@@ -1,0 +1,91 @@
+//! Which stored pages a purge touches, for those who count them. What is served is decided by the purge table alone.
+
+use galley_cache::entry::Scopes;
+use galley_policy::key::{host_id, tag_id};
+use galley_policy::purge::Scope;
+
+/// The scope of a purge, made ready to be compared with many entries of its site.
+pub enum ScopeMatch<'a> {
+    /// A tag.
+    Tag(u64),
+    /// A host.
+    Host(u64),
+    /// A URL.
+    Url {
+        /// `None`: whichever.
+        host: Option<u64>,
+        /// As an entry has it.
+        path_query: Vec<u8>,
+    },
+    /// What is compared as it is.
+    Other(&'a Scope),
+}
+
+impl<'a> ScopeMatch<'a> {
+    /// Of a scope.
+    pub fn new(scope: &'a Scope) -> Self {
+        match scope {
+            Scope::Tag(tag) => Self::Tag(tag_id(tag)),
+            Scope::Host(host) => Self::Host(host_id(host)),
+            Scope::Url { host, path, query } => {
+                let mut path_query = path.clone();
+                if let Some(query) = query {
+                    path_query.push(b'?');
+                    path_query.extend_from_slice(query);
+                }
+                Self::Url {
+                    host: host.as_deref().map(host_id),
+                    path_query,
+                }
+            }
+            Scope::Site | Scope::Prefix(_) | Scope::Pattern(_) => Self::Other(scope),
+        }
+    }
+
+    /// Whether the scope contains a page of its site.
+    pub fn is_match(&self, scopes: &Scopes) -> bool {
+        match self {
+            // A page whose tags are too many carries `*` alone, and every tag means it.
+            Self::Tag(tag) => scopes.tags.iter().any(|t| t == tag || *t == tag_id("*")),
+            Self::Host(host) => scopes.host == *host,
+            Self::Url { host, path_query } => {
+                host.is_none_or(|host| host == scopes.host) && *scopes.path_query == **path_query
+            }
+            Self::Other(Scope::Prefix(prefix)) => is_below(&scopes.path_query, prefix),
+            Self::Other(Scope::Pattern(pattern)) => pattern.matches(&scopes.path_query),
+            Self::Other(_) => true,
+        }
+    }
+}
+
+/// Whether a path with a query is at a prefix or below it, by whole segments.
+fn is_below(path_query: &[u8], prefix: &[u8]) -> bool {
+    let end = prefix
+        .iter()
+        .rposition(|byte| *byte != b'/')
+        .map_or(0, |at| at + 1);
+    let Some(rest) = prefix.get(..end).and_then(|p| path_query.strip_prefix(p)) else {
+        return false;
+    };
+    matches!(rest, [] | [b'/' | b'?', ..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_end_at_segments() {
+        for (path, is_in) in [
+            (&b"/shop"[..], true),
+            (b"/shop/", true),
+            (b"/shop/a?b", true),
+            (b"/shop?b", true),
+            (b"/shopping", false),
+            (b"/", false),
+        ] {
+            assert_eq!(is_below(path, b"/shop/"), is_in, "{path:?}");
+            assert_eq!(is_below(path, b"/shop"), is_in, "{path:?}");
+        }
+    }
+}
