@@ -11,6 +11,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+require_once __DIR__ . '/reasons.php';
 require_once __DIR__ . '/page.php';
 require_once __DIR__ . '/bar.php';
 require_once __DIR__ . '/health.php';

@@ -60,7 +60,7 @@ function print_column( $column, $post ): void {
  * @return array{string, string, string} Class, words, and why.
  */
 function column_words( array $state ): array {
-	$why = is_string( $state['why'] ?? null ) ? as_sentence( $state['why'] ) : '';
+	$why = is_string( $state['why'] ?? null ) ? as_sentence( reason_words( $state, $state['why'] )[0] ) : '';
 	$age = is_int( $state['age_s'] ?? null ) ? $state['age_s'] : 0;
 	switch ( $state['what'] ) {
 		case 'hit':

@@ -66,12 +66,15 @@ function page_words( array $why ): array {
 			$what  = 'unknown';
 			$label = __( 'Galley: rejected', 'galley' );
 	}
-	$sentence = is_string( $why['advice']['why'] ?? null ) ? $why['advice']['why'] : (string) ( $why['now']['sentence'] ?? '' );
+	$has_advice = is_string( $why['advice']['why'] ?? null );
+	$words      = $has_advice
+		? reason_words( $why['advice'], $why['advice']['why'] )
+		: reason_words( $why['now'] ?? null, (string) ( $why['now']['sentence'] ?? '' ) );
 	return array(
 		'state'      => $what,
 		'label'      => $label,
-		'why'        => $sentence,
-		'what_to_do' => is_string( $why['advice']['do'] ?? null ) ? $why['advice']['do'] : '',
+		'why'        => $words[0],
+		'what_to_do' => $words[1],
 	);
 }
 
@@ -79,7 +82,7 @@ function page_words( array $why ): array {
  * The server's words, which begin small and have no full stop, as a sentence. Pure.
  */
 function as_sentence( string $words ): string {
-	return preg_match( '/[.!?]$/', $words ) ? ucfirst( $words ) : ucfirst( $words ) . '.';
+	return preg_match( '/[.!?。]$/u', $words ) ? ucfirst( $words ) : ucfirst( $words ) . '.';
 }
 
 /**

@@ -82,6 +82,6 @@ require_once dirname( __DIR__ ) . '/includes/nonces.php';
 foreach ( array( 'questions', 'lifetime', 'choices', 'purge-log', 'preload', 'speculation' ) as $name ) {
 	require_once dirname( __DIR__ ) . "/includes/$name.php";
 }
-foreach ( array( 'page', 'health', 'object-cache', 'culprits', 'cookies', 'state', 'costs', 'purge-words', 'forms', 'columns', 'editor', 'chart', 'cli' ) as $name ) {
+foreach ( array( 'reasons', 'page', 'health', 'object-cache', 'culprits', 'cookies', 'state', 'costs', 'purge-words', 'forms', 'columns', 'editor', 'chart', 'cli' ) as $name ) {
 	require_once dirname( __DIR__ ) . "/admin/$name.php";
 }

@@ -18,8 +18,9 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let age_s = entry.age(clock.tick()).as_secs();
     let fresh_s = entry.life.fresh.as_secs();
     let not_stored = hit_for_pass::reason(entry).map(|reason| {
-        let advice = words::not_stored(reason.why, Some(&reason)).value();
-        json!({ "word": reason.why.word(), "why": advice["why"], "do": advice["do"] })
+        let mut advice = words::not_stored(reason.why, Some(&reason)).value();
+        advice["word"] = json!(reason.why.word());
+        advice
     });
     json!({
         "url": url(entry),

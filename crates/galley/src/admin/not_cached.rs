@@ -22,7 +22,8 @@ use super::auth::Asker;
 use super::entry::url_of;
 use super::query::each_site;
 use super::target::JsonReply;
-use super::why::words::{self, Advice};
+use super::why::advice::Advice;
+use super::why::words;
 use crate::request::Site;
 use crate::telemetry::counters::CounterReader;
 
@@ -60,10 +61,11 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
 /// Nothing if it has not happened.
 fn reason(kind: &str, word: &str, requests: u64, advice: &Advice) -> Option<Value> {
     (requests > 0).then(|| {
-        let advice = advice.value();
-        json!({
-            "kind": kind, "word": word, "requests": requests, "why": advice["why"], "do": advice["do"],
-        })
+        let mut value = advice.value();
+        value["kind"] = json!(kind);
+        value["word"] = json!(word);
+        value["requests"] = json!(requests);
+        value
     })
 }
 
@@ -72,11 +74,11 @@ fn pages(state: &AdminState, site: &Site) -> Vec<Value> {
     let lately = site.core.counters.not_stored_lately().into_iter();
     lately
         .map(|(key, lately)| {
-            let advice = words::not_stored(lately.why, None).value();
-            json!({
-                "url": url_of(key.bytes()), "word": lately.why.word(), "ago_s": now.since(lately.at).as_secs(),
-                "why": advice["why"], "do": advice["do"],
-            })
+            let mut value = words::not_stored(lately.why, None).value();
+            value["url"] = json!(url_of(key.bytes()));
+            value["word"] = json!(lately.why.word());
+            value["ago_s"] = json!(now.since(lately.at).as_secs());
+            value
         })
         .collect()
 }

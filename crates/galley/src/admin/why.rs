@@ -10,6 +10,7 @@
 //! returned, only names. The keys of the response do not change once released; those that do not apply are null.
 
 mod access;
+pub(super) mod advice;
 mod advise;
 mod applying;
 mod below;
@@ -18,6 +19,7 @@ mod decision;
 mod explanation;
 mod head;
 mod question;
+mod reasons;
 mod show;
 mod upstream;
 pub(super) mod words;
@@ -93,6 +95,7 @@ fn brief(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Value {
     match explain(state, reach, wanted) {
         Ok(value) => json!({
             "url": wanted.url, "what": value["now"]["what"], "why": value["advice"]["why"],
+            "id": value["advice"]["id"], "params": value["advice"]["params"],
             "age_s": value["entry"]["age_s"],
         }),
         Err((_, Json(error))) => json!({ "url": wanted.url, "error": error["error"] }),
@@ -167,13 +170,7 @@ fn scheme(site: Option<&Site>, wanted: &WhyRequest) -> Scheme {
 /// A request that gets no further than its head.
 fn refused(wanted: &WhyRequest, why: RefusedWhy, status: u16, note: &str) -> Value {
     let advice = words::refused(why);
-    let advice = match note {
-        "" => advice,
-        note => words::Advice {
-            why: format!("{}: {note}", advice.why),
-            ..advice
-        },
-    };
+    let advice = advice.noting(note);
     let mut value = json!({
         "ok": true,
         "url": wanted.url,
@@ -215,18 +212,24 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         let ago_s = clock.tick().since(lately.at).as_secs();
         json!({ "why": lately.why.word(), "ago_s": ago_s })
     });
-    json!({
+    let said = if is_shared {
+        Some(reasons::NOW_SHARED.plain())
+    } else {
+        decision::sentence(&decision, explanation)
+    };
+    let status = decision::status(&decision);
+    let sentence = match &said {
+        Some(said) => said.why(),
+        None => fault::public_text(status.unwrap_or_default()).to_owned(),
+    };
+    let mut value = json!({
         "ok": true,
         "url": wanted.url,
         "now": {
             "what": what,
             "why": why,
-            "status": decision::status(&decision),
-            "sentence": if is_shared {
-                FROM_CLUSTER.to_owned()
-            } else {
-                decision::sentence(&decision, explanation)
-            },
+            "status": status,
+            "sentence": sentence,
             "upstream": if is_shared {
                 Value::Null
             } else {
@@ -249,7 +252,11 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
             "published": exchange.site.core.purges.given(),
             "touching": explanation.touching.map(entry::order),
         },
-    })
+    });
+    if let Some(said) = said {
+        said.identify(&mut value["now"]);
+    }
+    value
 }
 
 /// What a request that is refused at its head has no answers about.
@@ -273,7 +280,3 @@ const MOST_URLS: usize = 200;
 
 /// The client and the listener by default.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
-/// A page that is not stored here.
-const FROM_CLUSTER: &str =
-    "another node has fetched the page: it is read from the engine of the cluster";

@@ -339,3 +339,36 @@ fn the_page_speaks_the_language_of_its_reader() {
     }
     assert!(page(&mut admin).contains("Recent purges"));
 }
+
+#[test]
+fn the_reasons_of_the_server_are_in_the_language_of_the_reader() {
+    let stack = &*shared();
+    let mut admin = stack.admin();
+    let url = format!("{PAGE}&galley_url=/wp-login.php");
+    for (locale, reason) in [
+        (
+            "",
+            "Administration, login and scripts called directly are never cached.",
+        ),
+        (
+            "de_DE",
+            "Verwaltung, Anmeldung und direkt aufgerufene Skripte kommen nie in den Cache.",
+        ),
+        (
+            "fr_FR",
+            "L’administration, la connexion et les scripts appelés directement ne sont jamais mis en cache.",
+        ),
+        (
+            "ja",
+            "管理画面、ログイン、直接呼び出されるスクリプトはキャッシュされません。",
+        ),
+    ] {
+        stack.php(&format!(
+            "wp_mkdir_p(WP_LANG_DIR); touch(WP_LANG_DIR . '/{locale}.mo'); update_user_meta(1, 'locale', '{locale}');"
+        ));
+        let text = admin.get(&url).unwrap().expect_status(200).text();
+        stack.php("delete_user_meta(1, 'locale');");
+        let answer = between(&text, "class=\"galley-answer\"", "</div>");
+        assert!(answer.contains(reason), "{locale}: {answer}");
+    }
+}

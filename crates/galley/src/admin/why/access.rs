@@ -1,9 +1,12 @@
 //! Access control in an explanation: the option that denies a request, or the credentials that it would need.
 
+use std::fmt::Display;
+
 use galley_policy::access::{self, AccessClient, Barred, BodyCheck, Bucket, By, Demands};
 use serde_json::{Value, json};
 
-use super::words::Advice;
+use super::advice::{Advice, ReasonText};
+use super::reasons;
 use crate::request::Exchange;
 
 fn client(exchange: &Exchange<'_>) -> AccessClient {
@@ -17,40 +20,61 @@ fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
 /// Why a request is denied, and what to do; `None` if it is not.
 pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
     let client = exchange.client.ip().to_canonical();
-    let network = |option: &str, by: By, verb: &str| {
-        Advice::new(
-            format!("`{option}` of {} {verb} {client}", said_by(by, exchange)),
-            "to let this address in, change that list; lists of a rule replace those of the site",
-        )
+    let network = |option: &'static str, by: By, reasons: BySite| {
+        reasons.advice(by, exchange, &[("option", &option), ("client", &client)])
     };
-    let country = |option: &str, by: By, verb: &str| {
+    let country = |option: &'static str, by: By, reasons: BySite| {
         let country = self::client(exchange).country;
         let country = country.map_or("unknown".to_owned(), |country| country.to_string());
-        Advice::new(
-            format!(
-                "`{option}` of {} {verb} the country of {client}, which is {country}",
-                said_by(by, exchange)
-            ),
-            "to let this country in, change that list; lists of a rule replace those of the site",
-        )
+        let params: [(_, &dyn Display); 3] = [
+            ("option", &option),
+            ("client", &client),
+            ("country", &country),
+        ];
+        reasons.advice(by, exchange, &params)
     };
     match judged(exchange) {
-        Err(Barred::Denied(by)) => Some(network("deny", by, "names")),
-        Err(Barred::NotAllowed(by)) => Some(network("allow", by, "does not name")),
-        Err(Barred::CountryDenied(by)) => Some(country("deny_countries", by, "names")),
-        Err(Barred::CountryNotAllowed(by)) => Some(country("allow_countries", by, "does not name")),
+        Err(Barred::Denied(by)) => Some(network("deny", by, NAMED)),
+        Err(Barred::NotAllowed(by)) => Some(network("allow", by, MISSING)),
+        Err(Barred::CountryDenied(by)) => Some(country("deny_countries", by, COUNTRY)),
+        Err(Barred::CountryNotAllowed(by)) => Some(country("allow_countries", by, NO_COUNTRY)),
         Err(barred) => Some(super::words::refused(barred.why())),
         Ok(demands) => {
             let by = *demands.passwords.first()?;
-            Some(Advice::fine(format!(
-                "`basic_auth` of {} requires a user name and a password, and the request has none",
-                said_by(by, exchange)
-            )))
+            Some(PASSWORD.advice(by, exchange, &[]))
         }
     }
 }
 
-/// What a request must provide, or what it is denied by.
+/// A reason for a list of the site, and for one of a rule.
+#[derive(Clone, Copy)]
+struct BySite(&'static ReasonText, &'static ReasonText);
+
+const NAMED: BySite = BySite(reasons::BARRED_NAMED, reasons::BARRED_NAMED_RULE);
+const MISSING: BySite = BySite(reasons::BARRED_MISSING, reasons::BARRED_MISSING_RULE);
+const COUNTRY: BySite = BySite(reasons::BARRED_COUNTRY, reasons::BARRED_COUNTRY_RULE);
+const NO_COUNTRY: BySite = BySite(reasons::BARRED_NO_COUNTRY, reasons::BARRED_NO_COUNTRY_RULE);
+const PASSWORD: BySite = BySite(reasons::BARRED_PASSWORD, reasons::BARRED_PASSWORD_RULE);
+
+impl BySite {
+    fn advice(
+        self,
+        by: By,
+        exchange: &Exchange<'_>,
+        params: &[(&'static str, &dyn Display)],
+    ) -> Advice {
+        let By::Rule(index) = by else {
+            return self.0.with(params);
+        };
+        let number = index + 1;
+        let path = rule_path(index, exchange);
+        let mut params = params.to_vec();
+        params.extend([("number", &number as &dyn Display), ("path", &path)]);
+        self.1.with(&params)
+    }
+}
+
+/// What is demanded of a request, or by what it is barred.
 pub(super) fn value(exchange: &Exchange<'_>) -> Value {
     let country = client(exchange).country;
     let country = country.map(|country| country.to_string());
@@ -113,7 +137,11 @@ fn said_by(by: By, exchange: &Exchange<'_>) -> String {
     let By::Rule(index) = by else {
         return "the site".to_owned();
     };
-    let rules = &exchange.site.core.rules.rules;
-    let path = rules.get(index).map_or("", |rule| rule.path.as_str());
+    let path = rule_path(index, exchange);
     format!("rule number {}, for `{path}`", index + 1)
+}
+
+fn rule_path<'e>(index: usize, exchange: &'e Exchange<'_>) -> &'e str {
+    let rules = &exchange.site.core.rules.rules;
+    rules.get(index).map_or("", |rule| rule.path.as_str())
 }

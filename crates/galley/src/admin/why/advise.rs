@@ -1,13 +1,17 @@
 //! What the operator can do about the decision on a request.
 
+use std::fmt::Display;
+
 use galley_cache::entry::Entry;
 use galley_cache::purge_table::Validity;
 use galley_policy::decide::Decision;
 use galley_policy::outcome::PassWhy;
 use galley_policy::private::PageDifference;
 
+use super::advice::{Advice, ReasonText};
 use super::explanation::Explanation;
-use super::words::{Advice, not_stored, pass, refused};
+use super::reasons;
+use super::words::{not_stored, pass, refused};
 
 /// Why the response does not come from the cache; `None` if it does, or if no cache is involved.
 pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
@@ -51,36 +55,31 @@ fn differs(explanation: &Explanation<'_, '_>) -> Advice {
     let public = public.and_then(|entry| core.compressing.unpacked(entry));
     let stored = public.as_ref().and_then(|entry| entry.body());
     match here {
-        Some(known) => Advice::new(
-            format!(
-                "the page that PHP generates for `{}` is another: {}",
-                known.class,
-                place(&known.difference, stored.map(|body| &body[..]))
-            ),
-            "have the theme or plugin print that part with `galley_private()`",
-        ),
+        Some(known) => {
+            let class = known.class.to_string();
+            difference(&class, &known.difference, stored.map(|body| &body[..]))
+        }
         None => pass(PassWhy::Differs, Some(&explanation.exchange)),
     }
 }
 
-/// Where pages differ, with the bytes of the public page there.
-fn place(difference: &PageDifference, stored: Option<&[u8]>) -> String {
+/// Where pages differ, with what the public page has there.
+fn difference(class: &str, difference: &PageDifference, stored: Option<&[u8]>) -> Advice {
+    let class = ("class", &class as &dyn Display);
     match difference {
         PageDifference::Fragments(name) => {
-            format!("the private part `{name}` is not in both, or not in the same order")
+            reasons::DIFFERS_FRAGMENTS.with(&[class, ("part", name)])
         }
-        PageDifference::Repeated(name) => {
-            format!("the name `{name}` stands for several private parts that are not equal")
+        PageDifference::Repeated(name) => reasons::DIFFERS_REPEATED.with(&[class, ("part", name)]),
+        PageDifference::Cookie => reasons::DIFFERS_COOKIE.with(&[class]),
+        PageDifference::Status(status) => {
+            reasons::DIFFERS_STATUS.with(&[class, ("status", status)])
         }
-        PageDifference::Cookie => "it sets a cookie".to_owned(),
-        PageDifference::Status(status) => format!("its status is {status}"),
         PageDifference::Content(at) => {
             let public = stored.and_then(|body| body.get(*at..)).unwrap_or_default();
             let text = String::from_utf8_lossy(public.get(..SHOWN).unwrap_or(public));
-            format!(
-                "from byte {at} on, where visitors get `{}`",
-                text.escape_default()
-            )
+            let text = text.escape_default();
+            reasons::DIFFERS_CONTENT.with(&[class, ("byte", at), ("text", &text)])
         }
     }
 }
@@ -89,37 +88,34 @@ fn place(difference: &PageDifference, stored: Option<&[u8]>) -> String {
 const SHOWN: usize = 60;
 
 fn missed(explanation: &Explanation<'_, '_>) -> Advice {
-    let purge = explanation.touching.map(|touching| {
-        let word = touching.kind.word();
-        format!("purge number {} (by {word})", touching.number)
-    });
+    let by_purge = |reason: &'static ReasonText| {
+        let touching = explanation.touching;
+        touching.map(|one| reason.with(&[("number", &one.number), ("kind", &one.kind.word())]))
+    };
     if let (Some(reason), Some((_, Validity::Valid))) =
         (&explanation.reason, &explanation.found.entry)
     {
         // Remembered, but for too long: the next response decides again.
         return not_stored(reason.why, Some(reason));
     }
-    match (&explanation.found.entry, purge) {
-        (Some((_, Validity::Purged)), Some(purge)) => {
-            Advice::fine(format!("{purge} removed the stored page"))
-        }
-        (Some((_, Validity::SoftPurged)), Some(purge)) => {
-            Advice::fine(format!("{purge} made the stored page stale"))
-        }
+    let entry = explanation.found.entry.as_ref();
+    let by_purge_of_entry = match entry {
+        Some((_, Validity::Purged)) => by_purge(reasons::MISSED_PURGED),
+        Some((_, Validity::SoftPurged)) => by_purge(reasons::MISSED_SOFT_PURGED),
+        _ => None,
+    };
+    match (entry, by_purge_of_entry) {
+        (_, Some(advice)) => advice,
         (Some((entry, Validity::Purged)), None) if !entry.fragments().is_empty() => part(entry),
-        (Some((entry, _)), _) if explanation.reason.is_none() => Advice::fine(format!(
-            "the stored page is older than its lifetime of {} s",
-            entry.life.fresh.as_secs()
-        )),
-        (_, purge) => match (explanation.lately, purge) {
-            (Some(lately), _) => not_stored(lately.why, None),
-            (None, Some(purge)) => Advice::fine(format!(
-                "{purge} removed this page, and it was not stored again since"
-            )),
-            (None, None) => Advice::new(
-                "nothing is stored for this address",
-                "load the page once and run the command again; if nothing is stored then, it prints the reason",
-            ),
+        (Some((entry, _)), None) if explanation.reason.is_none() => {
+            let seconds = entry.life.fresh.as_secs();
+            reasons::MISSED_OLD.with(&[("seconds", &seconds)])
+        }
+        (_, None) => match explanation.lately {
+            Some(lately) => not_stored(lately.why, None),
+            None => {
+                by_purge(reasons::MISSED_GONE).unwrap_or_else(|| reasons::MISSED_NOTHING.plain())
+            }
         },
     }
 }
@@ -128,22 +124,10 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
 fn part(entry: &Entry) -> Advice {
     let versions = || entry.fragments().iter().map(|fragment| &fragment.version);
     if let Some(version) = versions().find(|version| version.is_switched_off()) {
-        return Advice::new(
-            format!(
-                "a part of the page was purged, and the page cannot be patched: `{}` changes without a purge",
-                version.label
-            ),
-            "find the plugin or theme that prints something there which changes by itself",
-        );
+        return reasons::PART_CHANGES.with(&[("part", &version.label)]);
     }
     if let Some(version) = versions().find(|version| version.has_failed()) {
-        return Advice::new(
-            format!(
-                "a part of the page was purged, and the page cannot be patched: `{}` could not be rendered without it",
-                version.label
-            ),
-            "look into the error log of PHP for what fails in a request with `Galley-Fragment`",
-        );
+        return reasons::PART_FAILED.with(&[("part", &version.label)]);
     }
-    Advice::fine("a part of the page was purged that cannot be rendered without the page")
+    reasons::PART_ALONE.plain()
 }

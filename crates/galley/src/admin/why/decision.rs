@@ -6,7 +6,9 @@ use galley_policy::decide::Decision;
 use galley_policy::outcome::{ASSEMBLED, PATCHED, PassWhy, RefusedWhy, StaleWhy};
 
 use super::Explanation;
+use super::advice::Advice;
 use super::below::PathExplanation;
+use super::reasons;
 use crate::fault;
 use crate::request::{TRUSTED, backend, before_lookup, check_head, has_tls};
 
@@ -62,56 +64,42 @@ pub(super) fn status(decision: &Decision) -> Option<u16> {
     }
 }
 
-/// One sentence for people.
-pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -> String {
+/// What happens, for people; `None`: Galley answers with an error, which has a text of its own.
+pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
     let fixed = match decision {
         Decision::Hit | Decision::HitAndRefresh => {
             let stored = explanation.found.stored();
             let left = stored.map(|stored| stored.life.fresh.saturating_sub(stored.age));
             let left = left.unwrap_or_default().as_secs();
-            return format!("answered from memory, fresh for another {left} s");
+            return Some(reasons::NOW_HIT.with(&[("seconds", &left)]));
         }
-        Decision::Refuse(why) => return fault::public_text(fault::status(*why)).to_owned(),
+        Decision::Refuse(_) => return None,
         Decision::Redirect(found) => {
             let location = String::from_utf8_lossy(&found.location);
-            return format!("redirected to {location}, before the cache lookup");
+            return Some(reasons::NOW_REDIRECT.with(&[("location", &location)]));
         }
-        Decision::Dashboard => {
-            "the dashboard of the site (`dashboard`), which shows nothing without its password"
-        }
-        Decision::Methods => "answered with the allowed methods",
-        Decision::Patch => {
-            "the stored page is sent after its purged fragments have been rendered again and replaced in it"
-        }
-        Decision::Assemble => "the stored page is sent with this member's own fragments in it",
-        Decision::Compare => {
-            "the upstream generates the page for this member alone; it is compared with the stored one, and the member's own fragments are kept"
-        }
-        Decision::Purge => "a purge request: Galley purges the pages that it names",
-        Decision::StaleWhileRevalidate => {
-            "the stale response is sent at once, and one background request fetches it again"
-        }
-        Decision::StaleAccepted => {
-            "the stale response is sent, because the client accepts it (`max-stale`)"
-        }
+        Decision::Dashboard => reasons::NOW_DASHBOARD,
+        Decision::Methods => reasons::NOW_METHODS,
+        Decision::Patch => reasons::NOW_PATCH,
+        Decision::Assemble => reasons::NOW_ASSEMBLE,
+        Decision::Compare => reasons::NOW_COMPARE,
+        Decision::Purge => reasons::NOW_PURGE,
+        Decision::StaleWhileRevalidate => reasons::NOW_REVALIDATE,
+        Decision::StaleAccepted => reasons::NOW_STALE,
         Decision::Fetch {
             stale_on_error: true,
             ..
-        } => "the upstream generates the page; the stale response is sent if that fails",
-        Decision::Fetch { .. } => {
-            "the upstream generates the page, once for all who request it meanwhile; it is stored if the response allows it"
-        }
-        Decision::Pass(_) => "forwarded to the upstream as it is, for this visitor alone",
+        } => reasons::NOW_FETCH_OR_STALE,
+        Decision::Fetch { .. } => reasons::NOW_FETCH,
+        Decision::Pass(_) => reasons::NOW_PASS,
         Decision::File => match explanation.below {
             PathExplanation::File {
                 kept: Some(age), ..
-            } if age < TRUSTED => "a file below the root is sent, from memory",
-            PathExplanation::File { kept: Some(_), .. } => {
-                "a file below the root is sent, from memory once the disk has been checked again"
-            }
-            _ => "a file below the root is sent",
+            } if age < TRUSTED => reasons::NOW_FILE_TRUSTED,
+            PathExplanation::File { kept: Some(_), .. } => reasons::NOW_FILE_CHECKED,
+            _ => reasons::NOW_FILE,
         },
-        Decision::Slash => "redirected to the directory's address, with its slash",
+        Decision::Slash => reasons::NOW_SLASH,
     };
-    fixed.to_owned()
+    Some(fixed.plain())
 }

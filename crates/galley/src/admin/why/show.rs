@@ -130,7 +130,7 @@ pub(super) fn gate(exchange: &Exchange<'_>) -> Value {
         }
         Cacheability::Pass(why) => {
             let advice = words::pass(why, Some(exchange));
-            json!({ "open": false, "why": why.word(), "sentence": advice.why })
+            json!({ "open": false, "why": why.word(), "sentence": advice.why() })
         }
     }
 }

@@ -1,0 +1,129 @@
+//! A reason with its parameters, and what to do about it.
+
+use std::fmt::Display;
+
+use serde_json::{Map, Value, json};
+
+/// A reason as a text with places for parameters, such as `{cookie}`.
+#[derive(Debug)]
+pub(in crate::admin) struct ReasonText {
+    /// For programs.
+    pub(in crate::admin) id: &'static str,
+    /// Begins small and has no full stop.
+    pub(in crate::admin) why: &'static str,
+    /// `None`: nothing, it is as it should be.
+    pub(in crate::admin) what_to_do: Option<&'static str>,
+}
+
+impl ReasonText {
+    /// Of a text without places.
+    pub(in crate::admin) fn plain(&'static self) -> Advice {
+        self.with(&[])
+    }
+
+    /// With a parameter for each place of the text.
+    pub(in crate::admin) fn with(&'static self, params: &[(&'static str, &dyn Display)]) -> Advice {
+        let params = params.iter();
+        let params = params.map(|(name, value)| (*name, value.to_string()));
+        Advice::new(self, params.collect())
+    }
+}
+
+/// A reason, and what to do.
+#[derive(Debug)]
+pub(in crate::admin) struct Advice {
+    reason: &'static ReasonText,
+    params: Vec<(&'static str, String)>,
+    /// What is wrong in particular; only the server knows it, and it is not translated.
+    note: String,
+}
+
+impl Advice {
+    fn new(reason: &'static ReasonText, params: Vec<(&'static str, String)>) -> Self {
+        Self {
+            reason,
+            params,
+            note: String::new(),
+        }
+    }
+
+    /// The same with a note.
+    pub(super) fn noting(self, note: &str) -> Self {
+        Self {
+            note: note.to_owned(),
+            ..self
+        }
+    }
+
+    /// The sentence.
+    pub(in crate::admin) fn why(&self) -> String {
+        let mut text = filled(self.reason.why, &self.params);
+        if !self.note.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.note);
+        }
+        text
+    }
+
+    /// `why` and `do` for people, `id` and `params` for programs that have texts of their own; `note` where there is one.
+    pub(in crate::admin) fn value(&self) -> Value {
+        let mut value = json!({ "why": self.why(), "do": self.reason.what_to_do });
+        self.identify(&mut value);
+        value
+    }
+
+    /// Adds `id`, `params` and `note` to an object that has the texts.
+    pub(in crate::admin) fn identify(&self, value: &mut Value) {
+        let params = self.params.iter();
+        let params: Map<String, Value> = params
+            .map(|(name, text)| ((*name).to_owned(), json!(text)))
+            .collect();
+        value["id"] = json!(self.reason.id);
+        value["params"] = Value::Object(params);
+        if !self.note.is_empty() {
+            value["note"] = json!(self.note);
+        }
+    }
+}
+
+/// A text with the parameters in their places. What a parameter contains is not looked at again.
+fn filled(text: &str, params: &[(&'static str, String)]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        out.push_str(before);
+        let Some((name, behind)) = after.split_once('}') else {
+            break;
+        };
+        let value = params.iter().find(|(known, _)| *known == name);
+        debug_assert!(value.is_some(), "no parameter `{name}` for `{text}`");
+        out.push_str(value.map_or("", |(_, value)| value));
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reasons;
+    use super::*;
+
+    #[test]
+    fn parameters_are_in_the_text_and_beside_it() {
+        let advice = reasons::STORED_FIELD.with(&[("field", &"a{value}b"), ("value", &"{field}")]);
+        let value = advice.value();
+        assert_eq!(value["why"], "its response has `a{value}b: {field}`");
+        assert_eq!(value["id"], "not-stored-field");
+        assert_eq!(
+            value["params"],
+            json!({ "field": "a{value}b", "value": "{field}" })
+        );
+        assert!(value["do"].is_string() && value["note"].is_null());
+        let noted = reasons::REFUSED_BAD_REQUEST.plain().noting("two hosts");
+        let value = noted.value();
+        assert_eq!(value["why"], "it is not a valid HTTP request: two hosts");
+        assert_eq!(value["note"], "two hosts");
+        assert_eq!((&value["do"], &value["params"]), (&Value::Null, &json!({})));
+    }
+}
