@@ -77,6 +77,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         server,
         sites,
         origin: None,
+        kept: Vec::new(),
     };
     if config.sites.is_empty() && !document.torn {
         let message = "there is no `[[site]]`, so nothing could be served";

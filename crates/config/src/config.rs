@@ -16,6 +16,7 @@ use ipnet::IpNet;
 
 use crate::complaint::{Complaints, Warning};
 use crate::forward::PurgeForward;
+use crate::kept::KeptValue;
 use crate::listen::{AdminListen, Listen};
 use crate::log::{LogConfig, LogTarget};
 use crate::origin::{MachineFinding, Origin};
@@ -47,6 +48,8 @@ pub struct Config {
     pub patterns: Vec<PathBuf>,
     /// Where its options stand.
     pub(crate) origin: Option<Origin>,
+    /// What stays in effect of the configuration before, whatever the files say.
+    pub(crate) kept: Vec<KeptValue>,
 }
 
 impl Config {

@@ -1,35 +1,17 @@
 //! The effective configuration: every option with its value, and where the file sets it.
 //!
-//! A value that the file sets is shown as the file writes it. A default comes from the table. A default that depends on the
-//! machine or on other options is shown as the resulting value, if that is known. Passwords within URLs are masked.
+//! A value that the file sets is shown as the file writes it. A default is the table's; where it depends on the machine or on other
+//! options and is known, it is the value that came of that. Secrets are masked.
 
 use crate::config::{Config, SiteConfig};
+use crate::effective_option::{EffectiveOption, EffectiveSection};
+use crate::kept::KeptValue;
 use crate::listen::Listen;
 use crate::options::{Fallback, OptionRow, OptionSection};
 use crate::origin::Origin;
 use crate::quantity::{write_duration, write_size};
 use crate::table::{self, STATUS};
 use crate::tree::{SectionTable, StatusTable};
-
-/// The options of one section.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EffectiveSection {
-    /// As the file opens it, such as `[cache]`; a rule with its number.
-    pub header: String,
-    /// In the order of the reference page.
-    pub options: Vec<EffectiveOption>,
-}
-
-/// One option that has an effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EffectiveOption {
-    /// Its name within the section.
-    pub name: String,
-    /// The value as in a file, or a text that names what it depends on.
-    pub value: String,
-    /// `file:line` where a file sets it; `None`: a default.
-    pub spot: Option<String>,
-}
 
 impl Config {
     /// The options that all sites share.
@@ -51,7 +33,18 @@ impl Config {
         if self.cluster.is_some() {
             sections.push(section(origin, &document.cluster, own));
         }
+        for kept in &self.kept {
+            kept.apply(&mut sections);
+        }
         sections
+    }
+
+    /// Notes that these options (`cache.memory`, `[cluster]`) stay in effect as `running` has them, for what is shown of this
+    /// configuration.
+    pub fn show_as_kept(&mut self, running: &Self, paths: &[String]) {
+        let sections = running.effective();
+        let kept = paths.iter().map(|path| KeptValue::new(&sections, path));
+        self.kept = kept.flatten().collect();
     }
 
     /// The options of the site with this number.
@@ -77,15 +70,12 @@ impl Config {
         }
         let mut pages = section(origin, &given.error_pages.options, |_| None);
         let place = origin.spot(&given.error_pages.options.place);
-        pages.options.extend(
-            site.error_pages
-                .iter()
-                .map(|(status, path)| EffectiveOption {
-                    name: status.to_string(),
-                    value: quoted(&path.display().to_string()),
-                    spot: Some(place.clone()),
-                }),
-        );
+        pages
+            .options
+            .extend(site.error_pages.iter().map(|(status, path)| {
+                let path = quoted(&path.display().to_string());
+                EffectiveOption::new(status.to_string(), &path, Some(place.clone()))
+            }));
         sections.push(pages);
         sections.push(section(origin, &given.log, |_| None));
         sections.retain(|section| !section.options.is_empty());
@@ -103,22 +93,15 @@ fn section(
     let options = rows.filter_map(|row| {
         if given.stands(row.name) {
             let place = given.position(row.name);
-            return Some(EffectiveOption {
-                name: row.name.to_owned(),
-                value: masked(&origin.text(place)),
-                spot: Some(origin.spot(place)),
-            });
+            let spot = Some(origin.spot(place));
+            return Some(EffectiveOption::new(row.name, &origin.text(place), spot));
         }
         let value = match row.fallback {
             Fallback::Value(text) => text.to_owned(),
             Fallback::Computed(text) => computed(row).unwrap_or_else(|| text.replace('`', "")),
             Fallback::Absent | Fallback::Required => computed(row)?,
         };
-        Some(EffectiveOption {
-            name: row.name.to_owned(),
-            value,
-            spot: None,
-        })
+        Some(EffectiveOption::new(row.name, &value, None))
     });
     EffectiveSection {
         header: given.section.header().to_owned(),
@@ -164,10 +147,13 @@ fn lifetimes(origin: &Origin, site: &SiteConfig, given: &StatusTable) -> Vec<Eff
     let spot = origin.spot(&given.options.place);
     let is_given = |status: u16| given.statuses.iter().any(|(one, _)| *one == status);
     let all = site.rules.ttl.by_status.iter();
-    all.map(|(status, lifetime)| EffectiveOption {
-        name: status.to_string(),
-        value: quoted(&write_duration(*lifetime)),
-        spot: is_given(*status).then(|| spot.clone()),
+    all.map(|(status, lifetime)| {
+        let spot = is_given(*status).then(|| spot.clone());
+        EffectiveOption::new(
+            status.to_string(),
+            &quoted(&write_duration(*lifetime)),
+            spot,
+        )
     })
     .collect()
 }
@@ -183,38 +169,6 @@ fn list(listeners: &[Listen]) -> String {
 fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
-
-/// A value without the name and the password of URLs in it, in one line.
-fn masked(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + "://".len());
-        out.push_str(before);
-        let end = after
-            .find(|sign: char| sign.is_whitespace() || "/?#\"'".contains(sign))
-            .unwrap_or(after.len());
-        let (authority, behind) = after.split_at(end);
-        match authority.rfind('@') {
-            Some(at) => {
-                out.push_str("***");
-                out.push_str(authority.get(at..).unwrap_or_default());
-            }
-            None => out.push_str(authority),
-        }
-        rest = behind;
-    }
-    out.push_str(rest);
-    let mut line = out.split_whitespace().collect::<Vec<&str>>().join(" ");
-    if let Some((at, _)) = line.char_indices().nth(MOST_LETTERS) {
-        line.truncate(at);
-        line.push('…');
-    }
-    line
-}
-
-/// Of a value that is shown.
-const MOST_LETTERS: usize = 400;
 
 #[cfg(test)]
 mod tests {
@@ -264,27 +218,5 @@ mod tests {
         assert!(find(&site, "[site.ttl]", "404").1.is_some());
         assert_eq!(find(&site, "[[site.rule]] 1", "cache"), set("false", 19));
         assert!(config.effective_of_site(1).is_empty());
-    }
-
-    #[test]
-    fn passwords_of_urls_are_masked() {
-        for (text, shown) in [
-            ("\"redis://jane:s@cret@host:1\"", "\"redis://***@host:1\""),
-            (
-                "[\"http://a:b@c/d@e\", \"x://y\"]",
-                "[\"http://***@c/d@e\", \"x://y\"]",
-            ),
-            ("a@b", "a@b"),
-        ] {
-            assert_eq!(masked(text), shown);
-        }
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_password_of_a_url_is_shown(name in "[a-z:@%]{0,9}", before in ".{0,20}", after in ".{0,20}") {
-            let shown = masked(&format!("{before}redis://{name}S3CRET@host:1{after}"));
-            proptest::prop_assert!(!shown.contains("S3CRET"), "{shown}");
-        }
     }
 }

@@ -12,16 +12,19 @@ mod acme;
 mod assemble;
 mod balance;
 mod certificates;
+mod changed;
 mod check;
 mod cluster;
 mod complaint;
 mod config;
 mod dashboard;
 mod effective;
+mod effective_option;
 mod forward;
 mod forward_check;
 mod headers;
 mod include;
+mod kept;
 mod limit;
 mod listen;
 mod load;
@@ -50,12 +53,13 @@ mod upstream;
 mod value;
 mod walk;
 
+pub use changed::{ChangedOption, changed_options};
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
     AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, ClusterConfig, Config, DnsMeans,
     DnsProof, DnsServer, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
-pub use effective::{EffectiveOption, EffectiveSection};
+pub use effective_option::{EffectiveOption, EffectiveSection};
 pub use forward::{ForwardKind, PurgeForward};
 pub use include::included;
 pub use listen::{AdminListen, Listen};

@@ -22,7 +22,7 @@ function fill(element, attributes, children) {
       element.setAttribute(name, String(value));
     }
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 

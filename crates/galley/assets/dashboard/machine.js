@@ -81,12 +81,27 @@ function lines(title, all) {
   return all?.length > 0 ? [h('h3', {}, title), h('ul', {}, all.map((line) => h('li', {}, line)))] : [];
 }
 
+// Options with what is in effect and what the file has.
+function changedOptions(all) {
+  if (!all || all.length === 0) {
+    return [];
+  }
+  const side = (one) => (one ? [h('code', {}, one.value), ' ', h('span', { class: 'quiet' }, one.set_at ?? 'default')] : h('span', { class: 'quiet' }, 'none'));
+  const columns = [['Option', 'wide'], ['In effect', 'wide'], ['In the file', 'wide']];
+  const rows = all.map((one) => [
+    `${one.section} ${one.name}${one.site ? ` of ${one.site}` : ''}`, side(one.before),
+    one.hidden ? [side(one.after), ' (differs in what is not shown)'] : side(one.after),
+  ]);
+  return [h('h3', {}, 'Old and new values'), table('Options with other values in the file', columns, rows, '')];
+}
+
 function changes(report) {
   const isEmpty = report.changes.length === 0 && report.restart.length === 0;
   return [
     isEmpty ? h('p', {}, 'A reload would change nothing: the file is what is in effect.') : null,
     ...lines('A reload would change', report.changes),
     ...lines('Only a restart changes', report.restart),
+    ...changedOptions(report.options),
     ...lines('To be looked at', report.warnings),
     ...lines('Files', report.files),
   ].filter(Boolean);

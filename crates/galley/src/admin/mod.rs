@@ -45,8 +45,8 @@ mod upgrade;
 mod why;
 
 pub use self::reload_result::{
-    ControlRequest, LastReload, ReloadAction, ReloadError, ReloadReport, ReloadRequest,
-    ReloadResult, UpgradeError, UpgradeReport, UpgradeResult,
+    ControlRequest, LastReload, OptionChange, OptionValue, ReloadAction, ReloadError, ReloadReport,
+    ReloadRequest, ReloadResult, UpgradeError, UpgradeReport, UpgradeResult,
 };
 pub use self::socket::is_free;
 pub use self::spec::AdminSpec;

@@ -73,12 +73,53 @@ pub type ReloadResult = Result<ReloadReport, ReloadError>;
 pub struct ReloadReport {
     /// One line each.
     pub changes: Vec<String>,
+    /// The options whose values differ, those that need a restart as well.
+    pub options: Vec<OptionChange>,
     /// Options that only a restart can change, and which stay as they are.
     pub restart: Vec<String>,
     /// What the operator should look at.
     pub warnings: Vec<String>,
     /// The files that were read.
     pub files: Vec<String>,
+}
+
+/// An option with both of its values, secrets masked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionChange {
+    /// The section, such as `[cache]`.
+    pub section: String,
+    /// The site that it belongs to; `None`: all share it.
+    pub site: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// What is in effect; `None`: nothing.
+    pub before: Option<OptionValue>,
+    /// What the file has; `None`: nothing.
+    pub after: Option<OptionValue>,
+    /// Whether the values differ in what is masked or too long to show.
+    pub is_hidden: bool,
+}
+
+/// A value as the file writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionValue {
+    /// The value.
+    pub text: String,
+    /// `file:line`; `None`: a default.
+    pub spot: Option<String>,
+}
+
+impl OptionChange {
+    fn value(&self) -> Value {
+        let side = |side: &Option<OptionValue>| {
+            let side = side.as_ref();
+            side.map(|one| json!({ "value": one.text, "set_at": one.spot }))
+        };
+        json!({
+            "section": self.section, "site": self.site, "name": self.name,
+            "before": side(&self.before), "after": side(&self.after), "hidden": self.is_hidden,
+        })
+    }
 }
 
 impl ReloadReport {
@@ -126,7 +167,7 @@ pub(super) fn value(result: &ReloadResult) -> Value {
     match result {
         Ok(report) => json!({
             "ok": true, "changes": report.changes, "restart": report.restart, "warnings": report.warnings,
-            "files": report.files,
+            "files": report.files, "options": report.options.iter().map(OptionChange::value).collect::<Vec<_>>(),
         }),
         Err(ReloadError::Invalid(error)) => json!({ "ok": false, "invalid": true, "error": error }),
         Err(ReloadError::Failed(error)) => json!({ "ok": false, "invalid": false, "error": error }),

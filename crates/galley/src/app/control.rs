@@ -185,9 +185,15 @@ impl Control {
         let read = self.source.load(&known);
         let mut config = read.map_err(|wrong| ReloadError::Invalid(wrong.to_string()))?;
         let running = &self.generation.config;
+        let options = differences::options(running, &config);
         let restart = differences::keep_fixed(running, &mut config);
+        config.show_as_kept(running, &restart);
+        let changes = differences::changes(running, &config);
+        let is_same = changes.is_empty() && restart.is_empty();
         let report = ReloadReport {
-            changes: differences::changes(running, &config),
+            // Where nothing changes, values are only written in another way.
+            options: if is_same { Vec::new() } else { options },
+            changes,
             restart,
             warnings: config.warnings.iter().map(ToString::to_string).collect(),
             files: config

@@ -1,9 +1,12 @@
 //! The differences between two configurations, in lines for people; and the options that only a restart can change.
 
-use galley_config::{Config, Listen, ServerConfig, SiteConfig};
+use galley_config::{
+    ChangedOption, Config, EffectiveOption, Listen, ServerConfig, SiteConfig, changed_options,
+};
 
 use super::durable::site_fingerprint;
 use super::site_states::names;
+use crate::admin::{OptionChange, OptionValue};
 
 /// Names of fields whose values differ. Both are shown as text: most have no other comparison, and all have this one.
 macro_rules! differing {
@@ -79,6 +82,38 @@ pub(super) fn changes(before: &Config, after: &Config) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The options that `after` sets to other values, of sites that both have. A value that is only written in another way counts: it is
+/// compared as text.
+pub(super) fn options(before: &Config, after: &Config) -> Vec<OptionChange> {
+    let shared = changed_options(&before.effective(), &after.effective());
+    let mut all: Vec<OptionChange> = shared.iter().map(|one| of_option(None, one)).collect();
+    let (old, new) = (names(&before.sites), names(&after.sites));
+    for (number, name) in new.iter().enumerate() {
+        let Some(known) = old.iter().position(|old| old == name) else {
+            continue;
+        };
+        let known = before.effective_of_site(known);
+        let changed = changed_options(&known, &after.effective_of_site(number));
+        all.extend(changed.iter().map(|one| of_option(Some(name), one)));
+    }
+    all
+}
+
+fn of_option(site: Option<&String>, changed: &ChangedOption) -> OptionChange {
+    let value = |option: &EffectiveOption| OptionValue {
+        text: option.value.clone(),
+        spot: option.spot.clone(),
+    };
+    OptionChange {
+        section: changed.header.clone(),
+        site: site.cloned(),
+        name: changed.name.clone(),
+        before: changed.before.as_ref().map(value),
+        after: changed.after.as_ref().map(value),
+        is_hidden: changed.differs_in_hidden_part(),
+    }
 }
 
 fn of_server(before: &ServerConfig, after: &ServerConfig) -> Vec<&'static str> {
@@ -230,6 +265,35 @@ mod tests {
                 "site `a.test`: listeners, rules, limits changed; its stored pages are not used any longer, because the rules for cache keys have changed",
             ]
         );
+    }
+
+    #[test]
+    fn each_option_has_both_values() {
+        let before = config(
+            "[server]\nhead_timeout = \"9s\"\n[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nqueue = 7\n",
+        );
+        // Another order of the sites, and another way to write one value.
+        let after = config(
+            "[server]\nhead_timeout = \"9000ms\"\n[[site]]\nhosts = [\"b.test\"]\nroot = \"/\"\n\
+             [[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nqueue = 8\n[[site.rule]]\npath = \"/x\"\ncache = false\n",
+        );
+        let shown = |one: &OptionChange| {
+            let text = |side: &Option<OptionValue>| side.as_ref().map(|one| one.text.clone());
+            let site = one.site.clone().unwrap_or_default();
+            let (before, after) = (text(&one.before), text(&one.after));
+            format!("{site} {} {} {before:?} {after:?}", one.section, one.name)
+        };
+        let all: Vec<String> = options(&before, &after).iter().map(shown).collect();
+        assert_eq!(
+            all,
+            [
+                r#" [server] head_timeout Some("\"9s\"") Some("\"9000ms\"")"#,
+                r#"a.test [[site]] queue Some("7") Some("8")"#,
+                r#"a.test [[site.rule]] 1 path None Some("\"/x\"")"#,
+                r#"a.test [[site.rule]] 1 cache None Some("false")"#,
+            ]
+        );
+        assert!(options(&after, &after).is_empty());
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod dashboard;
 mod doctor;
 mod import;
 mod load;
+mod option_change;
 mod options;
 mod outcome;
 mod plugin;

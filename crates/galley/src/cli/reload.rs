@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::ask::{self, AdminAddress, AdminError};
 use super::options::{AdminOptions, ReloadOptions};
 use super::outcome::{EXIT_USAGE, complain, talk};
-use super::show;
+use super::{option_change, show};
 
 /// Runs `galley reload`.
 pub(super) fn reload(options: &ReloadOptions) -> ExitCode {
@@ -57,6 +57,9 @@ fn tell(report: &Value) {
     }
     for change in lines(report, "changes") {
         talk(&format!("reload: {change}"));
+    }
+    for option in report["options"].as_array().into_iter().flatten() {
+        talk(&format!("reload:   {}", option_change::line(option)));
     }
     let restart: Vec<&str> = lines(report, "restart").collect();
     if !restart.is_empty() {

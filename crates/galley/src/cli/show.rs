@@ -6,6 +6,8 @@ use std::path::Path;
 use galley_config::{Complaints, Config, UpstreamConfig, Warning};
 use serde_json::{Value, json};
 
+use super::option_change;
+
 /// One JSON value on stdout.
 pub(super) fn data(value: &Value) {
     line(&value.to_string());
@@ -89,6 +91,9 @@ fn differences(diff: &Value) {
     }
     for option in &restart {
         line(&format!("{option}: needs a restart"));
+    }
+    for option in diff["options"].as_array().into_iter().flatten() {
+        line(&format!("  {}", option_change::line(option)));
     }
     if changes.is_empty() && restart.is_empty() {
         line("no difference");

@@ -2,6 +2,7 @@
 //!
 //! Pictures of what was seen are left in the build's folder, in `tmp/screenshots`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use galley_testkit::origin::Origin;
@@ -246,10 +247,43 @@ fn buttons_ask_first_and_say_what_came_of_it() {
     tab.click("#compare").unwrap();
     tab.wait("document.querySelector('#changes').innerText.includes('would change nothing')")
         .unwrap();
+    compares(&stage, &mut tab);
     tab.click("#logout").unwrap();
     tab.wait("document.querySelector('#title').innerText === 'Signed out'")
         .unwrap();
     assert!(!seen(&mut tab).contains("a.test"));
+}
+
+/// The file is changed, and compared with what is in effect.
+fn compares(stage: &Stage, tab: &mut Tab<'_>) {
+    let file = stage.galley.config();
+    let text = fs::read_to_string(file).unwrap();
+    let changed = text
+        .replace("memory = \"64MiB\"", "memory = \"65MiB\"")
+        .replace(
+            "hosts = [\"b.test\"]",
+            "hosts = [\"b.test\"]\nqueue = 7",
+        );
+    fs::write(file, changed).unwrap();
+    tab.click("#compare").unwrap();
+    tab.wait("document.querySelector('#changes table')")
+        .unwrap();
+    let rows =
+        tab.say("[...document.querySelectorAll('#changes tbody tr')].map((row) => row.innerText)");
+    let rows = rows.unwrap();
+    let (memory, queue) = (rows[0].as_str().unwrap(), rows[1].as_str().unwrap());
+    for part in ["[cache] memory", "\"64MiB\"", "\"65MiB\"", "/galley.toml:"] {
+        assert!(memory.contains(part), "{part}: {memory}");
+    }
+    for part in ["[[site]] queue of b.test", "default", "7"] {
+        assert!(queue.contains(part), "{part}: {queue}");
+    }
+    for (width, colors) in [(360, "light"), (1440, "dark")] {
+        tab.screen(width, 900).unwrap();
+        tab.prefer_colors(colors).unwrap();
+        assert_eq!(violations(tab), NOTHING);
+    }
+    fs::write(file, text).unwrap();
 }
 
 #[test]

@@ -94,14 +94,19 @@ fn check_shows_what_a_reload_would_change() {
         .replace("memory = \"64MiB\"", "memory = \"65MiB\"")
         .replace("[[site]]\n", "[[site]]\nqueue = 3\n");
     std::fs::write(stage.galley.config(), &changed).unwrap();
-    let expected = "site `example.test`: limits changed\ncache.memory: needs a restart\n";
+    let memory = "  [cache] memory: \"64MiB\" -> \"65MiB\"\n";
+    let expected = format!(
+        "site `example.test`: limits changed\ncache.memory: needs a restart\n{memory}  \
+         [[site]] queue of site `example.test`: 200 (default) -> 3\n"
+    );
     assert_eq!(diff(&[]), expected);
     let json = diff(&["--json"]);
     assert!(json.contains("\"restart\":[\"cache.memory\"]"), "{json}");
     // Nothing was changed by asking.
     assert_eq!(diff(&[]), expected);
     reloaded(&stage, &changed);
-    assert_eq!(diff(&[]), "cache.memory: needs a restart\n");
+    let left = format!("cache.memory: needs a restart\n{memory}");
+    assert_eq!(diff(&[]), left);
     let other = stage.scratch.write("other.toml", &changed).unwrap();
     let output = std::process::Command::new(crate::support::binary())
         .args(["check", "--diff", "--config"])

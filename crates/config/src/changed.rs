@@ -1,0 +1,165 @@
+//! Which options have other values in another configuration, with both values.
+//!
+//! Values are compared as the files write them, without regard to white space, and shown as [`EffectiveOption`] shows them: secrets are
+//! masked. Options that neither file sets are left out: their defaults follow from others.
+
+use crate::effective_option::{EffectiveOption, EffectiveSection};
+
+/// An option that another configuration has with another value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedOption {
+    /// The section, as [`EffectiveSection::header`].
+    pub header: String,
+    /// Its name within the section.
+    pub name: String,
+    /// The value before; `None`: the option has none.
+    pub before: Option<EffectiveOption>,
+    /// The value after; `None`: the option has none.
+    pub after: Option<EffectiveOption>,
+}
+
+impl ChangedOption {
+    /// Whether both values look the same: they differ in what is masked, or beyond what is shown.
+    pub fn differs_in_hidden_part(&self) -> bool {
+        match (&self.before, &self.after) {
+            (Some(before), Some(after)) => before.value == after.value,
+            _ => false,
+        }
+    }
+
+    fn of(
+        header: &str,
+        before: Option<&EffectiveOption>,
+        after: Option<&EffectiveOption>,
+    ) -> Option<Self> {
+        let is_same = match (before, after) {
+            (Some(before), Some(after)) => before.has_value_of(after),
+            _ => false,
+        };
+        let is_set = [before, after].into_iter().flatten();
+        let is_set = is_set.into_iter().any(|one| one.spot.is_some());
+        let name = before.or(after)?.name.clone();
+        (is_set && !is_same).then(|| Self {
+            header: header.to_owned(),
+            name,
+            before: before.cloned(),
+            after: after.cloned(),
+        })
+    }
+}
+
+/// The options whose values differ, in the order of `after`; those that it lacks come at the end of their section.
+pub fn changed_options(
+    before: &[EffectiveSection],
+    after: &[EffectiveSection],
+) -> Vec<ChangedOption> {
+    let gone = before
+        .iter()
+        .filter(|old| EffectiveSection::find(after, &old.header).is_none());
+    let mut changed = Vec::new();
+    for new in after {
+        let old = EffectiveSection::find(before, &new.header).map_or(&[][..], |old| &old.options);
+        let options = new.options.iter();
+        changed.extend(options.filter_map(|option| {
+            ChangedOption::of(
+                &new.header,
+                EffectiveOption::find(old, &option.name),
+                Some(option),
+            )
+        }));
+        let lost = old
+            .iter()
+            .filter(|option| EffectiveOption::find(&new.options, &option.name).is_none());
+        changed
+            .extend(lost.filter_map(|option| ChangedOption::of(&new.header, Some(option), None)));
+    }
+    for old in gone {
+        let options = old.options.iter();
+        changed.extend(
+            options.filter_map(|option| ChangedOption::of(&old.header, Some(option), None)),
+        );
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::load::from_text;
+
+    const SITE: &str = "[[site]]\nhosts = [\"a.test\"]\nupstream = [\"http://127.0.0.1:81\"]\n";
+
+    fn config(text: &str) -> Config {
+        from_text("galley.toml", &format!("{text}{SITE}")).unwrap()
+    }
+
+    /// Header, name, and both values.
+    fn lines(before: &Config, after: &Config) -> Vec<String> {
+        let changed = changed_options(&before.effective(), &after.effective());
+        let value = |side: &Option<EffectiveOption>| {
+            let side = side.as_ref();
+            side.map_or("-".to_owned(), |option| option.value.clone())
+        };
+        let line = |one: &ChangedOption| {
+            let (before, after) = (value(&one.before), value(&one.after));
+            format!("{} {} {before} {after}", one.header, one.name)
+        };
+        changed.iter().map(line).collect()
+    }
+
+    #[test]
+    fn both_values_are_shown_and_only_of_what_a_file_sets() {
+        let before = config("[server]\nhead_timeout = \"9s\"\n[cache]\nmemory = \"64MiB\"\n");
+        let after = config("[server]\nworkers = 2\n[cache]\n# More.\nmemory   =   \"128MiB\"\n");
+        // `max_object` follows from `memory`, and no file sets it.
+        assert_eq!(
+            lines(&before, &after),
+            [
+                "[server] workers 0 2",
+                "[server] head_timeout \"9s\" \"10s\"",
+                "[cache] memory \"64MiB\" \"128MiB\"",
+            ]
+        );
+        assert!(lines(&after, &after).is_empty());
+    }
+
+    #[test]
+    fn a_section_that_comes_or_goes_is_shown_whole() {
+        let engine = "[cluster]\nengine = \"redis://10.0.0.1:6379\"\n";
+        let (without, with) = (config(""), config(engine));
+        let shown = "[cluster] engine - \"redis://10.0.0.1:6379\"";
+        assert_eq!(lines(&without, &with), [shown]);
+        let shown = "[cluster] engine \"redis://10.0.0.1:6379\" -";
+        assert_eq!(lines(&with, &without), [shown]);
+    }
+
+    #[test]
+    fn another_password_is_a_change_and_is_not_shown() {
+        let engine = |password: &str| {
+            config(&format!(
+                "[log]\notlp = \"http://jane:{password}@10.0.0.1:4318\"\n"
+            ))
+        };
+        let (before, after) = (engine("first-secret"), engine("second-secret"));
+        let changed = changed_options(&before.effective(), &after.effective());
+        assert_eq!(changed.len(), 1, "{changed:?}");
+        assert!(changed[0].differs_in_hidden_part());
+        let text = format!("{changed:?}");
+        assert!(!text.contains("secret"), "{text}");
+    }
+
+    #[test]
+    fn what_is_kept_is_shown_as_it_was() {
+        let running = config("[cache]\nmemory = \"64MiB\"\n");
+        let mut new =
+            config("[cache]\nmemory = \"128MiB\"\n[cluster]\nengine = \"redis://10.0.0.1:6379\"\n");
+        new.show_as_kept(&running, &["cache.memory".into(), "[cluster]".into()]);
+        assert!(lines(&running, &new).is_empty());
+        // And so again by the next reload.
+        let mut next = config("[cache]\nmemory = \"256MiB\"\n");
+        assert_eq!(lines(&new, &next), ["[cache] memory \"64MiB\" \"256MiB\""]);
+        next.show_as_kept(&new, &["cache.memory".into()]);
+        assert!(lines(&new, &next).is_empty());
+    }
+}

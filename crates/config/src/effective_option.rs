@@ -1,0 +1,153 @@
+//! An option as it is shown: its value in one line, without secrets, and where it is set.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+/// The options of one section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EffectiveSection {
+    /// As the file opens it, such as `[cache]`; a rule with its number.
+    pub header: String,
+    /// In the order of the reference page.
+    pub options: Vec<EffectiveOption>,
+}
+
+/// One option that has an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EffectiveOption {
+    /// Its name within the section.
+    pub name: String,
+    /// The value as a file writes it, or a text that says what it depends on.
+    pub value: String,
+    /// `file:line` where a file sets it; `None`: a default.
+    pub spot: Option<String>,
+    /// Of the whole value, with what is masked or cut.
+    digest: u64,
+}
+
+impl EffectiveSection {
+    pub(crate) fn find<'s>(sections: &'s [Self], header: &str) -> Option<&'s Self> {
+        sections.iter().find(|section| section.header == header)
+    }
+}
+
+impl EffectiveOption {
+    /// `text`: the value as a file writes it.
+    pub(crate) fn new(name: impl Into<String>, text: &str, spot: Option<String>) -> Self {
+        let line = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+        let mut hasher = DefaultHasher::new();
+        line.hash(&mut hasher);
+        Self {
+            name: name.into(),
+            value: masked(&line),
+            spot,
+            digest: hasher.finish(),
+        }
+    }
+
+    /// Whether the values are the same, also in what is not shown of them.
+    pub(crate) fn has_value_of(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+
+    pub(crate) fn find<'o>(options: &'o [Self], name: &str) -> Option<&'o Self> {
+        options.iter().find(|option| option.name == name)
+    }
+}
+
+/// A line without the names and passwords of URLs in it, and without the secrets of parameters and arguments.
+fn masked(line: &str) -> String {
+    let mut line = without_secrets(&without_passwords(line));
+    if let Some((at, _)) = line.char_indices().nth(MOST_LETTERS) {
+        line.truncate(at);
+        line.push('…');
+    }
+    line
+}
+
+fn without_passwords(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + "://".len());
+        out.push_str(before);
+        let end = after
+            .find(|sign: char| sign.is_whitespace() || "/?#\"'".contains(sign))
+            .unwrap_or(after.len());
+        let (authority, behind) = after.split_at(end);
+        match authority.rfind('@') {
+            Some(at) => {
+                out.push_str("***");
+                out.push_str(authority.get(at..).unwrap_or_default());
+            }
+            None => out.push_str(authority),
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// `token=x` in a query, or `--api-key=x` in a command, becomes `token=***`.
+fn without_secrets(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('=') {
+        let (before, after) = rest.split_at(at + 1);
+        out.push_str(before);
+        let name = before.trim_end_matches('=').to_ascii_lowercase();
+        let end = after
+            .find(|sign: char| sign.is_whitespace() || "&\"',]}".contains(sign))
+            .unwrap_or(after.len());
+        let (value, behind) = after.split_at(end);
+        if !value.is_empty() && SECRET_NAMES.iter().any(|one| name.ends_with(one)) {
+            out.push_str("***");
+            rest = behind;
+        } else {
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// How the names of parameters end whose values are secrets.
+const SECRET_NAMES: &[&str] = &["password", "passwd", "secret", "token", "key"];
+
+/// Of a value that is shown.
+const MOST_LETTERS: usize = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_of_urls_are_masked() {
+        for (text, shown) in [
+            ("\"redis://jane:s@cret@host:1\"", "\"redis://***@host:1\""),
+            (
+                "[\"http://a:b@c/d@e\", \"x://y\"]",
+                "[\"http://***@c/d@e\", \"x://y\"]",
+            ),
+            ("a@b", "a@b"),
+            (
+                "[\"serve\", \"--api-key=abc\", \"--mode=fast\"]",
+                "[\"serve\", \"--api-key=***\", \"--mode=fast\"]",
+            ),
+            (
+                "\"http://h/v1?token=a=b&x=1\"",
+                "\"http://h/v1?token=***&x=1\"",
+            ),
+            ("{ key = \"site.key\" }", "{ key = \"site.key\" }"),
+        ] {
+            assert_eq!(masked(text), shown);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_password_of_a_url_is_shown(name in "[a-z:@%]{0,9}", before in ".{0,20}", after in ".{0,20}") {
+            let shown = masked(&format!("{before}redis://{name}S3CRET@host:1{after}"));
+            proptest::prop_assert!(!shown.contains("S3CRET"), "{shown}");
+        }
+    }
+}
