@@ -20,6 +20,7 @@ pub fn esi(data: &[u8]) {
         host: "site.test",
         has_body: false,
         upgrade: false,
+        country: None,
     };
     let cookie = ("cookie", b"wordpress_logged_in_1=secret".as_slice());
     let fields = std::iter::once(cookie);

@@ -50,6 +50,7 @@ pub fn conditions(data: &[u8]) {
             host: "site.test",
             has_body: false,
             upgrade: false,
+            country: None,
         };
         if facts
             .parse(&line, [(name, data)].into_iter(), &site)

@@ -89,6 +89,7 @@ pub fn whole(data: &[u8]) {
             host: "site.test",
             has_body: false,
             upgrade: false,
+            country: None,
         };
         if facts.parse(&line, head.fields(), &site).is_err() {
             continue;
@@ -143,6 +144,7 @@ pub fn purge_order(data: &[u8]) {
         host: "site.test",
         has_body: length < data.len(),
         upgrade: false,
+        country: None,
     };
     if facts.parse(&line, head.fields(), &site).is_err() {
         return;

@@ -27,6 +27,7 @@ pub fn upstream_answer(data: &[u8]) {
             host: "site.test",
             has_body: false,
             upgrade: false,
+            country: None,
         };
         facts
             .parse(&line, std::iter::empty::<(&str, &[u8])>(), &site)
@@ -90,6 +91,7 @@ pub fn contract(data: &[u8]) {
             host: "site.test",
             has_body: true,
             upgrade: false,
+            country: None,
         };
         let fields = || fields.iter().copied();
         let mut facts = RequestInfo::default();

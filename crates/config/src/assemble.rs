@@ -90,6 +90,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         if config.server.geoip.is_none() {
             check::countries(given, &mut complaints);
         }
+        check::outer_countries(given, &mut complaints);
         dashboard::admin(&given.own, &config.admin.listen, &mut complaints);
         if config.cluster.is_none() {
             check::shared_limits(given, &mut complaints);

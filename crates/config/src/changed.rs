@@ -138,7 +138,7 @@ mod tests {
     fn another_password_is_a_change_and_is_not_shown() {
         let engine = |password: &str| {
             config(&format!(
-                "[log]\notlp = \"http://jane:{password}@10.0.0.1:4318\"\n"
+                "[cluster]\nengine = \"redis://jane:{password}@10.0.0.1:6379\"\n"
             ))
         };
         let (before, after) = (engine("first-secret"), engine("second-secret"));

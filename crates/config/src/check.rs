@@ -200,7 +200,7 @@ pub(crate) fn shared_limits(given: &GivenSite, complaints: &mut Complaints) {
 /// Countries are known with a database only.
 pub(crate) fn countries(given: &GivenSite, complaints: &mut Complaints) {
     for own in given.rules.iter().chain([&given.own]) {
-        for name in ["allow_countries", "deny_countries"] {
+        for name in ["allow_countries", "deny_countries", "countries"] {
             let list: Vec<CountryCode> = own
                 .has(name)
                 .then(|| own.given(name))
@@ -210,6 +210,16 @@ pub(crate) fn countries(given: &GivenSite, complaints: &mut Complaints) {
                 own.complain(name, NO_GEOIP, NAME_GEOIP, complaints);
             }
         }
+    }
+}
+
+/// Caches in front do not know which rule a page was made by.
+pub(crate) fn outer_countries(given: &GivenSite, complaints: &mut Complaints) {
+    let by_country = given.rules.iter().any(|rule| rule.has("countries"));
+    if by_country && given.own.has("outer_ttl") {
+        let why = "is given, but a cache in front would mix what the rules with `countries` send";
+        let help = "remove one of the two";
+        given.own.complain("outer_ttl", why, help, complaints);
     }
 }
 

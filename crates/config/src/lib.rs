@@ -76,5 +76,6 @@ pub use site::default_token_file;
 pub use table::options;
 pub use upstream::{
     BalanceMethod, HealthCheckConfig, HttpUpstream, LoadBalancing, ManagedPhp, PhpAddress,
-    PhpServer, Program, ServerShare, UpstreamConfig, UpstreamLimits, UpstreamTls,
+    PhpSandbox, PhpServer, PhpWritable, Program, ServerShare, UpstreamConfig, UpstreamLimits,
+    UpstreamTls,
 };

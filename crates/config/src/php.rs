@@ -7,7 +7,7 @@ use crate::complaint::{Complaints, shown};
 use crate::options::OptionSection;
 use crate::quantity::write_duration;
 use crate::tree::{GivenSite, SectionTable};
-use crate::upstream::UpstreamConfig;
+use crate::upstream::{ManagedPhp, PhpSandbox, PhpWritable, UpstreamConfig};
 
 /// A site must have a source of responses, and PHP needs a root.
 pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints: &mut Complaints) {
@@ -44,6 +44,63 @@ fn needs_root(given: &SectionTable, php: &UpstreamConfig, complaints: &mut Compl
         format!("is {text}, but the site has no `root`, and PHP needs the path of the script");
     let help = "add `root = \"/var/www/example.com\"` to the site";
     given.complain("php", why, help, complaints);
+}
+
+/// The options of a PHP that Galley runs.
+pub(crate) fn managed(site: &GivenSite, complaints: &mut Complaints) -> ManagedPhp {
+    let own = &site.own;
+    ManagedPhp {
+        workers: own.value("php_workers"),
+        timeout: own
+            .given("php_timeout")
+            .unwrap_or_else(|| longest(site).max(TIMEOUT)),
+        memory_limit: own.given("php_memory_limit"),
+        user: own.given("php_user"),
+        binary: own.given("php_binary"),
+        sandbox: sandbox(own, complaints),
+        memory_high: own.given("php_memory_high"),
+        pids_max: pids_max(own, complaints),
+    }
+}
+
+/// Room for all workers and their master.
+fn pids_max(own: &SectionTable, complaints: &mut Complaints) -> Option<u64> {
+    let most = own.given("php_pids_max")?;
+    let workers: u64 = own.value("php_workers");
+    if workers >= most {
+        let why = format!("is `{most}`, but there are `{workers}` workers and a master process");
+        let help = "raise it, or lower `php_workers`";
+        own.complain("php_pids_max", why, help, complaints);
+    }
+    Some(most)
+}
+
+/// What confines PHP-FPM, where something does.
+fn sandbox(own: &SectionTable, complaints: &mut Complaints) -> Option<PhpSandbox> {
+    let writable = match own.value::<String>("php_sandbox").as_str() {
+        "root" => PhpWritable::Root,
+        "wp-content" => PhpWritable::Content,
+        _ => {
+            // Of another PHP they are refused anyway.
+            if matches!(own.given("php"), Some(UpstreamConfig::Managed)) {
+                let why = "is given, but `php_sandbox` is `off`";
+                let help = "write `php_sandbox = \"root\"`, or remove it";
+                own.complain_of_given(OF_SANDBOX, why, help, complaints);
+            }
+            return None;
+        }
+    };
+    let ports: Option<Vec<u64>> = own.given("php_connect_ports");
+    let ports = ports.map(|all| {
+        // The table's bounds fit.
+        let all = all.into_iter().filter_map(|port| u16::try_from(port).ok());
+        all.collect()
+    });
+    Some(PhpSandbox {
+        writable,
+        paths: own.value("php_paths"),
+        connect_ports: ports,
+    })
 }
 
 /// A rule that contradicts itself, or needs PHP on a site without a root.
@@ -140,4 +197,19 @@ fn runs_program(rule: &SectionTable) -> bool {
 const OF_MANAGED: &[&str] = &["php_workers", "php_command", "php_user"];
 
 /// Options of PHP-FPM alone.
-const OF_FPM: &[&str] = &["php_binary", "php_timeout", "php_memory_limit"];
+const OF_FPM: &[&str] = &[
+    "php_binary",
+    "php_timeout",
+    "php_memory_limit",
+    "php_sandbox",
+    "php_paths",
+    "php_connect_ports",
+    "php_memory_high",
+    "php_pids_max",
+];
+
+/// Options that have a meaning with `php_sandbox` only.
+const OF_SANDBOX: &[&str] = &["php_paths", "php_connect_ports"];
+
+/// What WordPress itself asks for while it updates (`set_time_limit( 300 )`).
+const TIMEOUT: Duration = Duration::from_secs(300);

@@ -28,7 +28,7 @@ use crate::quantity::Pace;
 use crate::redirect;
 use crate::tls;
 use crate::tree::{GivenSite, SectionTable};
-use crate::upstream::{HttpUpstream, ManagedPhp, Program, UpstreamConfig, UpstreamLimits};
+use crate::upstream::{HttpUpstream, Program, UpstreamConfig, UpstreamLimits};
 use crate::value::FromValue;
 
 /// What sites take from the configuration around them.
@@ -103,15 +103,7 @@ pub(crate) fn site(
         multisite: own.value("multisite"),
         cron,
         upgrade: upgrade(own, complaints),
-        managed: ManagedPhp {
-            workers: own.value("php_workers"),
-            timeout: own
-                .given("php_timeout")
-                .unwrap_or_else(|| php::longest(given).max(PHP_TIMEOUT)),
-            memory_limit: own.given("php_memory_limit"),
-            user: own.given("php_user"),
-            binary: own.given("php_binary"),
-        },
+        managed: php::managed(given, complaints),
         has_auto_tls: tls::is_auto(own),
         access: given.log.given("access"),
         errors: given.log.given("error"),
@@ -439,6 +431,7 @@ fn rule(
 ) -> Rule {
     check::paths(given, complaints);
     check::not_empty(given, "methods", "a method", complaints);
+    check::not_empty(given, "countries", "a country", complaints);
     php::rule(given, site, complaints);
     let ignored: Vec<String> = given.value("ignore");
     let ignores = |word: &str| ignored.iter().any(|one| one == word);
@@ -446,6 +439,7 @@ fn rule(
         path: given.given("path").unwrap_or_default(),
         pattern: given.given("pattern"),
         methods: given.given("methods").unwrap_or_default(),
+        countries: given.given("countries").unwrap_or_default(),
         cache: given.given("cache"),
         ttl: given.given("ttl"),
         ignore: Ignore {
@@ -482,9 +476,6 @@ fn place_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usiz
             further.len() - 1
         })
 }
-
-/// The limit that WordPress itself sets while it updates (`set_time_limit( 300 )`).
-const PHP_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// As WordPress spreads its own calls: it never calls its scheduler twice within a minute.
 const USUAL_CRON: Duration = Duration::from_secs(60);

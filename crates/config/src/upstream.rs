@@ -203,4 +203,30 @@ pub struct ManagedPhp {
     pub user: Option<String>,
     /// The program; without it, it is looked for.
     pub binary: Option<PathBuf>,
+    /// What it may reach; `None`: what its user may.
+    pub sandbox: Option<PhpSandbox>,
+    /// Bytes of memory above which the kernel slows all of it down.
+    pub memory_high: Option<u64>,
+    /// Its processes and those that they start.
+    pub pids_max: Option<u64>,
+}
+
+/// What a PHP-FPM that Galley runs may reach, in addition to what every PHP needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhpSandbox {
+    /// Where it may write in the site's root, all of which it may read.
+    pub writable: PhpWritable,
+    /// Further files and folders that it may read and write.
+    pub paths: Vec<PathBuf>,
+    /// The TCP ports that it may connect to; `None`: all.
+    pub connect_ports: Option<Vec<u16>>,
+}
+
+/// Which part of a site's root PHP may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PhpWritable {
+    /// All of it.
+    Root,
+    /// `wp-content`.
+    Content,
 }

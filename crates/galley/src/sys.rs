@@ -3,6 +3,7 @@
 //! These calls are made at the start or on the control thread, except for [`unsent`], which is called for slow clients.
 
 pub mod account;
+pub mod cgroup;
 pub mod packets;
 mod pages;
 pub mod privileges;

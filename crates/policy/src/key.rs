@@ -14,14 +14,16 @@ use siphasher::sip::SipHasher13;
 use crate::request_info::{AcceptClass, Device, RequestInfo, Scheme};
 
 pub use self::format::KEY_FORMAT;
+use self::parts::BY_COUNTRY;
 pub use self::parts::{KeyParts, read_key};
 
 /// Writes the key to `out`, which is cleared first.
 ///
 /// ```text
-/// scheme u8 | accept u8 | device u8 | authority | path | query present u8 [| query] | vary cookies
+/// scheme u8 | accept u8 | device u8 | authority | path | query present u8 [| query] | vary cookies [| rule]
 /// ```
-/// where each of the last four is its length as LEB128, then its bytes.
+/// where each of the last five is its length as LEB128, then its bytes. The rule that applies, from 1, or 0 for none, in decimal, is
+/// there if it depends on the country of the client; then the highest bit of the device is set.
 pub fn write_key(info: &RequestInfo, out: &mut Vec<u8>) {
     write(info, QueryKey::Is(info.query()), out);
 }
@@ -49,6 +51,9 @@ pub fn variant_id(key: &[u8]) -> Option<u64> {
     feed(&mut hasher, key.get(..3)?);
     feed(&mut hasher, parts.authority);
     feed(&mut hasher, parts.vary_cookies);
+    if let Some(rule) = parts.rule {
+        feed(&mut hasher, rule);
+    }
     feed(&mut hasher, parts.rest);
     Some(hasher.finish())
 }
@@ -86,11 +91,13 @@ fn write_path(info: &RequestInfo, path: &[u8], query: QueryKey<'_>, out: &mut Ve
         AcceptClass::Page => 0,
         AcceptClass::Json => 1,
     });
-    out.push(match info.device() {
+    let rule = info.rule_by_country();
+    let device = match info.device() {
         Device::Any => 0,
         Device::Desktop => 1,
         Device::Mobile => 2,
-    });
+    };
+    out.push(device | rule.map_or(0, |_| BY_COUNTRY));
     push_part(info.authority_bytes(), out);
     push_part(path, out);
     match query {
@@ -102,6 +109,24 @@ fn write_path(info: &RequestInfo, path: &[u8], query: QueryKey<'_>, out: &mut Ve
         QueryKey::Any => out.push(2),
     }
     push_part(info.vary_cookies(), out);
+    if let Some(rule) = rule {
+        let mut digits = [0; DIGITS];
+        push_part(decimal(rule, &mut digits), out);
+    }
+}
+
+/// A number as text, without allocating.
+fn decimal(mut number: usize, digits: &mut [u8; DIGITS]) -> &[u8] {
+    let mut start = DIGITS;
+    for (at, digit) in digits.iter_mut().enumerate().rev() {
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        start = at;
+        if number == 0 {
+            break;
+        }
+    }
+    digits.get(start..).unwrap_or_default()
 }
 
 fn push_part(part: &[u8], out: &mut Vec<u8>) {
@@ -153,6 +178,9 @@ fn feed(hasher: &mut SipHasher13, part: &[u8]) {
     hasher.write(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
     hasher.write(part);
 }
+
+/// Of the largest `usize`.
+const DIGITS: usize = 20;
 
 /// Fixed for ever: ids are written to disk and exchanged between nodes.
 const SCOPE_KEY: u64 = 0x6761_6c6c_6579_0001;

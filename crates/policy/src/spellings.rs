@@ -18,6 +18,7 @@ pub use self::form::FormScanner;
 
 use self::shape::{BASES, Likeness, REST, Shape};
 use self::variables::{Meaning, meaning};
+use crate::access::CountryCode;
 use crate::query::{self, FormDecoded, MAX_PARAMETERS, split_pair};
 use crate::site::{EqualSpellings, Rule};
 
@@ -96,6 +97,8 @@ pub(crate) struct RequestedPaths<'a> {
     pub(crate) path: &'a [u8],
     /// As sent.
     pub(crate) query: &'a [u8],
+    /// Of the client.
+    pub(crate) country: Option<CountryCode>,
 }
 
 /// Buffers that are used again.
@@ -317,7 +320,7 @@ impl Walk<'_> {
         let SpellingBuffers { lower, slug, .. } = &*self.buffers;
         let mut says = false;
         for (index, shape) in self.guard.shapes.iter().enumerate() {
-            if !self.is_method(index) {
+            if !self.is_meant(index) {
                 continue;
             }
             match shape.likeness(lower, slug) {
@@ -346,23 +349,25 @@ impl Walk<'_> {
 
     fn all(&mut self, is_it: impl Fn(&Shape) -> bool) {
         for (index, shape) in self.guard.shapes.iter().enumerate() {
-            if is_it(shape) && self.is_method(index) {
+            if is_it(shape) && self.is_meant(index) {
                 add(self.found, Some(index));
             }
         }
         add(self.found, None);
     }
 
-    fn is_method(&self, index: usize) -> bool {
+    /// Whether a rule is meant for the method and the country of the request.
+    fn is_meant(&self, index: usize) -> bool {
         let method = self.request.method;
         let is_read = method == "HEAD";
         self.rules.get(index).is_some_and(|rule| {
-            self.request.overrides_method
+            let is_method = self.request.overrides_method
                 || rule.methods.is_empty()
                 || rule
                     .methods
                     .iter()
-                    .any(|one| one == method || (is_read && one == "GET"))
+                    .any(|one| one == method || (is_read && one == "GET"));
+            is_method && rule.is_for(self.request.country)
         })
     }
 }

@@ -11,6 +11,7 @@ pub(crate) const LINE: RequestLineInfo<'static> = RequestLineInfo {
     host: "example.com",
     has_body: false,
     upgrade: false,
+    country: None,
 };
 
 /// A request with this line, which must be valid, and these fields.

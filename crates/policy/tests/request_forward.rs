@@ -19,6 +19,7 @@ const LINE: RequestLineInfo<'static> = RequestLineInfo {
     host: "example.com",
     has_body: false,
     upgrade: false,
+    country: None,
 };
 
 fn client() -> Client<'static> {

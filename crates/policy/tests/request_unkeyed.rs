@@ -51,6 +51,7 @@ impl Head {
             host: &host,
             has_body: false,
             upgrade: false,
+            country: None,
         };
         let mut info = RequestInfo::default();
         info.parse(&line, self.lines(), site).ok()?;
@@ -442,7 +443,7 @@ proptest! {
         let mut path = b"/".to_vec();
         path.extend_from_slice(&target);
         for target in [&target, &path] {
-            let line = RequestLineInfo { method: &method, target, scheme: Scheme::Http, host: &host, has_body: false, upgrade: false };
+            let line = RequestLineInfo { method: &method, target, scheme: Scheme::Http, host: &host, has_body: false, upgrade: false, country: None };
             let mut info = RequestInfo::default();
             let _ = info.parse(&line, fields.iter().copied(), &site);
             let client = Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 1, request_id: "\n" };

@@ -302,6 +302,7 @@ proptest! {
                 host: "example.com",
                 has_body: false,
                 upgrade: false,
+                country: None,
             };
             let mut asked = galley_policy::request_info::RequestInfo::default();
             if asked.parse(&line, lines(&[]), &site).is_ok() {
@@ -346,6 +347,7 @@ proptest! {
                 host: "example.com",
                 has_body: true,
                 upgrade: false,
+                country: None,
             };
             let mut asked = galley_policy::request_info::RequestInfo::default();
             if asked.parse(&line, lines(rows), &site).is_err() {

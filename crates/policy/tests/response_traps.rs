@@ -391,6 +391,7 @@ fn trap_23_a_get_with_a_body_passes() {
         host: "example.com",
         has_body: true,
         upgrade: false,
+        country: None,
     };
     let mut info = RequestInfo::default();
     info.parse(&line, std::iter::empty::<(&str, &[u8])>(), &none())

@@ -1,6 +1,6 @@
 //! Managed PHP.
 
-use crate::options::ValueKind::{Count, List, Path, Size, Text};
+use crate::options::ValueKind::{Count, List, Path, Size, Text, Word};
 use crate::options::{OptionRow, OptionSection};
 use crate::table::row::{DAY, GIB, MIB, ms, row, time};
 
@@ -17,4 +17,14 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`server.user` if set; otherwise, if Galley runs as root, the owner of `root`, or `www-data` if root owns it; otherwise Galley's own user").example(r#""www-data""#),
     row(OptionSection::Site, "php_binary", Path, "The PHP-FPM program that Galley runs.")
         .computed("the newest `php-fpm` on the machine").example(r#""/usr/sbin/php-fpm8.4""#),
+    row(OptionSection::Site, "php_sandbox", Word(&["off", "root", "wp-content"]), "What a managed PHP-FPM may write below the site's `root`, with Landlock: all of it, or `wp-content` only, so that updates of WordPress itself fail. It reads `root` and the system's programs, libraries and `/etc`, writes temporary files and sessions, and reaches no other files. It cannot run programs from folders that it may write, nor gain privileges, which `sendmail` needs.")
+        .or(r#""off""#),
+    row(OptionSection::Site, "php_paths", List(&Path), "Further files and folders that a PHP with `php_sandbox` may read and write.")
+        .or("[]").example(r#"["/srv/shared/uploads"]"#),
+    row(OptionSection::Site, "php_connect_ports", List(&Count { least: 1, most: 65_535 }), "The TCP ports that a PHP with `php_sandbox` may connect to, on any host. The database, `https` and the site itself need one. Unix sockets and UDP are not restricted.")
+        .computed("all").example("[443, 3306]"),
+    row(OptionSection::Site, "php_memory_high", Size { least: 64 * MIB, most: 1024 * GIB }, "`memory.high` of a managed PHP-FPM: above it, the kernel takes memory back from all workers and the programs that they start, and slows them down. Needs control groups of version 2 and `Delegate=yes` in the unit.")
+        .example(r#""1GiB""#),
+    row(OptionSection::Site, "php_pids_max", Count { least: 16, most: 4_194_304 }, "`pids.max` of a managed PHP-FPM: how many processes and threads there may be of it, with the programs that its workers start. Needs the same.")
+        .unit("processes").example("100"),
 ];

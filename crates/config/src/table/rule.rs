@@ -11,6 +11,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example("'^/form-(.*)$'"),
     row(OptionSection::SiteRule, "methods", List(&ValueKind::Method), "The methods that the rule applies to, in upper case. Galley rejects a method that it does not know, such as `PROPFIND`, with 501 unless a rule names it here.")
         .computed("all").example(r#"["GET", "HEAD"]"#),
+    row(OptionSection::SiteRule, "countries", List(&ValueKind::Country), "The countries of clients that the rule applies to. Clients whose country the database of `server.geoip` does not know have none of them. Galley keeps a copy of a page for each rule that may apply to it.")
+        .computed("all, and clients without a country").example(r#"["DE", "AT"]"#),
     row(OptionSection::SiteRule, "cache", Flag, "`false`: Galley neither serves these paths from the cache nor stores them.")
         .computed("as the preset decides").example("false"),
     row(OptionSection::SiteRule, "ttl", lifetime(), "The lifetime if the response has none. With `ignore` it also overrides the response's own.")

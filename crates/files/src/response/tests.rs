@@ -30,6 +30,7 @@ fn ask(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -> Fi
         host: "example.com",
         has_body: false,
         upgrade: false,
+        country: None,
     };
     let mut info = RequestInfo::default();
     let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));

@@ -223,11 +223,13 @@ fn spools(spools: &BodySpools) -> Value {
 /// Of the PHP that Galley runs for a site.
 fn php(numbers: &PoolNumbers) -> Value {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let limits = numbers.limits();
     json!({
         "slots": numbers.slots().load(Ordering::Relaxed), "workers": numbers.workers.load(Ordering::Relaxed),
         "worker_bytes": read(&numbers.worker_bytes), "largest_bytes": read(&numbers.largest_bytes),
         "bytes": read(&numbers.bytes), "share_bytes": read(&numbers.share_bytes),
         "replaced": read(&numbers.replaced), "overdue": read(&numbers.overdue), "restarts": read(&numbers.restarts),
+        "sandbox": numbers.sandbox.word(), "limits": limits.word(), "limits_problem": limits.problem(),
     })
 }
 

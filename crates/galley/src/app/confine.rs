@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use galley_config::{AdminListen, Config, PhpAddress, UpstreamConfig};
+use galley_config::{AdminListen, Config, PhpAddress, SiteConfig, UpstreamConfig};
 
 use super::ServerStartError;
 use super::listeners::NewListeners;
-use crate::sys::privileges;
 use crate::sys::sandbox::{Sandbox, SandboxLevel};
+use crate::sys::{cgroup, privileges};
 
 /// Makes the folders that Galley's user will put sockets into.
 pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
@@ -20,6 +20,20 @@ pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
         privileges::folder_for(user, folder).map_err(|cause| of_user(user, cause))?;
     }
     Ok(())
+}
+
+/// Gives Galley's control group to the user that Galley becomes, where limits of PHP need it. What goes wrong is told for each PHP,
+/// when it is started.
+pub(super) fn delegate_group(config: &Config) {
+    let is_limited =
+        |site: &SiteConfig| site.managed.memory_high.is_some() || site.managed.pids_max.is_some();
+    if let Some(user) = &config.server.user
+        && config.sites.iter().any(is_limited)
+        && privileges::is_root()
+        && let Ok(account) = privileges::account_of(user, config.server.group.as_deref())
+    {
+        let _ = cgroup::delegate(&account);
+    }
 }
 
 /// Becomes the user that the configuration names. To be called while there is one thread.
@@ -87,7 +101,7 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
 }
 
 /// Whether an upstream of a site has a name that must be looked up.
-fn asks_for_names(site: &galley_config::SiteConfig) -> bool {
+fn asks_for_names(site: &SiteConfig) -> bool {
     let is_name = |host: &str| {
         let bare = host.trim_matches(['[', ']']);
         bare.parse::<std::net::IpAddr>().is_err()

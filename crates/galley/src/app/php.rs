@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_config::{Config, Program, SiteConfig, UpstreamConfig};
+use galley_config::{Config, PhpSandbox, Program, SiteConfig, UpstreamConfig};
 use galley_policy::site::Rule;
 
 use super::predecessor::InheritedPool;
@@ -21,6 +21,7 @@ use crate::php::{
     self, MachineMemory, Managed, MemoryDivision, Ownership, PhpSettings, PoolNumbers,
 };
 use crate::sys;
+use crate::sys::cgroup::GroupLimits;
 
 /// All of it.
 pub(super) struct Php {
@@ -458,7 +459,20 @@ fn settings(
         site_name: site.name.clone(),
         request_body: of_rules(site, |rule| rule.request_body).fold(site.request_body, u64::max),
         root: root.clone(),
+        sandbox: sandbox(site),
+        limits: GroupLimits {
+            memory_high: site.managed.memory_high,
+            pids_max: site.managed.pids_max,
+        },
     })
+}
+
+/// With the folders in which plugins remove files to purge pages.
+fn sandbox(site: &SiteConfig) -> Option<PhpSandbox> {
+    let mut sandbox = site.managed.sandbox.clone()?;
+    let folders = [&site.nginx_cache_path, &site.purge_directory];
+    sandbox.paths.extend(folders.into_iter().flatten().cloned());
+    Some(sandbox)
 }
 
 /// What the rules of a site say about something.

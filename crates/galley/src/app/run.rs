@@ -51,6 +51,7 @@ pub fn run(
     let tls = tls::open(config, &TlsBefore::default())?;
     confine::make_folders(config)?;
     let apart = php::apart(config)?;
+    confine::delegate_group(config);
     confine::give_up_root(config, &listeners)?;
     let error_log = errors::start(&ErrorTargets::of(config), config.log.level)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

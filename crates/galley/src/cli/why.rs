@@ -111,6 +111,10 @@ fn rule(rule: &Value) -> String {
         rule["number"],
         text(&rule["path"])
     )];
+    let countries: Vec<&str> = items(&rule["countries"]).map(text).collect();
+    if !countries.is_empty() {
+        says.push(format!("for clients from {}", countries.join(", ")));
+    }
     if let Some(cache) = rule["cache"].as_bool() {
         says.push(format!("cache = {cache}"));
     }

@@ -239,7 +239,7 @@ mod tests {
         let speaker = Speaker {
             site: "site".to_owned(),
             program: "php-fpm".to_owned(),
-            numbers: Arc::default(),
+            numbers: Arc::new(PoolNumbers::new(1, 0)),
         };
         forward(&log[..], speaker, said.clone()).await;
         assert_eq!(

@@ -52,7 +52,7 @@ impl Managed {
         let (pool, line) = (kept.pool, line.clone());
         match kept.what {
             SplitItem::Fpm { pieces, door } => {
-                Self::run(prepare::privileged(*pieces, line, pool, door)).await
+                Self::run(prepare::privileged(*pieces, line, pool, door)?).await
             }
             SplitItem::Program(program) => program::start_privileged(program, line, pool)
                 .await

@@ -23,6 +23,7 @@ use tokio::io::AsyncRead;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::PhpStartError;
@@ -32,6 +33,8 @@ use super::numbers::PoolNumbers;
 use super::privileged::{KeeperChannel, SocketPath};
 use super::process::{AdoptedProcess, MasterProcess};
 use super::watcher::{Watcher, pidfd};
+use crate::sys::cgroup::{GroupState, ProgramGroup};
+use crate::sys::sandbox::Sandbox;
 
 /// Everything that is needed to start a master repeatedly.
 #[derive(Debug)]
@@ -44,9 +47,23 @@ pub(super) struct MasterPlan {
     pub(super) numbers: Arc<PoolNumbers>,
     /// What another process needs to go on with it.
     pub(super) current: Arc<CurrentMaster>,
+    /// Where the kernel limits it.
+    pub(super) group: Option<ProgramGroup>,
 }
 
 impl MasterPlan {
+    /// Has the kernel limit a master that has just begun. One that cannot be limited serves all the same.
+    fn limit(&self, master: u32) {
+        let Some(group) = &self.group else {
+            return;
+        };
+        if let Err(error) = group.take(master) {
+            tracing::warn!(site = self.site, %error, "PHP runs without `php_memory_high` and `php_pids_max`");
+            self.numbers
+                .set_limits(GroupState::Failed(error.to_string()));
+        }
+    }
+
     fn ownership(&self) -> Ownership {
         match &self.means {
             MasterLauncher::Own(own) => own.directory.ownership.clone(),
@@ -77,6 +94,7 @@ pub(super) struct MasterCommand {
     pub(super) directory: PoolFolder,
     pub(super) config: PathBuf,
     pub(super) root: PathBuf,
+    pub(super) sandbox: Option<Sandbox>,
 }
 
 /// A running master. Dropped, it and its group are killed.
@@ -109,6 +127,7 @@ impl Master {
             }
             MasterLauncher::Kept { line, pool, .. } => {
                 let (process, said) = line.start(*pool, 0).await.map_err(failed(&plan.binary))?;
+                plan.limit(process.id());
                 Master::new(plan, MasterProcess::Kept(process), None, Some(said))
             }
         };
@@ -199,7 +218,11 @@ impl Master {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .process_group(0);
-        let mut child = command.spawn().map_err(failed(&plan.binary))?;
+        let mut child =
+            confined(own.sandbox.as_ref(), || command.spawn()).map_err(failed(&plan.binary))?;
+        if let Some(master) = child.id() {
+            plan.limit(master);
+        }
         let handles = Self::handles(&child, own);
         let pipe = child.stderr.take();
         let (process, (watcher, handles)) = match (leader(&child), handles) {
@@ -267,6 +290,22 @@ impl Drop for Master {
         }
         self.log.abort();
     }
+}
+
+/// Calls `start` on a thread that is confined, where something confines it: what it starts is, too.
+fn confined(
+    sandbox: Option<&Sandbox>,
+    mut start: impl FnMut() -> io::Result<Child> + Send,
+) -> io::Result<Child> {
+    let Some(sandbox) = sandbox else {
+        return start();
+    };
+    let runtime = Handle::current();
+    let (_, child) = sandbox.within(|| {
+        let _entered = runtime.enter();
+        start()
+    })?;
+    child
 }
 
 /// The process group that a child leads.

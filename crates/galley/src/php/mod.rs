@@ -4,6 +4,7 @@
 //! - [`PhpSettings`]: the settings of a site; [`Managed`]: what runs for it; [`PoolNumbers`]: its figures;
 //! - [`MemoryDivision`], `pool`, `binary`: how much fits, the configuration text, which program. Pure decisions;
 //! - `watch` observes the workers with `meter` and `counted`, and decides with `estimate`;
+//! - `sandbox`: the folders that a confined PHP-FPM may access;
 //! - [`privileged`]: programs of other users, if Galley has given up root;
 //! - `master`: one PHP-FPM from its start to its end, and the cleanup afterwards; `program`: the processes of another
 //!   FastCGI program; [`lacks`]: PHP modules that WordPress needs and PHP does not have.
@@ -30,6 +31,7 @@ mod prepare;
 pub mod privileged;
 mod process;
 mod program;
+mod sandbox;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,19 @@
 //! The figures of a running pool, readable by any thread: slots for requests, workers, their memory, and how often
 //! something had to be repaired. Written by the pool's own task and, for the counters, by the readers of its log.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::sys::cgroup::GroupState;
+use crate::sys::sandbox::SandboxLevel;
 
 /// Of one pool. Sizes in bytes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PoolNumbers {
+    /// How far the kernel confines it.
+    pub sandbox: SandboxLevel,
+    /// Whether the kernel limits it as a group.
+    limits: Mutex<GroupState>,
     /// Requests that the pool may work at now.
     slots: Arc<AtomicUsize>,
     /// Processes that live.
@@ -31,10 +38,33 @@ impl PoolNumbers {
     /// With a number of places.
     pub(super) fn new(places: usize, share_bytes: u64) -> Self {
         Self {
+            sandbox: SandboxLevel::Off,
+            limits: Mutex::new(GroupState::Off),
             slots: Arc::new(AtomicUsize::new(places)),
+            workers: AtomicUsize::default(),
+            worker_bytes: AtomicU64::default(),
+            largest_bytes: AtomicU64::default(),
+            bytes: AtomicU64::default(),
             share_bytes: AtomicU64::new(share_bytes),
-            ..Self::default()
+            replaced: AtomicU64::default(),
+            overdue: AtomicU64::default(),
+            restarts: AtomicU64::default(),
         }
+    }
+
+    /// The same of a pool that is confined so far.
+    pub(super) fn confined(self, sandbox: SandboxLevel) -> Self {
+        Self { sandbox, ..self }
+    }
+
+    /// Whether the kernel limits it as a group.
+    pub fn limits(&self) -> GroupState {
+        let limits = self.limits.lock();
+        limits.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_limits(&self, state: GroupState) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
     /// Requests that the pool may work at now: changes while it runs.

@@ -13,7 +13,9 @@ use super::numbers::PoolNumbers;
 use super::pool::{self, PoolConfig, SocketAccess};
 use super::privileged::{KeeperChannel, SocketPath};
 use super::watch::{PoolSizing, Post};
-use super::{PhpSettings, PhpStartError, binary};
+use super::{PhpSettings, PhpStartError, binary, sandbox};
+use crate::sys::cgroup::{GroupLimits, GroupState, ProgramGroup};
+use crate::sys::sandbox::Sandbox;
 
 /// The parts for starting and watching.
 pub(super) struct Prepared {
@@ -32,6 +34,11 @@ pub(crate) struct PreparedPool {
     /// The configuration.
     pub(super) text: String,
     pub(super) root: PathBuf,
+    /// What confines it.
+    pub(super) sandbox: Option<Sandbox>,
+    limits: GroupLimits,
+    /// Of its group in the kernel.
+    group: String,
     post: Post,
     slots: usize,
     most: usize,
@@ -82,8 +89,9 @@ pub(super) fn in_folder(
         directory,
         config,
         root: settings.root,
+        sandbox: pieces.sandbox.clone(),
     };
-    Ok(prepared(pieces, MasterLauncher::Own(own)))
+    prepared(pieces, MasterLauncher::Own(own))
 }
 
 /// The remaining steps for one that the privileged process starts.
@@ -92,27 +100,58 @@ pub(super) fn privileged(
     line: KeeperChannel,
     pool: u32,
     door: SocketPath,
-) -> Prepared {
+) -> Result<Prepared, PhpStartError> {
     prepared(pieces, MasterLauncher::Kept { line, pool, door })
 }
 
-fn prepared(pieces: PreparedPool, means: MasterLauncher) -> Prepared {
+fn prepared(pieces: PreparedPool, means: MasterLauncher) -> Result<Prepared, PhpStartError> {
     let PreparedPool {
         binary,
+        sandbox,
+        limits,
+        group,
         post,
         slots: places,
         most,
         ..
     } = pieces;
+    let level = sandbox::level(sandbox.as_ref(), &post.site)?;
+    let numbers = PoolNumbers::new(places, post.budget.share).confined(level);
+    let group = limited(limits, &group, &post.site, &numbers);
     let plan = MasterPlan {
         means,
         binary,
         socket: post.socket.clone(),
         site: post.site.clone(),
-        numbers: Arc::new(PoolNumbers::new(places, post.budget.share)),
+        numbers: Arc::new(numbers),
         current: Arc::default(),
+        group,
     };
-    Prepared { plan, post, most }
+    Ok(Prepared { plan, post, most })
+}
+
+/// The group with the limits that the site wants; without one PHP runs all the same.
+fn limited(
+    limits: GroupLimits,
+    name: &str,
+    site: &str,
+    numbers: &PoolNumbers,
+) -> Option<ProgramGroup> {
+    if limits == GroupLimits::default() {
+        return None;
+    }
+    match ProgramGroup::new(name, limits) {
+        Ok(group) => {
+            tracing::info!(site, "the kernel limits PHP");
+            numbers.set_limits(GroupState::Whole);
+            Some(group)
+        }
+        Err(error) => {
+            tracing::warn!(site, %error, "PHP runs without `php_memory_high` and `php_pids_max`");
+            numbers.set_limits(GroupState::Failed(error.to_string()));
+            None
+        }
+    }
 }
 
 /// Sizes and the text.
@@ -159,8 +198,13 @@ pub(super) fn pieces(
         budget,
         memory_limit,
     };
+    let wanted = settings.sandbox.as_ref();
+    let sandbox = wanted.map(|wanted| sandbox::sandbox(wanted, &settings.root, &binary, at.folder));
     Ok(PreparedPool {
         binary,
+        sandbox,
+        limits: settings.limits,
+        group: name_of(at.folder),
         arguments: pool::arguments(budget.opcache),
         text,
         root: settings.root.clone(),
@@ -201,8 +245,13 @@ pub(super) fn directory(settings: &PhpSettings) -> Result<tempfile::TempDir, Php
 }
 
 fn file_name_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name_of(path);
     name.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// A site's name as a part of a file name: short, and without odd characters (`*`, `[::1]`).

@@ -1,11 +1,15 @@
 //! A site's settings for its PHP-FPM, or for another FastCGI program, and why it could not be started.
 
+use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use galley_config::PhpSandbox;
+
 use super::MemoryDivision;
+use crate::sys::cgroup::GroupLimits;
 
 /// What a site wants of its PHP-FPM, or of another FastCGI program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +38,10 @@ pub struct PhpSettings {
     pub request_body: u64,
     /// Root of the site; the working directory of the processes.
     pub root: PathBuf,
+    /// What PHP-FPM may reach; `None`: what its user may.
+    pub sandbox: Option<PhpSandbox>,
+    /// What the kernel limits for all processes of PHP-FPM together.
+    pub limits: GroupLimits,
 }
 
 impl PhpSettings {
@@ -63,14 +71,24 @@ impl PhpSettings {
             site_name,
             request_body,
             root,
+            sandbox,
+            limits,
         } = self;
-        format!(
+        let mut text = format!(
             "{:?}",
             (
                 (binary, command, workers, first_byte_timeout, timeout),
                 (memory_limit, user, site_name, request_body, root)
             )
-        )
+        );
+        // A version that does not know them has the same text without them.
+        if let Some(sandbox) = sandbox {
+            let _ = write!(text, "{sandbox:?}");
+        }
+        if *limits != GroupLimits::default() {
+            let _ = write!(text, "{limits:?}");
+        }
+        text
     }
 }
 
@@ -111,6 +129,12 @@ pub enum PhpStartError {
     /// It is to run as another user, and Galley has given up root.
     #[error("only a restart of Galley can start PHP as another user than `server.user`")]
     Apart,
+    /// It could not be confined.
+    #[error("cannot confine PHP (`php_sandbox`)")]
+    Confine {
+        /// Why.
+        source: io::Error,
+    },
     /// It ended before its socket accepted connections.
     #[error("php-fpm ended at once ({status}): {said}")]
     Exited {

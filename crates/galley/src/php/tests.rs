@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
+use crate::sys::cgroup::GroupLimits;
+
 use super::{MachineMemory, Managed, MasterState, MemoryDivision, PhpSettings, PhpStartError};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,6 +81,8 @@ fn settings(place: &Path) -> PhpSettings {
         site_name: "example.com".to_owned(),
         request_body: 20_000_000,
         root: place.to_owned(),
+        sandbox: None,
+        limits: GroupLimits::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use galley_policy::access::{AccessClient, By};
+use galley_policy::access::{AccessClient, By, CountryCode};
 use galley_policy::site::Policy;
 
 use crate::access::{Countries, Passwords};
@@ -16,6 +16,8 @@ pub struct AccessControl {
     pub(super) passwords: Vec<(By, Arc<Passwords>)>,
     /// `None`: the country of a client does not matter.
     countries: Option<Arc<Countries>>,
+    /// Whether rules apply to clients of some countries.
+    rules_by_country: bool,
 }
 
 impl AccessControl {
@@ -29,7 +31,14 @@ impl AccessControl {
             stands_open: rules.is_open(),
             passwords,
             countries: countries.filter(|_| rules.names_countries()).cloned(),
+            rules_by_country: rules.rules.iter().any(|rule| !rule.countries.is_empty()),
         }
+    }
+
+    /// The country of the client at an address, as far as rules apply by it.
+    pub fn rule_country(&self, address: IpAddr) -> Option<CountryCode> {
+        let countries = self.countries.as_ref().filter(|_| self.rules_by_country);
+        countries?.find(address)
     }
 
     /// The client at an address, with its country if that matters.

@@ -170,6 +170,7 @@ impl<'h> Exchange<'h> {
             host: self.info.host(),
             has_body: false,
             upgrade: false,
+            country: self.info.country(),
         };
         let mut info = RequestInfo::default();
         // The port as it was found: a proxy may have told it.
@@ -278,6 +279,7 @@ pub fn admit<'h>(
         host: &host,
         has_body,
         upgrade: framing.upgrade,
+        country: site.access.rule_country(origin.client.ip()),
     };
     info.parse_at(&line, origin.port, head.fields(), &site.core.rules)
         .map_err(|e| refuse(RefusedWhy::BadRequest, e.to_string()))?;

@@ -70,6 +70,8 @@ impl SiteIncludes {
             host: &host,
             has_body: false,
             upgrade: false,
+            // What is put together is stored for clients of all countries.
+            country: None,
         };
         let mut info = RequestInfo::default();
         let port = Port::Told(page.info.port());

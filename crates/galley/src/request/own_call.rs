@@ -78,6 +78,7 @@ impl OwnCall<'_> {
             host: self.host,
             has_body: false,
             upgrade: false,
+            country: None,
         };
         let fields = || std::iter::once(("user-agent", AGENT));
         let mut info = RequestInfo::default();

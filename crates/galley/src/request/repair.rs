@@ -49,6 +49,7 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
         host: exchange.info.host(),
         has_body: false,
         upgrade: false,
+        country: exchange.info.country(),
     };
     let rules = &exchange.site.core.rules;
     if info.parse(&line, head.fields(), rules).is_err()

@@ -367,6 +367,7 @@ pub(super) fn find<'l>(
         host,
         has_body: false,
         upgrade: false,
+        country: site.access.rule_country(origin.client.ip()),
     };
     let FastPathBuffers { info, keys, .. } = buffers;
     let lines = head.lines();

@@ -1,24 +1,31 @@
-//! What the kernel lets the threads do that deal with clients and upstreams: reach the folders that they need (Landlock), and
-//! gain no privileges.
+//! What the kernel lets threads and programs do: reach the folders that they need (Landlock), and gain no privileges.
 //!
-//! It holds for a thread and for those that it starts, so the control thread, which starts PHP and opens logs anew, is free
-//! of it: PHP's mail program must be able to change its group, and PHP's files are none of ours. What a hole in a parser or
-//! in the resolution of paths could reach is bounded all the same, since both run on threads that are confined.
-//! Where the kernel cannot, nothing is refused and the status says so.
+//! It holds for a thread and for all that it starts. The threads that deal with clients and upstreams are confined, so that what a
+//! hole in a parser or in the resolution of paths could reach is bounded. The control thread, which starts PHP and opens logs
+//! anew, is free of it: PHP's mail program must be able to change its group, and a PHP that is to be confined has other folders. It
+//! is started by a thread of its own ([`Sandbox::within`]). Where the kernel cannot, nothing is refused and the status says so.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use landlock::{
-    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
-    path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
+use serde::{Deserialize, Serialize};
 
-/// The folders that are within reach.
-#[derive(Clone, Debug, Default)]
+/// What is within reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
+    /// Of programs and their libraries.
+    execute: Vec<PathBuf>,
+    /// TCP ports that may be connected to; `None`: all.
+    ports: Option<Vec<u16>>,
+    /// Whether processes outside are out of reach of its signals, and their abstract unix sockets too.
+    is_apart: bool,
 }
 
 /// How far the kernel went along.
@@ -68,9 +75,37 @@ impl Sandbox {
         self.read.push(path.to_owned());
     }
 
-    /// A folder in which anything may be done.
+    /// A folder or file that may be read where its path leads at the moment of confining, and nothing beside it.
+    pub fn read_target(&mut self, path: &Path) {
+        self.read.push(path.to_owned());
+    }
+
+    /// A folder or file with which anything may be done but to run programs from it.
     pub fn write(&mut self, path: &Path) {
         self.write.push(path.to_owned());
+    }
+
+    /// A folder or file that may be read, and programs run from it.
+    pub fn execute(&mut self, path: &Path) {
+        self.execute.push(path.to_owned());
+    }
+
+    /// No other TCP ports may be connected to.
+    pub fn connect_only(&mut self, ports: &[u16]) {
+        self.ports = Some(ports.to_owned());
+    }
+
+    /// No process outside may be signaled. Landlock keeps it from tracing them in any case.
+    pub fn set_apart(&mut self) {
+        self.is_apart = true;
+    }
+
+    /// Whether the way to a path passes a folder that may be written, so that what is confined could lead the rest of it elsewhere.
+    pub fn may_lead(&self, path: &Path) -> bool {
+        let folders = self.write.iter();
+        let folders: Vec<PathBuf> = folders.filter_map(|one| one.canonicalize().ok()).collect();
+        let mut way = path.ancestors().filter_map(|part| part.canonicalize().ok());
+        way.any(|part| folders.contains(&part))
     }
 
     /// Confines the calling thread, and those that it starts from now on. There is no way back.
@@ -86,22 +121,44 @@ impl Sandbox {
 
     /// What [`Sandbox::enter`] comes to on this machine, found out by a thread that ends at once.
     pub fn probe(&self) -> io::Result<SandboxLevel> {
-        let one = self.clone();
-        let thread = std::thread::Builder::new().spawn(move || one.enter())?;
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("it panicked")))
+        self.within(|| ()).map(|(level, ())| level)
+    }
+
+    /// Calls `start` on a thread that is confined before, and ends with it. A program that it starts is confined from its first
+    /// instruction on, and no code runs between fork and exec. Waits for the end of `start`.
+    pub fn within<T: Send>(
+        &self,
+        start: impl FnOnce() -> T + Send,
+    ) -> io::Result<(SandboxLevel, T)> {
+        thread::scope(|scope| {
+            let confined = move || self.enter().map(|level| (level, start()));
+            let thread = thread::Builder::new().spawn_scoped(scope, confined)?;
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("it panicked")))
+        })
     }
 
     fn restrict(&self) -> Result<RulesetStatus, RulesetError> {
-        let rules = Ruleset::default()
-            .handle_access(AccessFs::from_all(KNOWN))?
-            .create()?;
+        let all = AccessFs::from_all(KNOWN);
+        let mut rules = Ruleset::default().handle_access(all)?;
+        if self.ports.is_some() {
+            rules = rules.handle_access(AccessNet::ConnectTcp)?;
+        }
+        if self.is_apart {
+            rules = rules.scope(Scope::from_all(ABI::V6))?;
+        }
         // A missing file cannot be opened either.
-        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
+        let ports = self.ports.iter().flatten();
+        let ports =
+            ports.map(|port| Ok::<_, RulesetError>(NetPort::new(*port, AccessNet::ConnectTcp)));
         let restricted = rules
+            .create()?
             .add_rules(path_beneath_rules(&self.read, read))?
-            .add_rules(path_beneath_rules(&self.write, AccessFs::from_all(KNOWN)))?
+            .add_rules(path_beneath_rules(&self.execute, read | AccessFs::Execute))?
+            .add_rules(path_beneath_rules(&self.write, all & !AccessFs::Execute))?
+            .add_rules(ports)?
             .restrict_self()?;
         Ok(restricted.ruleset)
     }
@@ -114,7 +171,7 @@ const KNOWN: ABI = ABI::V5;
 mod tests {
     use super::*;
     use std::fs;
-    use std::thread;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn a_thread_reaches_its_folders_and_others_reach_everything() {
@@ -153,6 +210,68 @@ mod tests {
         });
         assert_eq!(sandbox.probe().unwrap(), held);
         assert_eq!(fs::read(root.join("link")).unwrap(), b"a");
+    }
+
+    #[test]
+    fn what_a_confined_thread_starts_is_confined_with_its_ports_and_signals() {
+        use std::process::Command;
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("secret"), "a").unwrap();
+        let [listed, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [listed, other] = [listed, other]
+            .each_ref()
+            .map(|one| one.local_addr().unwrap());
+        let mut sandbox = Sandbox::default();
+        for path in ["/usr", "/bin", "/lib", "/lib64", "/etc"] {
+            sandbox.execute(Path::new(path));
+        }
+        sandbox.write(Path::new("/dev/null"));
+        sandbox.connect_only(&[listed.port()]);
+        sandbox.set_apart();
+        let secret = dir.path().join("secret");
+        let (held, (output, connected)) = sandbox
+            .within(|| {
+                let signal = format!("cat {}; kill -0 {}", secret.display(), std::process::id());
+                let output = Command::new("/bin/sh").args(["-c", &signal]).output();
+                let connected = [listed, other].map(|to| TcpStream::connect(to).is_ok());
+                (output, connected)
+            })
+            .unwrap();
+        if held == SandboxLevel::Not {
+            eprintln!("SKIPPED: this kernel has no Landlock, so nothing is confined");
+            return;
+        }
+        // The thread that reads the output is outside, and standard error goes to a pipe.
+        let output = output.unwrap_or_else(|error| panic!("{held:?}: {error}"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.stdout.is_empty(), "{errors}");
+        if held == SandboxLevel::Whole {
+            assert_eq!(connected, [true, false]);
+            assert_eq!(errors.matches("ermi").count(), 2, "{errors}");
+        }
+    }
+
+    #[test]
+    fn a_way_through_a_folder_that_may_be_written_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [root, other, link, alias] =
+            ["root", "other", "root/link", "alias"].map(|name| dir.path().join(name));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        std::os::unix::fs::symlink(&root, &alias).unwrap();
+        let mut sandbox = Sandbox::default();
+        sandbox.write(&root);
+        for (path, leads) in [
+            (link.clone(), true),
+            (link.join("deeper"), true),
+            (alias.join("link"), true),
+            (alias, true),
+            (other.join("new"), false),
+            (other, false),
+        ] {
+            assert_eq!(sandbox.may_lead(&path), leads, "{}", path.display());
+        }
     }
 
     #[test]

@@ -260,10 +260,7 @@ fn compares(stage: &Stage, tab: &mut Tab<'_>) {
     let text = fs::read_to_string(file).unwrap();
     let changed = text
         .replace("memory = \"64MiB\"", "memory = \"65MiB\"")
-        .replace(
-            "hosts = [\"b.test\"]",
-            "hosts = [\"b.test\"]\nqueue = 7",
-        );
+        .replace("hosts = [\"b.test\"]", "hosts = [\"b.test\"]\nqueue = 7");
     fs::write(file, changed).unwrap();
     tab.click("#compare").unwrap();
     tab.wait("document.querySelector('#changes table')")

@@ -452,3 +452,55 @@ fn countries_decide_before_the_cache() {
         "{log}"
     );
 }
+
+/// 127.0.0.2 is in Austria, 127.0.0.3 nowhere.
+#[test]
+fn a_rule_applies_to_clients_of_its_countries_and_pages_do_not_mix() {
+    let database = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/countries.mmdb");
+    let stage = Plan::php()
+        .server(&format!("geoip = \"{database}\""))
+        .more(
+            "[[site.rule]]\npath = \"/gift*\"\ncountries = [\"AT\"]\nredirect = \"/geschenk\"\nredirect_status = 302\n\
+             [[site.rule]]\npath = \"/price*\"\ncountries = [\"AT\", \"DE\"]\nset_headers = [\"X-Currency: EUR\"]\n\
+             [[site.rule]]\npath = \"/fresh*\"\ncountries = [\"AT\"]\ncache = false\n\
+             [[site.rule]]\npath = \"/fresh*\"\nset_headers = [\"X-Currency: USD\"]\n",
+        )
+        .start();
+    let redirected = get_from(&stage, 2, "/gift/");
+    assert_eq!(redirected.status, 302);
+    let location = redirected.field("location").unwrap();
+    assert!(location.ends_with("/geschenk"), "{location}");
+    get_from(&stage, 3, "/gift/").is(200);
+    // Each rule has its copy, and a purge reaches both.
+    for round in 0..2 {
+        for is_hit in [false, true] {
+            for (number, currency) in [(2, Some("EUR")), (3, None)] {
+                let answer = get_from(&stage, number, "/price/");
+                answer.is(200);
+                assert_eq!(answer.is_hit(), is_hit, "{}", answer.cache_status());
+                assert_eq!(answer.field("x-currency"), currency, "{round}");
+            }
+        }
+        stage.purge(&[&format!("http://{HOST}/price/")]);
+    }
+    assert_eq!(stage.runs("/price/"), 4);
+    for _ in 0..2 {
+        let answer = get_from(&stage, 2, "/fresh/");
+        assert!(!answer.is_hit() && answer.field("x-currency").is_none());
+        assert_eq!(
+            get_from(&stage, 3, "/fresh/").field("x-currency"),
+            Some("USD")
+        );
+    }
+    assert!(get_from(&stage, 3, "/fresh/").is_hit());
+    assert_eq!(stage.runs("/fresh/"), 3);
+    let url = format!("http://{HOST}/price/");
+    for (from, rule) in [
+        ("127.0.0.2", "for clients from AT, DE"),
+        ("127.0.0.3", "none applies"),
+    ] {
+        let why = stage.galley.cli(&["why", &url, "--from", from]).unwrap();
+        let why = String::from_utf8(why.stdout).unwrap();
+        assert!(why.contains(rule), "{from}: {why}");
+    }
+}

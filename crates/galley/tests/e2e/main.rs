@@ -55,6 +55,7 @@ mod outages;
 mod overload;
 mod overload_outage;
 mod page_markers;
+mod php_sandbox;
 mod pictures;
 mod poison;
 mod pool;

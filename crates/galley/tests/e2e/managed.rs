@@ -234,3 +234,30 @@ fn the_doctor_finds_the_php_that_galley_runs_or_says_that_it_does_not() {
         "{seen}"
     );
 }
+
+#[test]
+fn the_kernel_limits_php_or_the_status_says_why_not() {
+    let plan = Plan::behind("php = \"managed\"\nphp_workers = 2")
+        .site("php_memory_high = \"512MiB\"\nphp_pids_max = 40")
+        .file("index.php", LAB);
+    let stage = plan.start();
+    stage.get("/one").is(200);
+    let status: serde_json::Value = serde_json::from_str(&stage.status()).unwrap();
+    let php = &status["sites"][0]["php"];
+    if php["limits"] == "none" {
+        let why = php["limits_problem"].as_str().unwrap();
+        assert!(!why.is_empty());
+        eprintln!("SKIPPED: PHP runs without limits here: {why}");
+        return;
+    }
+    assert_eq!(php["limits"], "whole", "{php}");
+    let master = master(&stage).unwrap();
+    for process in children(master)
+        .into_iter()
+        .map(|(pid, _)| pid)
+        .chain([master])
+    {
+        let group = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
+        assert!(group.contains("/galley-php-example.test-"), "{group}");
+    }
+}

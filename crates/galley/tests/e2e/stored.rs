@@ -7,7 +7,7 @@ use galley_testkit::client::Request;
 use crate::support::{Is, PATIENCE, Plan, Stage, hosted, together};
 
 /// A page that tells of an error under status 200, until somebody mends the site. `/slow` sends it in two parts.
-const NOTICE: &str = r#"<?php
+const NOTICE: &str = r"<?php
 $path = $_SERVER['REQUEST_URI'];
 $is_mended = file_exists(__DIR__ . '/../notes/mended');
 if (file_exists(__DIR__ . '/../notes/hold')) {
@@ -27,7 +27,7 @@ if ($path === '/slow') {
 }
 echo $is_mended ? '<h1>News</h1>' : '<h1>Error establishing a database connection</h1>';
 echo '</body></html>';
-"#;
+";
 
 fn stage() -> Stage {
     Plan::php().file("index.php", NOTICE).workers(4).start()

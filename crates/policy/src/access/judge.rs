@@ -26,8 +26,21 @@ impl Policy {
 
     /// Whether the country of a client matters anywhere.
     pub fn names_countries(&self) -> bool {
-        let mut rules = self.rules.iter().map(|rule| &rule.access);
-        self.access.common.names_countries() || rules.any(AccessRules::names_countries)
+        let mut rules = self.rules.iter();
+        self.access.common.names_countries()
+            || rules.any(|rule| !rule.countries.is_empty() || rule.access.names_countries())
+    }
+
+    /// Whether a rule hides something from clients of some countries only.
+    pub(crate) fn hides_by_country(&self) -> bool {
+        let hides = |access: &AccessRules| {
+            access.allow.get().is_some()
+                || access.deny.get().is_some()
+                || access.names_countries()
+                || access.password.get().is_some()
+        };
+        let mut rules = self.rules.iter();
+        rules.any(|rule| !rule.countries.is_empty() && hides(&rule.access))
     }
 
     /// The password files, by the setting that names them.

@@ -566,3 +566,38 @@ fn lists_of_countries_bar() {
         assert_eq!(seen, barred, "{target} from {country:?}");
     }
 }
+
+#[test]
+fn a_rule_of_some_countries_closes_other_spellings_for_them_alone() {
+    let site = Policy {
+        rules: vec![Rule {
+            path: "/internal*".to_owned(),
+            countries: vec![CountryCode::parse("AT").unwrap()],
+            access: AccessRules {
+                deny: AccessSetting::Is(networks_of(&["0.0.0.0/0"])),
+                ..AccessRules::default()
+            },
+            ..Rule::default()
+        }],
+        ..Policy::default()
+    }
+    .guarded();
+    assert!(site.names_countries() && !site.is_open() && site.hides_by_country());
+    let client: IpAddr = "192.0.2.1".parse().unwrap();
+    for target in ["/internal/", "/?pagename=internal", "/?p=12"] {
+        for (country, barred) in [
+            (Some("AT"), Some(Barred::Denied(By::Rule(0)))),
+            (Some("DE"), None),
+            (None, None),
+        ] {
+            let line = RequestLineInfo {
+                target: target.as_bytes(),
+                country: country.and_then(CountryCode::parse),
+                ..LINE
+            };
+            let info = parsed(&line, &[], &site);
+            let seen = judge(&site, &info, client.into()).err();
+            assert_eq!(seen, barred, "{target} from {country:?}");
+        }
+    }
+}

@@ -159,7 +159,9 @@ pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo
     let is_special = access::area(include) != Area::Outside
         || xmlrpc::is_meant(include)
         || access::asks_in_head(include);
-    if is_special || include.cacheability() != Cacheability::Cacheable {
+    // An include is requested without a country, so that no such rule applies to it.
+    let is_hidden = site.hides_by_country();
+    if is_special || is_hidden || include.cacheability() != Cacheability::Cacheable {
         return false;
     }
     let guards = |info: &RequestInfo| {
@@ -194,6 +196,7 @@ mod tests {
             host,
             has_body: false,
             upgrade: false,
+            country: None,
         };
         let mut info = RequestInfo::default();
         info.parse(&line, fields.iter().copied(), site).unwrap();

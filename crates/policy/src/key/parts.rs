@@ -21,6 +21,8 @@ pub struct KeyParts<'a> {
     pub query: Option<&'a [u8]>,
     /// The vary cookies with their values: not for every eye.
     pub vary_cookies: &'a [u8],
+    /// Which rule applies, where that depends on the country of the client: its number from 1, or 0 for none.
+    pub rule: Option<&'a [u8]>,
     /// What follows: the caller's own.
     pub rest: &'a [u8],
 }
@@ -38,7 +40,8 @@ pub fn read_key(key: &[u8]) -> Option<KeyParts<'_>> {
         1 => AcceptClass::Json,
         _ => return None,
     };
-    let device = match device {
+    let is_by_country = device & BY_COUNTRY != 0;
+    let device = match device & !BY_COUNTRY {
         0 => Device::Any,
         1 => Device::Desktop,
         2 => Device::Mobile,
@@ -54,6 +57,11 @@ pub fn read_key(key: &[u8]) -> Option<KeyParts<'_>> {
         _ => return None,
     };
     let vary_cookies = take(&mut rest)?;
+    let rule = if is_by_country {
+        Some(take(&mut rest)?)
+    } else {
+        None
+    };
     Some(KeyParts {
         scheme,
         accept,
@@ -62,9 +70,13 @@ pub fn read_key(key: &[u8]) -> Option<KeyParts<'_>> {
         path,
         query,
         vary_cookies,
+        rule,
         rest,
     })
 }
+
+/// In the byte of the device: the rule follows the cookies.
+pub(super) const BY_COUNTRY: u8 = 0x80;
 
 /// A part behind its length as LEB128.
 fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
@@ -85,9 +97,10 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::CountryCode;
     use crate::key::write_key;
     use crate::request_info::RequestLineInfo;
-    use crate::site::{NamePattern, Policy};
+    use crate::site::{NamePattern, Policy, Rule};
     use crate::testing::{LINE, parsed};
     use proptest::prelude::*;
 
@@ -134,10 +147,65 @@ mod tests {
                 path: path.as_bytes(),
                 query: query.map(str::as_bytes),
                 vary_cookies: b"lang=de",
+                rule: None,
                 rest: b"rest",
             };
             assert_eq!(read_key(&key), Some(wanted), "{target}");
         }
+    }
+
+    #[test]
+    fn a_rule_by_country_is_in_the_key_where_it_may_apply() {
+        let rule = |path: &str, countries: &[&str]| Rule {
+            path: path.to_owned(),
+            countries: countries
+                .iter()
+                .filter_map(|one| CountryCode::parse(one))
+                .collect(),
+            ..Rule::default()
+        };
+        let mut rules = vec![rule("/none", &[]); 10];
+        rules.push(rule("/a*", &["DE", "AT"]));
+        rules.push(rule("/ab", &[]));
+        rules.push(rule("/ab", &["DE"]));
+        let site = Policy {
+            rules,
+            ..Policy::default()
+        };
+        let key = |target: &str, country: Option<&str>| {
+            let line = RequestLineInfo {
+                target: target.as_bytes(),
+                country: country.and_then(CountryCode::parse),
+                ..LINE
+            };
+            let mut key = Vec::new();
+            write_key(&parsed(&line, &[], &site), &mut key);
+            key.extend_from_slice(b"rest");
+            let parts = read_key(&key).unwrap();
+            assert_eq!((parts.rest, parts.device), (&b"rest"[..], Device::Any));
+            let rule = parts
+                .rule
+                .map(|rule| String::from_utf8(rule.to_vec()).unwrap());
+            (key, rule)
+        };
+        for (target, country, rule) in [
+            ("/a", Some("DE"), Some("11")),
+            ("/a", Some("FR"), Some("0")),
+            ("/a", None, Some("0")),
+            ("/ab", Some("AT"), Some("11")),
+            ("/ab", Some("FR"), Some("12")),
+            ("/b", Some("DE"), None),
+            ("/b", None, None),
+        ] {
+            assert_eq!(
+                key(target, country).1.as_deref(),
+                rule,
+                "{target} {country:?}"
+            );
+        }
+        // One copy for each rule, not for each country.
+        assert_eq!(key("/a", Some("DE")), key("/a", Some("AT")));
+        assert_eq!(key("/a", Some("FR")), key("/a", None));
     }
 
     #[test]

@@ -115,9 +115,33 @@ fn reason(
 
 /// The rule that applies: the first that matches. A HEAD request also goes by the rules for GET, because it is answered
 /// from the page that GET stores.
-pub(super) fn matching_rule(method: &str, decoded_path: &[u8], site: &Policy) -> Option<usize> {
-    site.rules.iter().position(|rule| {
-        rule.matches(method, decoded_path)
-            || (method == "HEAD" && rule.matches("GET", decoded_path))
-    })
+pub(super) fn matching_rule(
+    line: &RequestLineInfo<'_>,
+    decoded_path: &[u8],
+    site: &Policy,
+) -> MatchingRule {
+    let method = line.method;
+    let mut found = MatchingRule::default();
+    for (index, rule) in site.rules.iter().enumerate() {
+        let is_meant = rule.matches(method, decoded_path)
+            || (method == "HEAD" && rule.matches("GET", decoded_path));
+        if !is_meant {
+            continue;
+        }
+        found.is_by_country |= !rule.countries.is_empty();
+        if rule.is_for(line.country) {
+            found.index = Some(index);
+            break;
+        }
+    }
+    found
+}
+
+/// The rule that applies.
+#[derive(Default)]
+pub(super) struct MatchingRule {
+    /// `None`: no rule does.
+    pub(super) index: Option<usize>,
+    /// Whether it is, or may be, another one for clients of other countries.
+    pub(super) is_by_country: bool,
 }

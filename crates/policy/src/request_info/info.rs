@@ -2,6 +2,7 @@
 
 use super::Directives;
 use super::kinds::{AcceptClass, Cacheability, Device, Method, Scheme};
+use crate::access::CountryCode;
 use crate::encoding::AcceptedCodings;
 use crate::images::AcceptedImages;
 use crate::query::Parameter;
@@ -23,6 +24,8 @@ pub struct RequestLineInfo<'a> {
     pub has_body: bool,
     /// Whether the client requests another protocol on this connection.
     pub upgrade: bool,
+    /// Of the client; `None`: it is not known, or no rule depends on it.
+    pub country: Option<CountryCode>,
 }
 
 /// Everything that decisions need to know about a request.
@@ -55,6 +58,9 @@ pub(super) struct FieldFindings {
     pub(super) dropped_query: Option<Span>,
     pub(super) cacheability: Cacheability,
     pub(super) rule: Option<usize>,
+    pub(super) country: Option<CountryCode>,
+    /// Whether the rule is another one for clients of other countries.
+    pub(super) is_by_country: bool,
     pub(super) codings: AcceptedCodings,
     pub(super) accept: AcceptClass,
     pub(super) images: AcceptedImages,
@@ -198,6 +204,18 @@ impl RequestInfo {
     /// Index of the rule that applies, in [`crate::site::Policy::rules`].
     pub fn rule(&self) -> Option<usize> {
         self.found.rule
+    }
+
+    /// The country of the client, as far as rules depend on it.
+    pub fn country(&self) -> Option<CountryCode> {
+        self.found.country
+    }
+
+    /// What of the country of the client is in the key: the number of the rule that applies, from 1, or 0 for none. `None`: it is the
+    /// same for clients of all countries.
+    pub(crate) fn rule_by_country(&self) -> Option<usize> {
+        let number = self.found.rule.map_or(0, |index| index + 1);
+        self.found.is_by_country.then_some(number)
     }
 
     /// The rules that close something under this address: that of [`Self::rule`], and those that apply to other spellings of

@@ -168,6 +168,7 @@ impl RequestInfo {
             overrides_method: pass.seen.method_override,
             path: self.decoded_path(),
             query: self.raw_query().unwrap_or_default(),
+            country: pass.line.country,
         };
         spellings::rules_of(
             &request,
@@ -254,9 +255,11 @@ impl RequestInfo {
     }
 
     fn conclude(&mut self, pass: &FieldPass<'_>, reading: QueryCacheability) {
-        let rule = cacheability::matching_rule(pass.line.method, self.decoded_path(), pass.site);
-        self.found.rule = rule;
-        let rule = rule.and_then(|index| pass.site.rules.get(index));
+        let rule = cacheability::matching_rule(pass.line, self.decoded_path(), pass.site);
+        self.found.rule = rule.index;
+        self.found.is_by_country = rule.is_by_country;
+        self.found.country = pass.line.country;
+        let rule = rule.index.and_then(|index| pass.site.rules.get(index));
         let cacheability = cacheability::judge(
             pass.line,
             self.decoded_path(),

@@ -540,6 +540,7 @@ fn members_are_those_whom_only_their_cookies_keep_from_the_cache() {
             host: "example.com",
             has_body: false,
             upgrade: false,
+            country: None,
         };
         let mut info = RequestInfo::default();
         info.parse(&line, rows.iter().copied(), site).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::access::AccessRules;
+use crate::access::{AccessRules, CountryCode};
 use crate::headers::Changes;
 use crate::pattern::PathPattern;
 use crate::redirect::Redirect;
@@ -16,6 +16,8 @@ pub struct Rule {
     pub pattern: Option<PathPattern>,
     /// Which methods; empty: all.
     pub methods: Vec<String>,
+    /// From which countries; empty: all, also clients whose country is not known.
+    pub countries: Vec<CountryCode>,
     /// `Some(false)`: never from the cache, never into it. `Some(true)` or `None`: as the preset decides.
     pub cache: Option<bool>,
     /// Lifetime: overrides the response's if `ignore` says so, otherwise used if the response has none.
@@ -50,7 +52,7 @@ pub struct UpstreamTimeouts {
 }
 
 impl Rule {
-    /// Whether this rule is meant for a request.
+    /// Whether this rule is meant for a request, whatever the country of the client ([`Rule::is_for`]).
     pub fn matches(&self, method: &str, decoded_path: &[u8]) -> bool {
         let path = match (&self.pattern, self.path.strip_suffix('*')) {
             (Some(pattern), _) => pattern.matches(decoded_path),
@@ -58,6 +60,12 @@ impl Rule {
             (None, None) => decoded_path == self.path.as_bytes(),
         };
         path && (self.methods.is_empty() || self.methods.iter().any(|m| m == method))
+    }
+
+    /// Whether it applies to a client of this country; `None`: unknown.
+    pub fn is_for(&self, country: Option<CountryCode>) -> bool {
+        self.countries.is_empty()
+            || country.is_some_and(|country| self.countries.contains(&country))
     }
 
     /// What a redirect may insert from a path that it matches: the groups of the pattern, or the part that the `*` matches.

@@ -50,6 +50,7 @@ fn found(rules: &[Rule], method: &str, target: &str) -> Vec<Option<usize>> {
         overrides_method: false,
         path: &path,
         query,
+        country: None,
     };
     let mut found = vec![Some(9)];
     rules_of(
@@ -387,7 +388,7 @@ proptest! {
         let path = [b"/".to_vec(), path].concat();
         let rules = [opened("/a*"), closed("/b/*"), closed("/*")];
         let guard = Guard::of(EqualSpellings::WordPress, &rules, true);
-        let request = RequestedPaths { method: "GET", overrides_method: false, path: &path, query: &query };
+        let request = RequestedPaths { method: "GET", overrides_method: false, path: &path, query: &query, country: None };
         let mut found = Vec::new();
         rules_of(&request, &guard, &rules, &mut SpellingBuffers::default(), &mut found);
         // Every address is below the root.

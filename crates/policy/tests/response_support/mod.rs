@@ -15,6 +15,7 @@ pub fn info(method: &str, target: &str, rows: Rows<'_>, site: &Policy) -> Reques
         host: "example.com",
         has_body: false,
         upgrade: false,
+        country: None,
     };
     let mut info = RequestInfo::default();
     info.parse(&line, lines(rows), site)

@@ -2,6 +2,7 @@
 //!
 //! Cookies appear with names and classes, never with values.
 
+use galley_policy::access::CountryCode;
 use galley_policy::cookie::{self, Class};
 use galley_policy::pattern::PathPattern;
 use galley_policy::request_info::{AcceptClass, Cacheability, Device, RequestInfo};
@@ -116,6 +117,7 @@ pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
         "number": number,
         "path": rule.pattern.as_ref().map_or(rule.path.as_str(), PathPattern::text),
         "methods": rule.methods,
+        "countries": rule.countries.iter().map(CountryCode::as_str).collect::<Vec<_>>(),
         "cache": rule.cache,
         "ttl_s": rule.ttl.map(|ttl| ttl.as_secs()),
         "ignore": ignored,

@@ -20,10 +20,8 @@ pub(super) fn mains(options: &ImportOptions, machine: &Machine) -> Vec<(ServerKi
         .iter()
         .flat_map(|(kind, paths)| paths.iter().map(|path| (*kind, absolute(path))))
         .collect();
-    let guessed = options
-        .path
-        .iter()
-        .map(|path| (kind_of(path), absolute(path)));
+    let guessed = options.path.iter();
+    let guessed = guessed.map(|path| (kind_of(path), absolute(path)));
     let mains: Vec<_> = mains.into_iter().chain(guessed).collect();
     if !mains.is_empty() {
         return mains;

@@ -11,6 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::sys::account::Account;
+use crate::sys::sandbox::Sandbox;
 
 /// All of it; pools go by their place in the list.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,6 +34,8 @@ pub(super) struct PlannedPool {
     pub(super) slots: usize,
     /// For its socket; removed at the end.
     pub(super) folder: PathBuf,
+    /// What it may reach.
+    pub(super) sandbox: Option<Sandbox>,
 }
 
 /// Which program it is.
@@ -95,6 +98,7 @@ pub(super) const COMMAND: &str = "privileged";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn a_plan_arrives_and_cannot_be_changed() {
@@ -103,6 +107,8 @@ mod tests {
             gid: 60,
             groups: vec![7],
         };
+        let mut sandbox = Sandbox::default();
+        sandbox.write(Path::new("/run"));
         let plan = LaunchPlan {
             pools: vec![PlannedPool {
                 program: "/usr/sbin/php-fpm".into(),
@@ -115,6 +121,7 @@ mod tests {
                 root: "/srv".into(),
                 slots: 1,
                 folder: "/run".into(),
+                sandbox: Some(sandbox),
             }],
             galley: account,
         };

@@ -175,6 +175,7 @@ fn fpm(
         root: pieces.root.clone(),
         slots: 1,
         folder: directory.path().to_owned(),
+        sandbox: pieces.sandbox.clone(),
     };
     let pieces = Box::new(pieces);
     Ok((pool, SplitItem::Fpm { pieces, door }, directory))
@@ -220,6 +221,7 @@ fn program(
         root: settings.root.clone(),
         slots: outlook.workers,
         folder: directory.path().to_owned(),
+        sandbox: None,
     };
     Ok((pool, SplitItem::Program(outlook), directory))
 }

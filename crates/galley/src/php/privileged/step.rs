@@ -42,6 +42,12 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
             format!("cannot {what} as the site's user: {error}"),
         )
     };
+    // As the user: what it cannot open is none of its folders. A kernel that cannot was noticed by Galley.
+    if let Some(sandbox) = &pool.sandbox {
+        sandbox
+            .enter()
+            .map_err(|error| said("confine PHP", error))?;
+    }
     std::env::set_current_dir(&pool.root)
         .map_err(|error| said(&format!("enter `{}`", pool.root.display()), error))?;
     let mut command = Command::new(&pool.program);

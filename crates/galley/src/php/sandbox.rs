@@ -1,0 +1,162 @@
+//! What a PHP-FPM may reach whose site has `php_sandbox`: from the settings to the folders.
+//!
+//! Rules of the kernel mean the files that are there when PHP is started, wherever the paths lead then. So nothing that PHP may
+//! write decides by a link what it may reach at its next start: `wp-content` counts only if it is in the root itself, and a path
+//! of `php_paths` in a folder that PHP may write is within reach by that folder alone.
+
+use std::path::{Path, PathBuf};
+
+use galley_config::{PhpSandbox, PhpWritable};
+
+use super::PhpStartError;
+use crate::sys::sandbox::{Sandbox, SandboxLevel};
+
+/// The folders for a PHP-FPM with this program and this root, whose socket and configuration are in `pool`.
+pub(super) fn sandbox(wanted: &PhpSandbox, root: &Path, program: &Path, pool: &Path) -> Sandbox {
+    let mut sandbox = Sandbox::default();
+    for folder in PROGRAMS {
+        sandbox.execute(Path::new(folder));
+    }
+    sandbox.execute(&prefix(program));
+    for folder in SETTINGS {
+        sandbox.read_target(Path::new(folder));
+    }
+    for folder in TEMPORARY {
+        sandbox.write(Path::new(folder));
+    }
+    sandbox.write(pool);
+    sandbox.read_target(root);
+    // WordPress takes its configuration from the folder around its own, too.
+    let target = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    if let Some(around) = target.parent() {
+        sandbox.read_target(&around.join("wp-config.php"));
+    }
+    match wanted.writable {
+        PhpWritable::Root => sandbox.write(root),
+        PhpWritable::Content => {
+            if let Some(content) = content(root) {
+                sandbox.write(&content);
+            }
+        }
+    }
+    for path in &wanted.paths {
+        if !sandbox.may_lead(path) {
+            sandbox.write(path);
+        }
+    }
+    if let Some(ports) = &wanted.connect_ports {
+        sandbox.connect_only(ports);
+    }
+    sandbox.set_apart();
+    sandbox
+}
+
+/// How far the kernel goes along, for log and status.
+pub(super) fn level(sandbox: Option<&Sandbox>, site: &str) -> Result<SandboxLevel, PhpStartError> {
+    let Some(sandbox) = sandbox else {
+        return Ok(SandboxLevel::Off);
+    };
+    let level = sandbox
+        .probe()
+        .map_err(|source| PhpStartError::Confine { source })?;
+    match level {
+        SandboxLevel::Whole | SandboxLevel::Off => {
+            tracing::info!(site, "PHP is confined by `php_sandbox`");
+        }
+        SandboxLevel::Partly => tracing::warn!(
+            site,
+            "PHP is confined by `php_sandbox` as far as this kernel can: Linux 6.12 restricts signals too, and 6.7 ports"
+        ),
+        SandboxLevel::Not => tracing::warn!(
+            site,
+            "PHP is not confined by `php_sandbox`: this kernel has no Landlock, or it is off"
+        ),
+    }
+    Ok(level)
+}
+
+/// `wp-content`, where it is in the root and no link leads away.
+fn content(root: &Path) -> Option<PathBuf> {
+    let around = root.canonicalize().ok()?;
+    let content = around.join(CONTENT).canonicalize().ok()?;
+    (content == around.join(CONTENT)).then_some(content)
+}
+
+/// What was installed together with a program that is not in a folder of the system's: `/opt/php` of `/opt/php/sbin/php-fpm`.
+fn prefix(program: &Path) -> PathBuf {
+    let folder = program.parent().filter(|folder| {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        matches!(name, Some("bin" | "sbin"))
+    });
+    let around = folder.and_then(Path::parent);
+    // Never all of the file system.
+    let around = around.filter(|around| around.parent().is_some());
+    around.unwrap_or(program).to_owned()
+}
+
+const CONTENT: &str = "wp-content";
+
+/// Programs, libraries, certificates, time zones.
+const PROGRAMS: &[&str] = &["/usr", "/lib", "/lib64", "/bin", "/sbin"];
+
+/// Settings of PHP, of the resolver and of libraries, which other programs replace at any time, so that a rule for a single file
+/// would soon mean an old one; what `/proc` and `/sys` tell of the machine.
+const SETTINGS: &[&str] = &[
+    "/etc",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+    "/var/lib/ca-certificates",
+    "/var/cache/fontconfig",
+    "/proc",
+    "/sys/devices/system",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// Where PHP keeps uploads, sessions and locks by default, and devices that hold nothing.
+const TEMPORARY: &[&str] = &[
+    "/tmp",
+    "/var/tmp",
+    "/dev/shm",
+    "/dev/null",
+    "/dev/zero",
+    "/var/lib/php/sessions",
+    "/var/lib/php/session",
+    "/var/lib/php/wsdlcache",
+    "/var/lib/php/opcache",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn wp_content_counts_only_in_the_root_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let (root, other) = (dir.join("root"), dir.join("other"));
+        fs::create_dir_all(root.join(CONTENT)).unwrap();
+        fs::create_dir(&other).unwrap();
+        assert_eq!(content(&root), Some(root.join(CONTENT)));
+        fs::remove_dir(root.join(CONTENT)).unwrap();
+        assert_eq!(content(&root), None);
+        symlink(&other, root.join(CONTENT)).unwrap();
+        assert_eq!(content(&root), None);
+    }
+
+    #[test]
+    fn a_program_has_its_folders() {
+        for (program, folder) in [
+            ("/opt/php/sbin/php-fpm", "/opt/php"),
+            ("/usr/sbin/php-fpm", "/usr"),
+            ("/sbin/php-fpm", "/sbin/php-fpm"),
+            ("/srv/php-fpm", "/srv/php-fpm"),
+            ("php-fpm", "php-fpm"),
+        ] {
+            assert_eq!(prefix(Path::new(program)), Path::new(folder), "{program}");
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Control groups (version 2) below Galley's own, for programs that have limits: memory that they are slowed down above, and a number
+//! of processes.
+//!
+//! The kernel gives limits to groups below a group without processes of its own only. So Galley's processes move into a group
+//! `galley-server`, beside the groups of the programs. That takes a group which is Galley's alone, such as a service's with `Delegate=yes`: where other
+//! processes are in it nothing is touched. Whatever is missing is a reason ([`GroupError`]), and the program runs without limits.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::chown;
+use rustix::io::Errno;
+use rustix::process::{Gid, Pid, Uid, test_kill_process};
+
+use super::account::Account;
+
+/// Limits of a group; without any there is no group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupLimits {
+    /// `memory.high`: bytes above which the kernel takes memory back, and slows down what asks for more.
+    pub memory_high: Option<u64>,
+    /// `pids.max`: processes and threads.
+    pub pids_max: Option<u64>,
+}
+
+/// What became of the limits of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupState {
+    /// Nobody asked.
+    Off,
+    /// They hold.
+    Whole,
+    /// They do not: why.
+    Failed(String),
+}
+
+impl GroupState {
+    /// The word for it in status.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Whole => "whole",
+            Self::Failed(_) => "none",
+        }
+    }
+
+    /// Why they do not hold.
+    pub fn problem(&self) -> Option<&str> {
+        match self {
+            Self::Off | Self::Whole => None,
+            Self::Failed(why) => Some(why),
+        }
+    }
+}
+
+/// Why there is no group for a program.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// The machine has no version 2, or not here.
+    #[error("no control groups of version 2 are mounted")]
+    NoVersion2,
+    /// Something else is in Galley's group.
+    #[error("other processes are in Galley's control group, `{}`: run Galley as a service with `Delegate=yes`", .0.display())]
+    Shared(PathBuf),
+    /// Nobody has given Galley's group the controller.
+    #[error("the control group `{}` has no `{controller}` controller: run Galley as a service with `Delegate=yes`", path.display())]
+    NoController {
+        /// Galley's group.
+        path: PathBuf,
+        /// `memory` or `pids`.
+        controller: &'static str,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot use `{}`: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The group of a program. Its folder is removed with this if it has no processes any more.
+#[derive(Debug)]
+pub struct ProgramGroup {
+    path: PathBuf,
+}
+
+impl ProgramGroup {
+    /// Makes the group, with these limits; one of this name that is there gets them.
+    pub fn new(name: &str, limits: GroupLimits) -> Result<Self, GroupError> {
+        let base = base(Path::new("/"))?;
+        occupy(&base)?;
+        Self::below(&base, name, limits)
+    }
+
+    fn below(base: &Path, name: &str, limits: GroupLimits) -> Result<Self, GroupError> {
+        let values = limits.values();
+        enable(base, values.iter().map(|(controller, ..)| *controller))?;
+        sweep(base);
+        let path = base.join(format!("{PREFIX}{name}"));
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(GroupError::file(&path, error));
+            }
+            _ => {}
+        }
+        let group = Self { path };
+        for (_, file, value) in values {
+            write(&group.path.join(file), &value.to_string())?;
+        }
+        Ok(group)
+    }
+
+    /// Moves a program that has just been started, and what it may have started since. Later children are in the group from
+    /// their beginning.
+    pub fn take(&self, process: u32) -> Result<(), GroupError> {
+        let file = self.path.join(PROCESSES);
+        write(&file, &process.to_string())?;
+        let children = format!("/proc/{process}/task/{process}/children");
+        let children = fs::read_to_string(children).unwrap_or_default();
+        for child in children.split_ascii_whitespace() {
+            // An error says that it has just ended.
+            let _ = fs::write(&file, child);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ProgramGroup {
+    fn drop(&mut self) {
+        // One that has processes stays: they end, or are another Galley's now. `sweep` removes it some time.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+impl GroupLimits {
+    /// Controller, file and value of each.
+    fn values(self) -> Vec<(&'static str, &'static str, u64)> {
+        let memory = self.memory_high.map(|high| ("memory", "memory.high", high));
+        let processes = self.pids_max.map(|most| ("pids", "pids.max", most));
+        memory.into_iter().chain(processes).collect()
+    }
+}
+
+impl GroupError {
+    fn file(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        Self::File { path, source }
+    }
+}
+
+/// Gives Galley's group to the user that Galley will be, as a service manager does with `Delegate=` and `User=`. As root.
+pub fn delegate(account: &Account) -> Result<(), GroupError> {
+    let base = base(Path::new("/"))?;
+    occupy(&base)?;
+    let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
+    let own = base.join(OWN);
+    let files = [
+        base.clone(),
+        base.join(PROCESSES),
+        base.join(ENABLED),
+        own.join(PROCESSES),
+        own,
+    ];
+    for file in files {
+        chown(&file, Some(uid), Some(gid))
+            .map_err(|error| GroupError::file(&file, error.into()))?;
+    }
+    Ok(())
+}
+
+/// The group around those of Galley and of its programs. `root` is `/`.
+fn base(root: &Path) -> Result<PathBuf, GroupError> {
+    let read = |name: &str| fs::read_to_string(root.join("proc/self").join(name));
+    let (groups, mounts) = (read("cgroup"), read("mountinfo"));
+    let (Ok(groups), Ok(mounts)) = (groups, mounts) else {
+        return Err(GroupError::NoVersion2);
+    };
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let mount = mounts.lines().find_map(mount);
+    let (Some(own), Some((top, folder))) = (own, mount) else {
+        return Err(GroupError::NoVersion2);
+    };
+    // Of a container that sees a part of the tree.
+    let inner = Path::new(own)
+        .strip_prefix(top)
+        .or_else(|_| Path::new(own).strip_prefix("/"));
+    let own = Path::new(folder).join(inner.map_err(|_| GroupError::NoVersion2)?);
+    let around = own
+        .parent()
+        .filter(|_| own.file_name().is_some_and(|name| name == OWN));
+    Ok(around.unwrap_or(&own).to_owned())
+}
+
+/// What is mounted and where, of a line of `/proc/self/mountinfo` that is of version 2 (`proc_pid_mountinfo(5)`).
+fn mount(line: &str) -> Option<(&str, &str)> {
+    let (mount, kind) = line.split_once(" - ")?;
+    (kind.split(' ').next() == Some("cgroup2")).then_some(())?;
+    let mut fields = mount.split(' ').skip(3);
+    Some((fields.next()?, fields.next()?))
+}
+
+/// Moves the processes that are in the group itself, which are Galley's.
+fn occupy(base: &Path) -> Result<(), GroupError> {
+    let file = base.join(PROCESSES);
+    for _ in 0..ROUNDS {
+        let text = fs::read_to_string(&file).map_err(|error| GroupError::file(&file, error))?;
+        let processes: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        if processes.is_empty() && text.is_empty() {
+            return Ok(());
+        }
+        // 0 is a process that cannot be seen from here.
+        if !processes.iter().all(|process| is_ours(*process)) {
+            return Err(GroupError::Shared(base.to_owned()));
+        }
+        let own = base.join(OWN);
+        match fs::create_dir(&own) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(GroupError::file(&own, error));
+            }
+            _ => {}
+        }
+        for process in processes {
+            let moved = fs::write(own.join(PROCESSES), process.to_string());
+            // One that has ended is not there any more.
+            if let Err(error) = moved
+                && error.raw_os_error() != Some(Errno::SRCH.raw_os_error())
+            {
+                return Err(GroupError::file(&own.join(PROCESSES), error));
+            }
+        }
+    }
+    Err(GroupError::Shared(base.to_owned()))
+}
+
+/// Lets groups below have limits.
+fn enable(base: &Path, controllers: impl Iterator<Item = &'static str>) -> Result<(), GroupError> {
+    let known = base.join("cgroup.controllers");
+    let text = fs::read_to_string(&known).map_err(|error| GroupError::file(&known, error))?;
+    for controller in controllers {
+        if !text.split_ascii_whitespace().any(|one| one == controller) {
+            let path = base.to_owned();
+            return Err(GroupError::NoController { path, controller });
+        }
+        write(&base.join(ENABLED), &format!("+{controller}"))?;
+    }
+    Ok(())
+}
+
+/// Removes groups of programs that have ended. Those with processes cannot be removed.
+fn sweep(base: &Path) {
+    let folders = fs::read_dir(base).into_iter().flatten().flatten();
+    for folder in folders {
+        if folder.file_name().to_string_lossy().starts_with(PREFIX) {
+            let _ = fs::remove_dir(folder.path());
+        }
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), GroupError> {
+    fs::write(file, text).map_err(|error| GroupError::file(file, error))
+}
+
+/// Whether a process is this one, or began below it; one that has ended counts, too.
+fn is_ours(process: u32) -> bool {
+    let mut at = process;
+    for _ in 0..GENERATIONS {
+        if at == std::process::id() {
+            return true;
+        }
+        let Ok(stat) = fs::read_to_string(format!("/proc/{at}/stat")) else {
+            return at == process && is_gone(process);
+        };
+        // Behind the name, which may hold anything: state, parent.
+        let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
+        let parent = fields.and_then(|fields| fields.split(' ').nth(1)?.parse().ok());
+        match parent {
+            Some(parent) if parent != 0 => at = parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Whether there is no such process, also none that `/proc` hides.
+fn is_gone(process: u32) -> bool {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
+}
+
+/// The group of Galley's own processes.
+const OWN: &str = "galley-server";
+
+/// Groups of programs begin so.
+const PREFIX: &str = "galley-";
+
+const PROCESSES: &str = "cgroup.procs";
+
+const ENABLED: &str = "cgroup.subtree_control";
+
+/// A process may begin another one while the list is read.
+const ROUNDS: usize = 8;
+
+/// Galley, the process that keeps root, a shell that waits, a program: with room to spare.
+const GENERATIONS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    /// A child that is ended.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> Self {
+            Self(Command::new("sleep").arg("60").spawn().unwrap())
+        }
+
+        fn group(&self) -> String {
+            let text = fs::read_to_string(format!("/proc/{}/cgroup", self.0.id())).unwrap();
+            let line = text.lines().find_map(|line| line.strip_prefix("0::"));
+            line.unwrap().to_owned()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn the_group_is_found_wherever_it_is_mounted() {
+        const CGROUP1: &str = "34 24 0:29 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
+        for (groups, mounts, found) in [
+            (
+                "0::/system.slice/galley.service\n",
+                "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
+                Some("/sys/fs/cgroup/system.slice/galley.service"),
+            ),
+            (
+                "0::/system.slice/galley.service/galley-server\n",
+                "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n",
+                Some("/sys/fs/cgroup/system.slice/galley.service"),
+            ),
+            (
+                "3:pids:/a\n0::/\n",
+                "35 24 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+                Some("/sys/fs/cgroup/unified"),
+            ),
+            (
+                "0::/pod/one/a\n",
+                "35 24 0:30 /pod/one /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+                Some("/sys/fs/cgroup/a"),
+            ),
+            ("0::/a\n", "", None),
+            (
+                "3:pids:/a\n",
+                "35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+                None,
+            ),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+            fs::write(dir.path().join("proc/self/cgroup"), groups).unwrap();
+            let mounts = format!("{CGROUP1}{mounts}");
+            fs::write(dir.path().join("proc/self/mountinfo"), mounts).unwrap();
+            let base = base(dir.path()).ok();
+            assert_eq!(base.as_deref(), found.map(Path::new), "{groups}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_others_use_is_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(PROCESSES);
+        for others in ["1\n", "0\n"] {
+            fs::write(&file, format!("{}\n{others}", std::process::id())).unwrap();
+            assert!(matches!(occupy(dir.path()), Err(GroupError::Shared(_))));
+            assert!(!dir.path().join(OWN).exists());
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_a_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = GroupLimits {
+            memory_high: Some(1 << 30),
+            pids_max: Some(64),
+        };
+        let group = ProgramGroup::below(dir.path(), "a", limits);
+        assert!(matches!(group, Err(GroupError::File { .. })));
+        fs::write(dir.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
+        let group = ProgramGroup::below(dir.path(), "a", limits);
+        let state = GroupState::Failed(group.unwrap_err().to_string());
+        assert!(state.problem().unwrap().contains("`pids`"), "{state:?}");
+        assert_eq!(state.word(), "none");
+    }
+
+    /// The group of this test, in the kernel's own tree.
+    struct RealGroup(PathBuf);
+
+    impl RealGroup {
+        fn new() -> Option<Self> {
+            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+            let mounted = mounts.lines().find_map(mount);
+            let Some((_, folder)) = mounted else {
+                eprintln!("SKIPPED: no control groups of version 2 are mounted");
+                return None;
+            };
+            let path = Path::new(folder).join(format!("galley-test-{}", std::process::id()));
+            if let Err(error) = fs::create_dir(&path) {
+                eprintln!("SKIPPED: cannot make `{}`: {error}", path.display());
+                return None;
+            }
+            Some(Self(path))
+        }
+    }
+
+    impl Drop for RealGroup {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir(self.0.join(OWN));
+            let _ = fs::remove_dir(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_kernel_moves_galley_and_its_programs_apart() {
+        let Some(base) = RealGroup::new() else {
+            return;
+        };
+        let (server, program) = (Sleeper::start(), Sleeper::start());
+        fs::write(base.0.join(PROCESSES), server.0.id().to_string()).unwrap();
+        occupy(&base.0).unwrap();
+        assert!(server.group().ends_with(OWN), "{}", server.group());
+        let group = ProgramGroup::below(&base.0, "php-a", GroupLimits::default()).unwrap();
+        group.take(program.0.id()).unwrap();
+        assert!(program.group().ends_with("galley-php-a"));
+        // With a process it stays, and without one it goes at the next occasion.
+        let path = group.path.clone();
+        drop(group);
+        assert!(path.exists());
+        drop((program, server));
+        sweep(&base.0);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_kernel_holds_the_limits() {
+        let Some(base) = RealGroup::new() else {
+            return;
+        };
+        let limits = GroupLimits {
+            memory_high: Some(64 << 20),
+            pids_max: Some(16),
+        };
+        match ProgramGroup::below(&base.0, "php-b", limits) {
+            Ok(group) => {
+                let read = |file: &str| fs::read_to_string(group.path.join(file)).unwrap();
+                assert_eq!(read("memory.high").trim(), (64 << 20).to_string());
+                assert_eq!(read("pids.max").trim(), "16");
+            }
+            Err(error) => {
+                assert!(matches!(error, GroupError::NoController { .. }), "{error}");
+                eprintln!("SKIPPED: {error}");
+            }
+        }
+    }
+}
