@@ -115,8 +115,7 @@ where
 {
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     let asking = async move {
-        let answer = sender.send_request(request).await?;
-        let (parts, body) = answer.into_parts();
+        let (parts, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, MOST_ANSWER).collect().await;
         Ok(ServiceResponse {
             status: parts.status,

@@ -73,9 +73,8 @@ impl Office {
             let failed = |why: String| io::Error::other(format!("`{}`: {why}", file.display()));
             let text = file::read_text(file, MOST_OF_TOKEN).map_err(|e| failed(e.to_string()))?;
             let text = text.trim().trim_end_matches('=');
-            let key = BASE64_URL_SAFE_NO_PAD
-                .decode(text)
-                .map_err(|e| failed(e.to_string()))?;
+            let key = BASE64_URL_SAFE_NO_PAD.decode(text);
+            let key = key.map_err(|e| failed(e.to_string()))?;
             Ok::<_, io::Error>((id.clone(), key))
         });
         Ok(Self {

@@ -38,12 +38,11 @@ impl IssuedCertificate {
         let chain = CertificateDer::pem_slice_iter(pem.as_bytes())
             .collect::<Result<Vec<_>, _>>()
             .map_err(|e| OrderError::new(format!("no chain of certificates: {e}")))?;
-        let first = chain
-            .first()
-            .ok_or_else(|| OrderError::new("no certificate after the private key"))?
-            .clone();
+        let first = chain.first().cloned();
+        let first = first.ok_or_else(|| OrderError::new("no certificate after the private key"))?;
         let found = CertificateChain::new(chain, &key)
             .map_err(|trouble| OrderError::new(format!("a certificate {trouble}")))?;
+        let id = CertificateIdentifier::try_from(&first).ok();
         let mut dice = SipHasher13::new();
         dice.write(&first);
         Ok(Self {
@@ -54,9 +53,7 @@ impl IssuedCertificate {
                 to: found.not_after,
             },
             names: found.names,
-            id: CertificateIdentifier::try_from(&first)
-                .ok()
-                .map(CertificateIdentifier::into_owned),
+            id: id.map(CertificateIdentifier::into_owned),
             dice: dice.finish(),
         })
     }

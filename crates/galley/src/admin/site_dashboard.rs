@@ -237,8 +237,7 @@ async fn compare(
     };
     let pair = format!("{}:{}", given.name, given.password);
     let credentials = Base64::encode_string(pair.as_bytes());
-    let clients = &state.services.clients;
-    let now = state.services.clock.tick();
+    let (clients, now) = (&state.services.clients, state.services.clock.tick());
     let site = state.sites.iter().find(|site| site.row == request.row);
     let limit = RateLimit::new(ATTEMPTS.0, 60, ATTEMPTS.1);
     let may_compare = || match (site, limit) {

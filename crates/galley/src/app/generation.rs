@@ -301,13 +301,8 @@ impl Threads {
     /// Waits for exchanges in progress, then for the threads. When the server stops, only a little longer than the drain
     /// allows. `between` is called when the front threads have ended.
     pub(super) async fn ended(self, between: impl FnOnce()) {
-        let Self {
-            phase,
-            fronts,
-            fetchers,
-            drain,
-            ..
-        } = self;
+        let (phase, fronts, fetchers) = (self.phase, self.fronts, self.fetchers);
+        let drain = self.drain;
         let mut stopping = phase.subscribe();
         let over = async {
             // The sender is here.

@@ -60,9 +60,8 @@ impl Invalidations {
             return Invalidation::default();
         };
         let name = job.site.name.as_str();
-        let purges = scopes(job, incoming)
-            .into_iter()
-            .map(|scope| Purge { scope, strength });
+        let purges = scopes(job, incoming).into_iter();
+        let purges = purges.map(|scope| Purge { scope, strength });
         // A purge that is delayed already costs nothing more.
         let (later, fresh) = purges.partition(|purge| self.is_delayed(name, &purge.scope));
         let mut found = Invalidation { now: fresh, later };
@@ -75,8 +74,7 @@ impl Invalidations {
         }
         let is_past =
             |purge: &mut Purge| !self.take(&("page", name, &purge.scope), page_limit(), now);
-        let past: Vec<Purge> = found.now.extract_if(.., is_past).collect();
-        found.later.extend(past);
+        found.later.extend(found.now.extract_if(.., is_past));
         found
     }
 

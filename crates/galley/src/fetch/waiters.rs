@@ -104,12 +104,9 @@ impl Waiters {
         }
         let (reader, news) = {
             let _admission = self.admission();
-            if self.readers() >= self.most {
-                return None;
-            }
             // A client that has had the page and requests it again finds it stored and waits for nothing: it is stored before
             // the fetch thread gets to a job.
-            if self.fill.has_all() {
+            if self.readers() >= self.most || self.fill.has_all() {
                 return None;
             }
             // Before it is looked at whether there are any: none that come from now on are missed.

@@ -122,10 +122,9 @@ fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Resu
     } = asset.into_best(info.codings(), info.images());
     let whole =
         matches!(answer.parts.as_slice(), [files::Part::Span { start: 0, end }] if *end == length);
-    let small = whole
-        .then(|| read_small(&mut file, length, SMALL))
-        .transpose()?;
-    Ok(FileProbe::File(answer, Arc::new(file), small.flatten()))
+    let small = whole.then(|| read_small(&mut file, length, SMALL));
+    let small = small.transpose()?.flatten();
+    Ok(FileProbe::File(answer, Arc::new(file), small))
 }
 
 /// The response for a file in memory. Ranges are ranges of the file on the disk (see `page::form`).

@@ -170,6 +170,7 @@ pub(super) fn upstream_call(
     script: Option<Script>,
     class: Class,
 ) -> UpstreamCall {
+    let timeouts = exchange.rule().map(|rule| rule.timeouts);
     UpstreamCall {
         request,
         // An HTTP server finds its scripts itself.
@@ -181,10 +182,7 @@ pub(super) fn upstream_call(
         server_port: exchange.local.port(),
         server_address: Some(exchange.local.ip()).filter(|ip| !ip.is_unspecified()),
         body: RequestBody::Empty,
-        timeouts: exchange
-            .rule()
-            .map(|rule| rule.timeouts)
-            .unwrap_or_default(),
+        timeouts: timeouts.unwrap_or_default(),
         interim: None,
         switch: None,
         trace: exchange.trace.as_ref().map(|trace| trace.scope.clone()),

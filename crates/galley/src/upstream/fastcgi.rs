@@ -212,8 +212,8 @@ impl FastCgiUpstream {
                     Ok(stream) => return Ok(FastCgiConnection::new(stream)),
                     Err(error) => error,
                 };
-                let queue_full = error.kind() == io::ErrorKind::WouldBlock;
-                refused += u32::from(!queue_full);
+                // `WouldBlock`: the queue of the socket is full.
+                refused += u32::from(error.kind() != io::ErrorKind::WouldBlock);
                 let is_over = refused > RESTART_PATIENCE;
                 if is_over || self.balancer.has_other(tried, Instant::now()) {
                     return Err(FillError::Connect);
@@ -221,9 +221,8 @@ impl FastCgiUpstream {
                 tokio::time::sleep(CONNECT_PAUSE).await;
             }
         };
-        timeout(self.connect_timeout, attempts)
-            .await
-            .unwrap_or(Err(FillError::Connect))
+        let connected = timeout(self.connect_timeout, attempts).await;
+        connected.unwrap_or(Err(FillError::Connect))
     }
 }
 

@@ -176,10 +176,8 @@ impl HealthCheck {
             ("HTTP_HOST", self.host.as_bytes()),
             ("DOCUMENT_ROOT", root),
         ];
-        let fixed = fixed.into_iter();
-        let mut variables: Vec<Variable<'_>> = fixed
-            .map(|(name, value)| (name.as_bytes().into(), value.into()))
-            .collect();
+        let fixed = fixed.map(|(name, value)| (name.as_bytes().into(), value.into()));
+        let mut variables: Vec<Variable<'_>> = fixed.into();
         variables.push((b"SCRIPT_FILENAME".into(), script.into()));
         variables
     }

@@ -52,11 +52,7 @@ impl IncomingResponse {
         cache_status::drop_own(&mut fields);
         // A 304 may state the length of the 200 (RFC 9110 §8.6); other statuses without content have none to state.
         let is_bare = is_head || has_no_content(status);
-        let expected = if is_bare {
-            None
-        } else {
-            content_length(&fields)
-        };
+        let expected = (!is_bare).then(|| content_length(&fields)).flatten();
         Self {
             status,
             fields,

@@ -83,8 +83,7 @@ impl QueueDeadlines {
         if now >= due && !is_needed {
             return WaitDecision::TimeOut;
         }
-        let soon = now + target.max(MIN_RECHECK);
-        WaitDecision::CheckAt(due.max(soon).min(end))
+        WaitDecision::CheckAt(due.max(now + target.max(MIN_RECHECK)).min(end))
     }
 
     fn target(&self) -> Duration {

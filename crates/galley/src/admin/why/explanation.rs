@@ -42,9 +42,8 @@ impl<'s, 'h> Explanation<'s, 'h> {
         exchange.write_key();
         let look = lookup(&state.services, &exchange, Purpose::Explain);
         let found = Handle::current().block_on(look);
-        let core = &exchange.site.core;
+        let (core, purges) = (&exchange.site.core, &exchange.site.core.purges);
         let entry = found.entry.as_ref().map(|(entry, _)| entry);
-        let purges = &core.purges;
         let touching = match entry {
             Some(entry) => purges.newest_touching(entry.born, &entry.scopes.touch()),
             None => touching(&exchange),

@@ -154,11 +154,11 @@ impl Change<'_> {
     /// A plugin that cannot be installed does not prevent Galley from serving.
     fn plugins(&self, journal: &mut SetupJournal, report: &mut SetupReport, is_served: bool) {
         let mut is_token_new = false;
+        let mut to_do = |text: String| report.to_do.push(text);
         for site in &self.plan.sites {
             let root = site.root.display();
             if !self.consent.to(&format!("install the plugin into {root}?")) {
-                let to_do = format!("install the plugin: galley plugin install {root}");
-                report.to_do.push(to_do);
+                to_do(format!("install the plugin: galley plugin install {root}"));
                 continue;
             }
             match self.plugin(journal, site) {
@@ -167,15 +167,11 @@ impl Change<'_> {
                     let action = format!("installed the plugin into {root}");
                     report.actions.push(action);
                 }
-                Err(why) => {
-                    let to_do = format!("install the plugin into {root}: {why}");
-                    report.to_do.push(to_do);
-                }
+                Err(why) => to_do(format!("install the plugin into {root}: {why}")),
             }
         }
         if is_served && let Err(why) = self.begin_anew(is_token_new) {
-            let to_do = format!("galley reload && galley purge --all: {why}");
-            report.to_do.push(to_do);
+            to_do(format!("galley reload && galley purge --all: {why}"));
         }
     }
 

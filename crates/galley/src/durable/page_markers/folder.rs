@@ -216,12 +216,11 @@ impl MarkerFolder {
             };
             let removals = found.get_or_insert_default();
             let flags = event.events();
-            let is_of_root = event.wd() == self.root_watch;
             let ends = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
             if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
                 removals.is_everything = true;
             } else if flags.intersects(ends) {
-                removals.is_root_gone |= is_of_root;
+                removals.is_root_gone |= event.wd() == self.root_watch;
             } else if flags.contains(ReadFlags::ISDIR) || removals.names.len() >= MOST_AT_ONCE {
                 removals.is_everything = true;
             } else if let Some(name) = event.file_name().and_then(|name| name.to_str().ok()) {

@@ -19,8 +19,7 @@ use crate::tls::UpstreamTlsClient;
 /// The response of the server at `address`; `None`: there is no such listener. Cancel-safe: nothing is kept.
 pub(super) async fn send(visit: &TryVisit, address: Option<SocketAddr>) -> SeenResponse {
     let Some(address) = address else {
-        let scheme = visit.scheme();
-        return SeenResponse::none(format!("nothing listens for {scheme}"));
+        return SeenResponse::none(format!("nothing listens for {}", visit.scheme()));
     };
     let exchange = async {
         let stream = connect(visit.from, address)

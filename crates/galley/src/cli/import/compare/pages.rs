@@ -40,10 +40,8 @@ pub(super) fn logged(path: &Path, host: &VisitedHost) -> Result<FoundPages, TryE
         ));
     }
     if found.visits.is_empty() {
-        return Err(TryError::Pages(format!(
-            "`{}` has no GET or HEAD request",
-            path.display()
-        )));
+        let why = format!("`{}` has no GET or HEAD request", path.display());
+        return Err(TryError::Pages(why));
     }
     Ok(found)
 }

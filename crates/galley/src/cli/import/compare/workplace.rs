@@ -27,10 +27,7 @@ impl Workplace {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
         let made = made.map_err(io::Error::other)?;
-        let (cert, key) = (
-            folder.path().join("cert.pem"),
-            folder.path().join("key.pem"),
-        );
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
         fs::write(&cert, made.cert.pem())?;
         fs::write(&key, made.signing_key.serialize_pem())?;
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
