@@ -217,10 +217,8 @@ mod tests {
         use std::process::Command;
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("secret"), "a").unwrap();
-        let [listed, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [listed, other] = [listed, other]
-            .each_ref()
-            .map(|one| one.local_addr().unwrap());
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [listed, other] = listeners.each_ref().map(|one| one.local_addr().unwrap());
         let mut sandbox = Sandbox::default();
         for path in ["/usr", "/bin", "/lib", "/lib64", "/etc"] {
             sandbox.execute(Path::new(path));
