@@ -481,7 +481,7 @@ fn a_rule_applies_to_clients_of_its_countries_and_pages_do_not_mix() {
                 assert_eq!(answer.field("x-currency"), currency, "{round}");
             }
         }
-        stage.purge(&[&format!("http://{HOST}/price/")]);
+        stage.purge(&["--url", &format!("http://{HOST}/price/")]);
     }
     assert_eq!(stage.runs("/price/"), 4);
     for _ in 0..2 {
