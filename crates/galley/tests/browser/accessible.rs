@@ -1,7 +1,7 @@
 //! What the plugin shows in wp-admin, in Chromium: every part on a large screen and on a phone, in light and dark, with axe; and every
 //! button, with what axe finds of its result.
 //!
-//! Only the plugin's own elements are checked: those of WordPress are not ours to mend. The network's page is in the end-to-end tests
+//! Only the plugin's own elements are checked: WordPress's are not checked. The network's page is in the end-to-end tests
 //! (`wordpress::plugin::network_page`).
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::{Value, json};
 
-use super::browser::{log_in, picture};
+use super::browser::{log_in, open_editor_panel, picture};
 use super::stack::{Stack, shared};
 
 const SCREENS: [(u32, u32); 2] = [(360, 800), (1440, 1000)];
@@ -194,15 +194,9 @@ fn the_panel_of_the_block_editor_is_accessible() {
     );
     tab.say("wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)")
         .unwrap();
-    // On a small screen the sidebar is closed when the screen becomes small.
-    let opened = "wp.data.dispatch('core/edit-post').openGeneralSidebar('edit-post/document')";
     for (width, height) in SCREENS {
         tab.screen(width, height).unwrap();
-        tab.say(opened).unwrap();
-        tab.wait("document.querySelector('.galley-effect button')")
-            .unwrap();
-        tab.say("(() => { const one = document.querySelector('.galley-effect button'); if (one.getAttribute('aria-expanded') === 'false') { one.click() } })()")
-            .unwrap();
+        open_editor_panel(&mut tab);
         tab.wait(
             "/purges \\d+ stored page/.test(document.querySelector('.galley-effect').innerText)",
         )
