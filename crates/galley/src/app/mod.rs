@@ -5,7 +5,6 @@
 //! cannot keep it from ending the process.
 
 mod acme;
-mod breath;
 mod build;
 mod canary;
 mod cluster;
@@ -22,6 +21,7 @@ mod health;
 mod lasting;
 mod listeners;
 mod logs;
+mod pacing;
 mod php;
 mod pools;
 mod predecessor;

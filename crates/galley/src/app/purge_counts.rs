@@ -1,11 +1,11 @@
-//! How many stored pages each purge took, for the lists of purges. Counted by a walk over the entries a moment after the purge, off every
-//! hot thread; a purge itself never searches, and nobody who is served waits for this.
+//! How many stored pages each purge affected, for the lists of purges. A walk over the entries counts them a moment after the purge, on a
+//! helper thread; a purge itself never searches, and no request waits for this.
 //!
-//! - Each page counts for the purge that took it: of several purges of one edit the first that touches it, and a hard purge after a soft
-//!   one again, because it takes away what the soft one had left.
-//! - Entries of a purge that is not counted are not swept (`super::sweep`), but a request may replace its page before the walk. A page of the scope
-//!   that is newer than the purge may have had a predecessor, so the count then is a least one; so it is with a disk, which may have pages that
-//!   the memory does not have.
+//! - Each page counts for the purge that invalidated it: of several purges of one edit the first that touches it, and a hard purge after a
+//!   soft one again, because the page could still be served before.
+//! - Entries of an uncounted purge are not swept (`super::sweep`), but a request may replace its page before the walk. A page of the scope
+//!   that is newer than the purge may have had a predecessor, so the count is then a minimum. With a disk it is a minimum too, because the disk
+//!   may have pages that are not in memory.
 //! - Pages of which only a fragment is rendered again stay stored, and are not counted.
 
 use std::collections::{HashMap, HashSet};
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use galley_cache::entry::{Entry, EntryKind};
 use galley_policy::purge::Strength;
 
-use super::breath::Breath;
 use super::current::Current;
+use super::pacing::WalkPacing;
 use crate::durable::{CountablePurge, PurgedPages, ScopeMatch};
 use crate::request::{Site, site_mark};
 
@@ -37,9 +37,9 @@ pub(super) fn count(current: &Current) {
         (site.mark, SiteCount::new(purges, may_have_more))
     });
     let mut counts: HashMap<u32, SiteCount<'_>> = counts.collect();
-    let mut breath = Breath::default();
+    let mut pacing = WalkPacing::default();
     for entry in services.memory.entries() {
-        breath.take();
+        pacing.step();
         if entry.kind == EntryKind::Page
             && let Some(count) = site_mark(entry.key.bytes()).and_then(|mark| counts.get_mut(&mark))
         {

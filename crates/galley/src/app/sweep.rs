@@ -16,8 +16,8 @@ use galley_policy::time::Tick;
 use http::header;
 use tokio::time::{Instant, timeout_at};
 
-use super::breath::Breath;
 use super::current::Current;
+use super::pacing::WalkPacing;
 use super::purge_counts;
 use crate::request::{Site, site_mark};
 
@@ -75,9 +75,9 @@ fn sweep(current: &Current) {
     for private in sites.iter().filter_map(|site| site.core.private.as_ref()) {
         private.sweep(now);
     }
-    let mut breath = Breath::default();
+    let mut pacing = WalkPacing::default();
     services.memory.sweep(|entry| {
-        breath.take();
+        pacing.step();
         let site = site_mark(entry.key.bytes()).and_then(|mark| by_mark.get(&mark));
         // What is not counted waits for the next round.
         site.is_none_or(|site| !site.purges.has_uncounted() && is_dead(site, entry, now))

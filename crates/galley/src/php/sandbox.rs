@@ -1,8 +1,8 @@
-//! What a PHP-FPM may reach whose site has `php_sandbox`: from the settings to the folders.
+//! The folders that a PHP-FPM of a site with `php_sandbox` may access, from the settings.
 //!
-//! Rules of the kernel mean the files that are there when PHP is started, wherever the paths lead then. So nothing that PHP may
-//! write decides by a link what it may reach at its next start: `wp-content` counts only if it is in the root itself, and a path
-//! of `php_paths` in a folder that PHP may write is within reach by that folder alone.
+//! The kernel's rules apply to the files to which the paths lead when PHP is started. So a link that PHP can write must not decide
+//! what it may access at its next start: `wp-content` counts only if it is in the root itself, and a path
+//! of `php_paths` in a folder that PHP may write is accessible through that folder alone.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ pub(super) fn sandbox(wanted: &PhpSandbox, root: &Path, program: &Path, pool: &P
     sandbox
 }
 
-/// How far the kernel goes along, for log and status.
+/// How much of the sandbox the kernel enforces, for log and status.
 pub(super) fn level(sandbox: Option<&Sandbox>, site: &str) -> Result<SandboxLevel, PhpStartError> {
     let Some(sandbox) = sandbox else {
         return Ok(SandboxLevel::Off);

@@ -1,9 +1,10 @@
-//! Control groups (version 2) below Galley's own, for programs that have limits: memory that they are slowed down above, and a number
-//! of processes.
+//! Control groups (version 2) below Galley's own, for programs with limits: an amount of memory above which the kernel slows them down, and
+//! a number of processes.
 //!
-//! The kernel gives limits to groups below a group without processes of its own only. So Galley's processes move into a group
-//! `galley-server`, beside the groups of the programs. That takes a group which is Galley's alone, such as a service's with `Delegate=yes`: where other
-//! processes are in it nothing is touched. Whatever is missing is a reason ([`GroupError`]), and the program runs without limits.
+//! The kernel only limits groups whose parent group has no processes of its own. So Galley's processes move into a group
+//! `galley-server`, beside the groups of the programs. This requires a group that belongs to Galley alone, such as that of a service with
+//! `Delegate=yes`: if other processes are in it, nothing is changed. If anything is missing, the program runs without limits, and
+//! [`GroupError`] is the reason.
 
 use std::fs;
 use std::io;
@@ -24,14 +25,14 @@ pub struct GroupLimits {
     pub pids_max: Option<u64>,
 }
 
-/// What became of the limits of a program.
+/// The state of a program's limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupState {
-    /// Nobody asked.
+    /// No limits are configured.
     Off,
-    /// They hold.
+    /// The kernel enforces them.
     Whole,
-    /// They do not: why.
+    /// It does not, and why.
     Failed(String),
 }
 
@@ -45,7 +46,7 @@ impl GroupState {
         }
     }
 
-    /// Why they do not hold.
+    /// Why they are not enforced.
     pub fn problem(&self) -> Option<&str> {
         match self {
             Self::Off | Self::Whole => None,
@@ -57,13 +58,13 @@ impl GroupState {
 /// Why there is no group for a program.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
-    /// The machine has no version 2, or not here.
+    /// Version 2 is not mounted.
     #[error("no control groups of version 2 are mounted")]
     NoVersion2,
     /// Something else is in Galley's group.
     #[error("other processes are in Galley's control group, `{}`: run Galley as a service with `Delegate=yes`", .0.display())]
     Shared(PathBuf),
-    /// Nobody has given Galley's group the controller.
+    /// Galley's group lacks the controller.
     #[error("the control group `{}` has no `{controller}` controller: run Galley as a service with `Delegate=yes`", path.display())]
     NoController {
         /// Galley's group.
@@ -88,7 +89,7 @@ pub struct ProgramGroup {
 }
 
 impl ProgramGroup {
-    /// Makes the group, with these limits; one of this name that is there gets them.
+    /// Creates the group with these limits; an existing one of this name gets them.
     pub fn new(name: &str, limits: GroupLimits) -> Result<Self, GroupError> {
         let base = base(Path::new("/"))?;
         occupy(&base)?;

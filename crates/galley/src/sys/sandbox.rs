@@ -1,9 +1,9 @@
-//! What the kernel lets threads and programs do: reach the folders that they need (Landlock), and gain no privileges.
+//! Restricts threads and programs to the folders that they need (Landlock), and to their present privileges.
 //!
-//! It holds for a thread and for all that it starts. The threads that deal with clients and upstreams are confined, so that what a
-//! hole in a parser or in the resolution of paths could reach is bounded. The control thread, which starts PHP and opens logs
-//! anew, is free of it: PHP's mail program must be able to change its group, and a PHP that is to be confined has other folders. It
-//! is started by a thread of its own ([`Sandbox::within`]). Where the kernel cannot, nothing is refused and the status says so.
+//! It applies to a thread and to everything that it starts. The threads for clients and upstreams are confined, so that a vulnerability in a
+//! parser or in the resolution of paths has limited effect. The control thread, which starts PHP and reopens logs,
+//! is not: PHP's mail program must be able to change its group, and a confined PHP needs other folders. A thread of its own starts that
+//! ([`Sandbox::within`]). If the kernel does not support it, nothing is restricted and the status says so.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use landlock::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What is within reach.
+/// The accessible files, ports and processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     read: Vec<PathBuf>,
@@ -28,16 +28,16 @@ pub struct Sandbox {
     is_apart: bool,
 }
 
-/// How far the kernel went along.
+/// How much of it the kernel enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxLevel {
-    /// As asked for.
+    /// All of it.
     Whole,
     /// As far as an older kernel knows it.
     Partly,
     /// Not at all: the kernel has no Landlock, or it is off.
     Not,
-    /// Nobody asked.
+    /// It is turned off.
     Off,
 }
 
@@ -53,7 +53,7 @@ impl SandboxLevel {
     }
 }
 
-/// Confines the calling thread where it is to be; that it could be done was tried at the start.
+/// Confines the calling thread, if configured; the start has tried that it is possible.
 pub fn enter(sandbox: Option<&Sandbox>) {
     if let Some(Err(error)) = sandbox.map(Sandbox::enter) {
         tracing::error!(%error, "a thread could not be confined");
@@ -80,7 +80,7 @@ impl Sandbox {
         self.read.push(path.to_owned());
     }
 
-    /// A folder or file with which anything may be done but to run programs from it.
+    /// A folder or file with every access except executing programs from it.
     pub fn write(&mut self, path: &Path) {
         self.write.push(path.to_owned());
     }
@@ -100,7 +100,7 @@ impl Sandbox {
         self.is_apart = true;
     }
 
-    /// Whether the way to a path passes a folder that may be written, so that what is confined could lead the rest of it elsewhere.
+    /// Whether a path passes a writable folder, so that a confined program could redirect the rest of it with a link.
     pub fn may_lead(&self, path: &Path) -> bool {
         let folders = self.write.iter();
         let folders: Vec<PathBuf> = folders.filter_map(|one| one.canonicalize().ok()).collect();
@@ -119,7 +119,7 @@ impl Sandbox {
         })
     }
 
-    /// What [`Sandbox::enter`] comes to on this machine, found out by a thread that ends at once.
+    /// The result of [`Sandbox::enter`] on this machine, determined by a thread that ends at once.
     pub fn probe(&self) -> io::Result<SandboxLevel> {
         self.within(|| ()).map(|(level, ())| level)
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// Counts the entries of a walk.
 #[derive(Default)]
-pub(super) struct Breath(u32);
+pub(super) struct WalkPacing(u32);
 
-impl Breath {
+impl WalkPacing {
     /// Before each entry.
-    pub(super) fn take(&mut self) {
+    pub(super) fn step(&mut self) {
         self.0 = self.0.wrapping_add(1);
         if self.0.is_multiple_of(ENTRIES_AT_ONCE) {
             std::thread::sleep(PAUSE);
