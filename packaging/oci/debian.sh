@@ -7,7 +7,7 @@ readonly DEBIAN_PACKAGES=ca-certificates,init-system-helpers,systemd-standalone-
 
 debian_with_php() { # DEB FILE
     local options=() line sources=() mirror
-    # A machine with its own mirrors uses them; the image gets Debian's.
+    # A machine with its own mirrors uses them; the image gets those that Debian's apt comes with.
     while IFS= read -r line; do options+=(--aptopt="${line%;}"); done < <(apt-config dump | grep '^Acquire::')
     for mirror in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
         if [ -s "$mirror" ] && grep -q "$DEBIAN_RELEASE" "$mirror"; then sources+=("$mirror"); fi
@@ -20,6 +20,6 @@ debian_with_php() { # DEB FILE
         --customize-hook='rm -rf "$1"/run/*' \
         --customize-hook='chroot "$1" install --directory --owner=www-data --group=www-data /var/www/html /run/galley /var/lib/galley /var/cache/galley' \
         --customize-hook='rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap" "$1/etc/resolv.conf" "$1/etc/hostname" "$1"/etc/apt/sources.list.d/*' \
-        --customize-hook="echo 'deb http://deb.debian.org/debian $DEBIAN_RELEASE main' >\"\$1/etc/apt/sources.list\"" \
+        --customize-hook='cp "$1/usr/share/doc/apt/examples/sources.list" "$1/etc/apt/sources.list"' \
         "$DEBIAN_RELEASE" "$2" "${sources[@]}" >&2
 }
