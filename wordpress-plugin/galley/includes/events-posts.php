@@ -136,7 +136,16 @@ function on_transition( $new, $old, $post ): void {
 }
 
 function on_new_field( $post_id, $key ): void {
-	on_field( 0, $post_id, $key, $GLOBALS['galley_fields'][ touched_key( (int) $post_id ) ][ (string) $key ] ?? true );
+	on_field( 0, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? true );
+}
+
+/**
+ * What a field that has been written in this request was before, as `on_field` notes it; null: it has not been.
+ *
+ * @return array|bool|null
+ */
+function noted_field( int $post_id, string $key ) {
+	return $GLOBALS['galley_fields'][ touched_key( $post_id ) ][ $key ] ?? null;
 }
 
 /**
@@ -146,8 +155,7 @@ function on_field_gone( $meta_ids, $post_id, $key ): void {
 	if ( is_shared() ) {
 		return;
 	}
-	$noted = $GLOBALS['galley_fields'][ touched_key( (int) $post_id ) ][ (string) $key ] ?? null;
-	on_field( $meta_ids, $post_id, $key, $noted ?? get_post_meta( (int) $post_id, (string) $key ) );
+	on_field( $meta_ids, $post_id, $key, noted_field( (int) $post_id, (string) $key ) ?? get_post_meta( (int) $post_id, (string) $key ) );
 }
 
 /**
@@ -223,7 +231,8 @@ function on_image( $override, $filename = '', $image = null, $mime = '', $post_i
 function queue_post( int $id ): void {
 	$key    = touched_key( $id );
 	$old    = $GLOBALS['galley_touched'][ $key ] ?? null;
-	$fields = changed_fields( $id, $GLOBALS['galley_fields'][ $key ] ?? array() );
+	$noted  = $GLOBALS['galley_fields'][ $key ] ?? array();
+	$fields = changed_fields( $id, $noted );
 	$post   = get_post( $id );
 	$new    = $post instanceof \WP_Post ? post_state( $post ) : null;
 	$newest = $GLOBALS['galley_newest'][ $key ] ?? '';
@@ -231,6 +240,9 @@ function queue_post( int $id ): void {
 	$change = post_changes( $id, $old, $new );
 	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
 		$change['tags'] = array_merge( $change['tags'], field_tags( $id, ( $new ?? $old )['type'], $fields ) );
+	}
+	if ( ! empty( $old['visible'] ) && ! empty( $new['visible'] ) && $old['title'] !== $new['title'] ) {
+		$change['tags'] = array_merge( $change['tags'], title_order_tags( $id, $new['type'], $old['title'], $new['title'] ) );
 	}
 	queue_purge( $change['tags'] );
 	queue_lists( $id, $change['lists'] );
@@ -250,8 +262,11 @@ function queue_post( int $id ): void {
 	}
 	if ( 'product_variation' === ( $new ?? $old )['type'] ) {
 		queue_variation( $id, $fields, $old, $new );
-	} elseif ( $appears && $new && 'product' === $new['type'] ) {
-		queue_sale( $id );
+	} elseif ( 'product' === ( $new ?? $old )['type'] ) {
+		queue_purge( sales_tags( $id, $old, $new, array_intersect_key( $noted, array_flip( $fields ) ) ) );
+		if ( $appears && $new ) {
+			queue_sale( $id );
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ foreach ( array( 'woocommerce_tax_rate_added', 'woocommerce_tax_rate_updated', '
 	add_action( $galley_action, __NAMESPACE__ . '\\on_tax_rate' );
 }
 unset( $galley_action );
+add_filter( 'add_post_metadata', __NAMESPACE__ . '\\before_unique_field', PHP_INT_MAX, 5 );
 add_action( 'woocommerce_update_product', __NAMESPACE__ . '\\on_product' );
 add_action( 'woocommerce_update_product_variation', __NAMESPACE__ . '\\on_product' );
 
@@ -50,13 +51,28 @@ function product_id( $product ): int {
 }
 
 /**
+ * WooCommerce makes sure that a product has the number of its sales before it counts them up in the database: the last moment in which what
+ * they were can be asked for.
+ *
+ * @param mixed  $check Passed on.
+ * @param int    $id    The post.
+ * @param string $key   Of the field.
+ */
+function before_unique_field( $check, $id = 0, $key = '', $value = '', $is_unique = false ) {
+	if ( $is_unique && SALES === $key && null === noted_field( (int) $id, $key ) ) {
+		on_field( 0, $id, $key, get_post_meta( (int) $id, $key ) );
+	}
+	return $check;
+}
+
+/**
  * @param int|object $product Its number, or what has one.
  */
 function on_product_field( $product ): void {
 	$id    = product_id( $product );
 	$field = PRODUCT_ACTIONS[ (string) current_action() ] ?? '';
 	if ( $id > 0 && '' !== $field ) {
-		on_field( 0, $id, $field );
+		on_field( 0, $id, $field, noted_field( $id, $field ) ?? true );
 	}
 }
 
@@ -79,6 +95,70 @@ function on_tax_rate(): void {
 	if ( 'yes' === get_option( 'woocommerce_calc_taxes' ) ) {
 		queue_purge( 'op.woocommerce_calc_taxes' );
 	}
+}
+
+/**
+ * The tags of lists by sales in which a product has another place, or is no longer or not yet, as far down as it stands.
+ *
+ * @param array|null $old    Its state before.
+ * @param array|null $new    Its state after.
+ * @param array      $fields That have changed, with their values before, as `on_field` notes them.
+ * @return string[]
+ */
+function sales_tags( int $id, ?array $old, ?array $new, array $fields ): array {
+	$is_sold  = array_key_exists( SALES, $fields );
+	$hidden   = array_map( __NAMESPACE__ . '\\visibility_terms', array( $old, $new ) );
+	$is_moved = ! empty( $old['visible'] ) !== ! empty( $new['visible'] ) || $hidden[0] !== $hidden[1];
+	if ( ! $is_sold && ! $is_moved ) {
+		return array();
+	}
+	$now     = get_post_meta( $id, SALES );
+	$before  = empty( $old['visible'] ) ? null : ( $is_sold ? $fields[ SALES ] : $now );
+	$numbers = array();
+	foreach ( array( $before, empty( $new['visible'] ) ? null : $now ) as $values ) {
+		if ( null !== $values && ( ! is_array( $values ) || 1 !== count( $values ) || ! is_numeric( $values[0] ) ) ) {
+			return array( 'os.product', 'os.product.r0', 'oo.product.m_' . SALES );
+		}
+		$numbers = array_merge( $numbers, $values ?? array() );
+	}
+	$found = ask_each(
+		array(
+			'passed' => passed_sql( $id, $numbers ),
+			'rank'   => sales_rank_sql( $id, (float) max( $numbers ) ),
+		)
+	);
+	$order = $is_sold && $found['passed'] ? array( 'oo.product.m_' . SALES ) : array();
+	return $order || $is_moved ? array_merge( $order, rank_tags( 'os.product', $found['rank'] ) ) : array();
+}
+
+/**
+ * @return int[]
+ */
+function visibility_terms( ?array $state ): array {
+	$terms = $state['terms']['product_visibility'] ?? array();
+	sort( $terms );
+	return $terms;
+}
+
+/**
+ * Whether another product has sales from one number to another: 0 or 1.
+ *
+ * @param array $numbers The two, in any order.
+ */
+function passed_sql( int $except, array $numbers ): string {
+	global $wpdb;
+	// phpcs:ignore WordPress.DB -- the rest is ours.
+	return $wpdb->prepare( "SELECT COUNT(*) FROM (SELECT 1 FROM $wpdb->postmeta m JOIN $wpdb->posts p ON p.ID = m.post_id WHERE m.meta_key = %s AND p.ID <> %d AND p.post_type = 'product' AND p.post_status = 'publish' AND m.meta_value + 0 BETWEEN %f AND %f LIMIT 1) passed", SALES, $except, (float) min( $numbers ), (float) max( $numbers ) );
+}
+
+/**
+ * How many products are sold more often. Such as some catalogue leaves out do not count.
+ */
+function sales_rank_sql( int $except, float $sales ): string {
+	global $wpdb;
+	$hidden = "SELECT 1 FROM $wpdb->term_relationships r JOIN $wpdb->term_taxonomy x ON x.term_taxonomy_id = r.term_taxonomy_id WHERE r.object_id = p.ID AND x.taxonomy = 'product_visibility'";
+	// phpcs:ignore WordPress.DB -- the rest is ours.
+	return $wpdb->prepare( "SELECT COUNT(*) FROM (SELECT 1 FROM $wpdb->postmeta m JOIN $wpdb->posts p ON p.ID = m.post_id WHERE m.meta_key = %s AND p.ID <> %d AND p.post_type = 'product' AND p.post_status = 'publish' AND m.meta_value + 0 > %f AND NOT EXISTS ($hidden) LIMIT %d) counted", SALES, $except, $sales, DEEPEST + 1 );
 }
 
 /**

@@ -97,6 +97,7 @@ function is_for_nothing( \WP_Query $query ): bool {
 function describe_query( \WP_Query $query ): array {
 	$vars             = $query->query_vars;
 	$filter           = filtered_by( $query );
+	$ordered          = ordered_by( $vars );
 	$list             = any_list(
 		array(
 			'types'      => types_of( $query ),
@@ -105,7 +106,8 @@ function describe_query( \WP_Query $query ): array {
 			'dates'      => dates_of( $vars ),
 			'parents'    => parents_of( $vars ),
 			'any_status' => ! empty( $vars['post_status'] ) && array_diff( (array) $vars['post_status'], array( 'publish', 'inherit' ) ),
-			'sorted'     => array_merge( sorted_by( $vars ), $filter['fields'] ),
+			'sorted'     => array_merge( array_diff( sorted_by( $vars ), $ordered ), $filter['fields'] ),
+			'ordered'    => array_merge( $ordered, $filter['ordered'] ),
 		)
 	);
 	$terms            = terms_of( $query );
@@ -119,6 +121,8 @@ function describe_query( \WP_Query $query ): array {
 		// The only condition.
 		$list['terms'] = $terms['within'];
 		$list['with']  = array_values( array_diff( $list['with'], $terms['within'] ) );
+	} else {
+		$list['within'] = $terms['within'];
 	}
 	$list['narrowed'] = ! $query->is_singular() && ( $list['complex'] || $list['search'] || $list['terms'] || $list['authors'] || $list['dates'] || $list['parents'] || $list['with'] );
 	foreach ( array( 'p', 'page_id', 'attachment_id' ) as $name ) {
@@ -135,6 +139,7 @@ function describe_query( \WP_Query $query ): array {
 		}
 	}
 	$list['slugs'] = array_merge( $list['slugs'], array_map( 'strval', (array) ( $vars['post_name__in'] ?? array() ) ) );
+	$list['sales'] = sales_depth( $query, $list );
 	if ( $terms['narrow'] || $list['with'] || ( $list['narrowed'] && $list['ids'] ) || is_by_time( $vars ) || $query->is_comment_feed() ) {
 		$list['pages'] = 'other';
 		return $list;
@@ -229,16 +234,34 @@ function parents_of( array $vars ): array {
  * @return string[]
  */
 function sorted_by( array $vars ): array {
-	$names  = is_array( $vars['orderby'] ?? '' ) ? array_keys( $vars['orderby'] ) : preg_split( '/[\s,]+/', (string) ( $vars['orderby'] ?? '' ) );
-	$fields = array();
-	foreach ( $names as $name ) {
-		$name = preg_replace( '/^post_/', '', (string) $name );
-		if ( in_array( $name, array( 'title', 'name', 'modified', 'menu_order', 'author', 'parent', 'comment_count' ), true ) ) {
-			$fields[] = $name;
-		}
+	$fields = array_intersect( order_names( $vars ), array( 'title', 'name', 'modified', 'menu_order', 'author', 'parent', 'comment_count' ) );
+	return array_values( array_unique( array_merge( $fields, filtered_fields( $vars ) ) ) );
+}
+
+/**
+ * What a query is sorted by, as it names it, without `post_`. Pure.
+ *
+ * @return string[]
+ */
+function order_names( array $vars ): array {
+	$names = is_array( $vars['orderby'] ?? '' ) ? array_keys( $vars['orderby'] ) : preg_split( '/[\s,]+/', (string) ( $vars['orderby'] ?? '' ) );
+	return preg_replace( '/^post_/', '', array_map( 'strval', $names ) );
+}
+
+/**
+ * Of what a query is sorted by: titles, and the sales of products, where it has no condition for them. Their order seldom changes with them. Pure.
+ *
+ * @return string[]
+ */
+function ordered_by( array $vars ): array {
+	$is_set  = static function ( string $name ) use ( $vars ): bool {
+		return ! in_array( $vars[ $name ] ?? '', array( '', array() ), true );
+	};
+	$ordered = in_array( 'title', order_names( $vars ), true ) && ! $is_set( 'title' ) ? array( 'title' ) : array();
+	if ( SALES === ( $vars['meta_key'] ?? '' ) && ! array_filter( array( 'meta_value', 'meta_value_num', 'meta_compare', 'meta_query' ), $is_set ) ) {
+		$ordered[] = 'm_' . SALES;
 	}
-	$fields = array_merge( $fields, filtered_fields( $vars ) );
-	return array_values( array_unique( $fields ) );
+	return $ordered;
 }
 
 /** Fields by which a query may leave posts out, with what it then says: the number or word it wants. */
@@ -300,7 +323,7 @@ function depth_of( \WP_Query $query, array $list ): array {
 		'depth' => null,
 		'pages' => 'other',
 	);
-	if ( ! $plain || $per < 1 || ! empty( $vars['nopaging'] ) || $list['sorted'] || $list['any_status'] || machine_counts() ) {
+	if ( ! $plain || $per < 1 || ! empty( $vars['nopaging'] ) || $list['sorted'] || $list['ordered'] || $list['any_status'] || machine_counts() ) {
 		return $other;
 	}
 	/**

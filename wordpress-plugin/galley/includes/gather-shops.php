@@ -81,6 +81,31 @@ function gather_kept_list( $results, $shortcode = null ) {
 }
 
 /**
+ * How far down a list of the most sold products looks. Null of a list in another order, of a page of several, and of one with a condition: a
+ * product may stand higher up there than among all. Catalogues leave out some by `product_visibility`, which `sales_tags` allows for.
+ */
+function sales_depth( \WP_Query $query, array $list ): ?int {
+	$vars      = $query->query_vars;
+	$per       = (int) ( $vars['posts_per_page'] ?? 0 );
+	$is_sorted = array( 'm_total_sales' ) === $list['ordered'] && ! $list['sorted'] && 1 === preg_match( '/^meta_value_num\b/', is_string( $vars['orderby'] ?? null ) ? $vars['orderby'] : '' ) && 'ASC' !== strtoupper( (string) ( $vars['order'] ?? 'DESC' ) );
+	$is_whole  = array( 'product' ) === $list['types'] && ! $list['complex'] && ! $list['search'] && ! $list['within'] && ! $list['any_status'] && ! is_by_time( $vars );
+	foreach ( array( 'ids', 'slugs', 'terms', 'authors', 'dates', 'parents' ) as $condition ) {
+		$is_whole = $is_whole && ! $list[ $condition ];
+	}
+	$is_first = $per > 0 && ! empty( $vars['no_found_rows'] ) && empty( $vars['nopaging'] ) && empty( $vars['offset'] ) && (int) ( $vars['paged'] ?? 0 ) < 2 && ! $query->is_feed();
+	if ( ! $is_sorted || ! $is_whole || ! $is_first ) {
+		return null;
+	}
+	foreach ( $list['with'] as $term ) {
+		$term = get_term( $term );
+		if ( ! $term instanceof \WP_Term || 'product_visibility' !== $term->taxonomy ) {
+			return null;
+		}
+	}
+	return $per + count( (array) ( $vars['post__not_in'] ?? array() ) );
+}
+
+/**
  * The list of all products on sale is asked for: `queue_sale` tells of those that appear.
  */
 function gather_on_sale( $kept ) {

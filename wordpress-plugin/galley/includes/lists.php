@@ -7,8 +7,10 @@
  * said so, and `.xv` where terms by which posts are left out are among it. Lists of the newest so many also say how far down they look (`.q`, and `.r<rank>` for each step of ranks), and, where they
  * know the number of pages, `.n`: a post far down then changes only the pages that reach it. A post stands higher up in a list of several
  * conditions than in the lists of each, so that those say no depth. `o.<type>.<field>` stands for what a
- * list is sorted or filtered by. `.v<term>` stands for posts of the list that get or lose a term by which nearly all lists of their type
- * leave posts out, and `sv<term>` for those of any search. What a purge has to name is the other half: ranks.php and post-changes.php.
+ * list is sorted or filtered by, and `oo.<type>.<field>` for a title or a number that it is only sorted by: a change that leaves the order as it
+ * is does not touch it. `os.<type>` stands for the most sold, with ranks as above. `.w<term>` stands for posts of the list that have a term which nearly all
+ * lists of their type name, such as a language, `.v<term>` for those that get or lose one by which such lists leave posts out, and `sv<term>` for
+ * those of any search. What a purge has to name is the other half: ranks.php and post-changes.php.
  *
  * @package Galley
  */
@@ -42,11 +44,14 @@ const RANKED_CONDITIONS = array(
  */
 const CONJOINED_TAXONOMIES = array( 'language', 'product_visibility' );
 
+/** The field with a product's sales. It changes with each order, the products' order by it seldom. */
+const SALES = 'total_sales';
+
 /**
  * The tags of a list.
  *
  * @param array $list As `describe_query` gives it: types (string[]), terms, authors, dates, parents (lists of values, empty where
- *                    there is no such condition), with (terms of CONJOINED_TAXONOMIES), ids, slugs, search, word (of a search, see searches.php), complex, filtered (complex by a filter of its SQL alone), any_status, narrowed (bool; the last: whether those named by `ids` fulfil conditions as well), directed (bool: to fulfil a condition is to come in), members (int[]|null: all posts that it shows), sorted (string[]), depth (?int), pages (string: `none`, `standard`, `other`).
+ *                    there is no such condition), with (terms of CONJOINED_TAXONOMIES), ids, slugs, search, word (of a search, see searches.php), complex, filtered (complex by a filter of its SQL alone), any_status, narrowed (bool; the last: whether those named by `ids` fulfil conditions as well), directed (bool: to fulfil a condition is to come in), members (int[]|null: all posts that it shows), sorted (string[]), ordered (string[]: only the order depends on these), sales (?int: of the most sold, how far down it looks), within (those of `with` of which its posts have one), depth (?int), pages (string: `none`, `standard`, `other`).
  * @return string[]
  */
 function list_tags( array $list ): array {
@@ -63,10 +68,15 @@ function list_tags( array $list ): array {
 		foreach ( $list['sorted'] as $field ) {
 			$tags[] = "o.$type." . word( $field );
 		}
+		foreach ( null === $list['sales'] ? $list['ordered'] : array() as $field ) {
+			$tags[] = "oo.$type." . word( $field );
+		}
 		if ( $list['any_status'] ) {
 			$tags[] = "l.$type.z";
 		}
-		if ( ! $is_named ) {
+		if ( null !== $list['sales'] ) {
+			$tags = array_merge( $tags, reach_tags( "os.$type", $list['sales'] ) );
+		} elseif ( ! $is_named ) {
 			$tags = array_merge( $tags, conditions( $type, $list ) );
 		}
 	}
@@ -102,6 +112,10 @@ function conditions( string $type, array $list ): array {
 	if ( 1 < count( $keys ) || ( $keys && ! array_intersect_key( $keys, RANKED_CONDITIONS ) ) ) {
 		$list['depth'] = null;
 	}
+	if ( $list['within'] && ! $list['search'] ) {
+		$flat         = within_terms( $flat, $list['within'] );
+		$list['with'] = array_diff( $list['with'], $list['within'] );
+	}
 	$list['members'] = count( (array) $list['members'] ) * count( $flat ) > MOST_MEMBERS ? null : $list['members'];
 	$tags            = array();
 	foreach ( $flat as $key ) {
@@ -115,6 +129,23 @@ function conditions( string $type, array $list ): array {
 		$tags[] = "sv$term";
 	}
 	return $tags;
+}
+
+/**
+ * Some lists, of posts that have one of some terms of CONJOINED_TAXONOMIES alone. Pure.
+ *
+ * @param string[] $keys  The lists.
+ * @param int[]    $terms The terms.
+ * @return string[]
+ */
+function within_terms( array $keys, array $terms ): array {
+	$within = array();
+	foreach ( $keys as $key ) {
+		foreach ( $terms as $term ) {
+			$within[] = "$key.w$term";
+		}
+	}
+	return $within;
 }
 
 /**
@@ -206,6 +237,9 @@ function any_list( array $known ): array {
 			'members'    => null,
 			'narrowed'   => false,
 			'sorted'     => array(),
+			'ordered'    => array(),
+			'sales'      => null,
+			'within'     => array(),
 			'depth'      => null,
 			'pages'      => 'none',
 		),

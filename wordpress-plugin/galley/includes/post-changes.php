@@ -62,11 +62,10 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 		}
 	}
 	$change['searched'] = $was !== $is || differs( $old, $new, 'type', 'status', 'date', 'content', 'title', 'summary', 'file', 'password' );
-	$conjoined          = conjoined_lists( $old, $new );
 	foreach ( $types as $type ) {
 		if ( $left || $entered ) {
 			$change['tags'][] = 'l.' . word( $type ) . '.xv';
-			if ( array_diff_key( $left + $entered, $conjoined ) ) {
+			if ( in_array( false, array_column( $left + $entered, 'conjoined' ), true ) ) {
 				$change['tags'][] = 'l.' . word( $type ) . '.x';
 			}
 		}
@@ -102,23 +101,6 @@ function conjoined_tags( array $old, array $new, array $lists ): array {
 		}
 	}
 	return $tags;
-}
-
-/**
- * The lists of terms by which lists leave posts out, of both states, as keys. Pure.
- *
- * @return array<string, true>
- */
-function conjoined_lists( ?array $old, ?array $new ): array {
-	$lists = array();
-	foreach ( array_filter( array( $old, $new ) ) as $state ) {
-		foreach ( array_intersect_key( $state['terms'], array_flip( CONJOINED_TAXONOMIES ) ) as $terms ) {
-			foreach ( $terms as $term ) {
-				$lists[ 'l.' . word( $state['type'] ) . ".t$term" ] = true;
-			}
-		}
-	}
-	return $lists;
 }
 
 /**
@@ -195,7 +177,8 @@ function edit_tags( int $id, array $old, array $new ): array {
 /**
  * The lists that a public post of such a state is in, by their tags.
  *
- * @return array<string, array{key: string, type: string, term: int, author: int, period: string, date: string, ranked: bool}>
+ * @return array<string, array{key: string, type: string, term: int, author: int, period: string, date: string, ranked: bool, conjoined: bool}> The
+ *               last: whether it is a list of posts with a term of CONJOINED_TAXONOMIES.
  */
 function state_lists( array $state ): array {
 	$type  = word( $state['type'] );
@@ -206,6 +189,7 @@ function state_lists( array $state ): array {
 		'period' => '',
 		'date'   => $state['date'],
 		'ranked' => true,
+		'conjoined' => false,
 	);
 	$lists = array( "l.$type" => $about );
 	foreach ( $state['terms'] as $terms ) {
@@ -220,8 +204,38 @@ function state_lists( array $state ): array {
 		$lists[ "l.$type.d$period" ] = array_merge( $about, array( 'period' => $period ) );
 	}
 	$lists[ "l.$type.par{$state['parent']}" ] = array_merge( $about, array( 'ranked' => false ) );
+	foreach ( array_intersect_key( $state['terms'], array_flip( CONJOINED_TAXONOMIES ) ) as $terms ) {
+		$lists = with_conjoined( $lists, $type, $terms );
+	}
 	foreach ( $lists as $key => $list ) {
 		$lists[ $key ]['key'] = $key;
+	}
+	return $lists;
+}
+
+/**
+ * Some lists, and the same of posts with one of some terms alone, of which no rank is known. Pure.
+ *
+ * @param array[] $lists By key.
+ * @param string  $type  As in a tag.
+ * @param int[]   $terms Of CONJOINED_TAXONOMIES.
+ * @return array[]
+ */
+function with_conjoined( array $lists, string $type, array $terms ): array {
+	$about = array(
+		'term'      => 0,
+		'author'    => 0,
+		'period'    => '',
+		'ranked'    => false,
+		'conjoined' => true,
+	);
+	foreach ( $terms as $term ) {
+		$lists[ "l.$type.t$term" ]['conjoined'] = true;
+	}
+	foreach ( $lists as $key => $list ) {
+		foreach ( within_terms( array( $key ), $list['conjoined'] ? array() : $terms ) as $within ) {
+			$lists[ $within ] = array_merge( $list, $about );
+		}
 	}
 	return $lists;
 }

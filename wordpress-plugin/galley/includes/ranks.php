@@ -92,6 +92,21 @@ function count_sql( array $list, int $limit, string $after = '', int $except = 0
 }
 
 /**
+ * The tags of lists that are sorted by title, where a post has passed another one.
+ *
+ * @param string $old Its title before.
+ * @param string $new Its title after.
+ * @return string[]
+ */
+function title_order_tags( int $id, string $type, string $old, string $new ): array {
+	global $wpdb;
+	// The database knows which of two titles is first. Some lists show drafts.
+	// phpcs:ignore WordPress.DB -- the rest is ours.
+	$passed = $wpdb->prepare( "SELECT COUNT(*) FROM (SELECT 1 FROM $wpdb->posts WHERE post_type = %s AND ID <> %d AND (post_title BETWEEN %s AND %s OR post_title BETWEEN %s AND %s) LIMIT 1) passed", $type, $id, $old, $new, $new, $old );
+	return ask_each( array( $passed ) )[0] > 0 ? array( 'oo.' . word( $type ) . '.title' ) : array();
+}
+
+/**
  * The first and the last second of a year, a month or a day. Pure.
  *
  * @param string $digits `2024`, `202405` or `20240531`.

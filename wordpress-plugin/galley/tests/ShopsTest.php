@@ -71,10 +71,28 @@ final class ShopsTest extends TestCase {
 			return Galley\read_sql( $sql, 'wp_postmeta' )['fields'];
 		};
 		$this->assertSame( array( 'm__price' ), $known( "$join ORDER BY wc_product_meta_lookup.min_price ASC" ) );
-		$this->assertSame( array( 'm_total_sales' ), $known( "$join ORDER BY wc_product_meta_lookup.total_sales DESC" ) );
+		$this->assertSame( array( 'm_total_sales' ), $known( "$join WHERE wc_product_meta_lookup.total_sales > 5" ) );
 		$this->assertSame( Galley\ON_SALE_FIELDS, $known( "$join WHERE onsale = 1" ) );
 		$this->assertSame( array( 'm_' ), $known( $join ) );
 		$this->assertSame( array(), $known( 'ORDER BY min_price' ) );
+	}
+
+	public function test_a_list_by_sales_depends_on_their_order(): void {
+		$join = 'LEFT JOIN wp_wc_product_meta_lookup wc_product_meta_lookup ON wp_posts.ID = wc_product_meta_lookup.product_id';
+		$read = Galley\read_sql( $join, 'wp_postmeta', 'wc_product_meta_lookup.total_sales DESC, wc_product_meta_lookup.product_id DESC' );
+		$this->assertSame( array( false, array(), array( 'm_total_sales' ) ), array( $read['complex'], $read['fields'], $read['ordered'] ) );
+		$read = Galley\read_sql( "$join WHERE total_sales > 5", 'wp_postmeta', 'total_sales DESC, min_price' );
+		$this->assertSame( array( array( 'm__price', 'm_total_sales' ), array() ), array( $read['fields'], $read['ordered'] ) );
+
+		$vars = array( 'meta_key' => 'total_sales', 'orderby' => 'meta_value_num ID', 'meta_value' => '', 'meta_query' => array() );
+		$this->assertSame( array( 'm_total_sales' ), Galley\ordered_by( $vars ) );
+		$this->assertSame( array(), Galley\ordered_by( array( 'meta_value' => '5' ) + $vars ) );
+		$this->assertSame( array(), Galley\ordered_by( array( 'meta_query' => array( array( 'key' => 'total_sales' ) ) ) + $vars ) );
+		$this->assertSame( array(), Galley\ordered_by( array( 'meta_key' => '_price' ) + $vars ) );
+		$this->assertSame( array( 'title' ), Galley\ordered_by( array( 'orderby' => 'menu_order post_title' ) ) );
+		$this->assertSame( array(), Galley\ordered_by( array( 'orderby' => 'title', 'title' => 'This one' ) ) );
+		$list = array( 'types' => array( 'product' ), 'ordered' => array( 'm_total_sales' ), 'pages' => 'other' );
+		$this->assertContains( 'oo.product.m_total_sales', Galley\list_tags( Galley\any_list( $list ) ) );
 	}
 
 	public function test_a_catalogue_names_what_it_leaves_out(): void {
@@ -84,6 +102,75 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array( 'l.product', 'l.product.v8' ), $list( array() ) );
 		$this->assertSame( array( 'l.product.t3', 'l.product.t3.v8' ), $list( array( 'terms' => array( 3 ) ) ) );
 		$this->assertSame( array( 'l.product.s', 'l.product.s.v8', 'sv8' ), $list( array( 'search' => true ) ) );
+	}
+
+	public function test_conditions_by_the_table_of_products_are_understood(): void {
+		$join = ' LEFT JOIN wp_wc_product_meta_lookup wc_product_meta_lookup ON wp_posts.ID = wc_product_meta_lookup.product_id ';
+		foreach (
+			array(
+				"$join wc_product_meta_lookup.min_price ASC, wc_product_meta_lookup.product_id ASC",
+				"$join AND NOT (15.000000<wc_product_meta_lookup.min_price OR 0.500000>wc_product_meta_lookup.max_price )",
+				"$join AND wc_product_meta_lookup.stock_status = 'instock'",
+			) as $sql
+		) {
+			$this->assertTrue( Galley\is_of_product_table( $sql ), $sql );
+		}
+		foreach (
+			array(
+				'',
+				$join . 'AND wp_posts.post_title LIKE 1',
+				$join . 'AND virtual = 1',
+				$join . "AND sku = 'A-1'",
+				$join . 'AND product_id IN (SELECT 1)',
+				$join . 'AND other.min_price = 1',
+				"$join `min_price` ASC",
+				"$join -- min_price",
+				'AND wp_posts.ID = RAND()',
+			) as $sql
+		) {
+			$this->assertFalse( Galley\is_of_product_table( $sql ), $sql );
+		}
+		$this->assertSame( array( 'join' => ' b', 'orderby' => 'new' ), Galley\added_parts( array( 'join' => 'a', 'where' => 'w', 'orderby' => 'old' ), array( 'join' => 'a b', 'where' => 'w', 'orderby' => 'new' ) ) );
+		$this->assertSame( array( 'x' ), Galley\added_parts( array( '' ), array( 'x' ) ) );
+	}
+
+	public function test_the_most_sold_are_lists_of_their_own(): void {
+		$list = array( 'types' => array( 'product' ), 'ordered' => array( 'm_total_sales' ), 'sales' => 2, 'with' => array( 8 ), 'pages' => 'other' );
+		$this->assertSame( array( 'os.product.q', 'os.product.r0', 'os.product.r1' ), Galley\list_tags( Galley\any_list( $list ) ) );
+	}
+
+	public function test_sales_of_which_nothing_is_known_touch_all_lists_by_them(): void {
+		$all = array( 'os.product', 'os.product.r0', 'oo.product.m_total_sales' );
+		$old = self::state( array( 'visible' => true ) );
+		$new = self::state( array( 'visible' => true, 'terms' => array( 'product_visibility' => array( 8 ) ) ) );
+
+		$GLOBALS['fields_of_test'] = array( 7 => array( 'total_sales' => array( '5' ) ) );
+		$this->assertSame( array(), Galley\sales_tags( 7, $old, self::state( array( 'visible' => true, 'modified' => '2' ) ), array( '_price' => true ) ) );
+		$this->assertSame( $all, Galley\sales_tags( 7, $old, $old, array( 'total_sales' => true ) ) );
+		$this->assertSame( $all, Galley\sales_tags( 7, $old, $old, array( 'total_sales' => array() ) ) );
+		// Deleted with its fields.
+		$GLOBALS['fields_of_test'] = array();
+		$this->assertSame( $all, Galley\sales_tags( 7, $old, null, array() ) );
+		$this->assertSame( $all, Galley\sales_tags( 7, $old, $new, array() ) );
+	}
+
+	public function test_lists_of_a_language_are_apart_from_the_others(): void {
+		$list = array( 'types' => array( 'post' ), 'terms' => array( 3 ), 'with' => array( 5, 8 ), 'within' => array( 5 ), 'pages' => 'other' );
+		$this->assertSame( array( 'l.post.t3.w5', 'l.post.t3.w5.v8' ), Galley\list_tags( Galley\any_list( $list ) ) );
+		// No post says which searches find it.
+		$tags = Galley\list_tags( Galley\any_list( array( 'search' => true ) + $list ) );
+		sort( $tags );
+		$this->assertSame( array( 'l.post.s', 'l.post.s.v5', 'l.post.s.v8', 'l.post.t3', 'l.post.t3.v5', 'l.post.t3.v8', 'sv5', 'sv8' ), $tags );
+
+		$state = self::state( array( 'type' => 'post', 'terms' => array( 'category' => array( 3 ), 'language' => array( 5 ) ) ) );
+		$lists = Galley\state_lists( $state );
+		foreach ( array( 'l.post', 'l.post.t3', 'l.post.a1', 'l.post.d2024', 'l.post.par4' ) as $key ) {
+			$this->assertFalse( $lists[ $key ]['conjoined'], $key );
+			$this->assertTrue( $lists[ "$key.w5" ]['conjoined'], $key );
+			$this->assertFalse( $lists[ "$key.w5" ]['ranked'], $key );
+		}
+		$this->assertTrue( $lists['l.post.t5']['conjoined'] );
+		$this->assertArrayNotHasKey( 'l.post.t5.w5', $lists );
 	}
 
 	public function test_clauses_of_conjoined_taxonomies(): void {

@@ -159,8 +159,8 @@ final class TagsTest extends TestCase {
 	}
 
 	public function test_what_filters_add_is_read(): void {
-		$this->assertSame( array( 'complex' => false, 'search' => false, 'fields' => array() ), Galley\read_sql( '', 'wp_postmeta' ) );
+		$this->assertSame( array( 'complex' => false, 'search' => false, 'fields' => array(), 'ordered' => array() ), Galley\read_sql( '', 'wp_postmeta' ) );
 		$read = Galley\read_sql( ' JOIN wp_postmeta m ON 1 WHERE wp_posts.post_title LIKE 1 AND post_content = 2', 'wp_postmeta' );
-		$this->assertSame( array( 'complex' => true, 'search' => true, 'fields' => array( 'title', 'm_' ) ), $read );
+		$this->assertSame( array( 'complex' => true, 'search' => true, 'fields' => array( 'title', 'm_' ), 'ordered' => array() ), $read );
 	}
 }
