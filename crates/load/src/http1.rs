@@ -19,8 +19,7 @@ pub(crate) async fn work(
     let mut response = ReceivedResponse::new(link.target.watch.as_deref().map(Rc::from));
     let mut head = Vec::new();
     let worker = run.worker();
-    while worker.begin().await {
-        let expected = worker.request(&mut head, &mut response);
+    while let Some(expected) = worker.begin(&mut head, &mut response).await {
         match exchange(&worker, &link, stream.take(), &head, &mut response).await {
             Ok(open) => {
                 worker.done(expected, &mut response);

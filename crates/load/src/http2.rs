@@ -126,8 +126,7 @@ async fn stream(worker: LoadWorker, connection: Rc<Connection>) {
     let watch = connection.link.target.watch.as_deref();
     let mut response = ReceivedResponse::new(watch.map(Rc::from));
     let mut head = Vec::new();
-    while worker.begin().await {
-        let expected = worker.request(&mut head, &mut response);
+    while let Some(expected) = worker.begin(&mut head, &mut response).await {
         match connection.exchange(&worker, &head, &mut response).await {
             Ok(()) => worker.done(expected, &mut response),
             Err(error) => worker.failed(&error),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::template::{Random, Template, Values};
 
-/// A source of requests. It is called for each request in turn, just before the request is sent.
+/// A source of requests. It is called for each request in turn, before the request is due; the last one of a run may not be sent.
 pub trait Requests {
     /// Writes the head of the next request, as HTTP/1.1 has it, into `head`, which is empty; says what its response must be.
     fn next(&mut self, head: &mut Vec<u8>) -> Expected;

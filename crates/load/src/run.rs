@@ -79,17 +79,19 @@ impl Run {
         }
     }
 
-    /// Waits until the next request is to begin; its intended start, or `None` when the run is over.
-    async fn next_start(&self) -> Option<Instant> {
+    /// Waits until the next request is to begin; its intended start and what `prepare` returned, or `None` when the run is over.
+    /// In an open loop `prepare` runs before the wait, so that at the start the request only has to be sent.
+    async fn next_start<T>(&self, prepare: impl FnOnce() -> T) -> Option<(Instant, T)> {
         let Some(schedule) = &self.schedule else {
             let now = Instant::now();
-            return (!self.is_over(now)).then_some(now);
+            return (!self.is_over(now)).then(|| (now, prepare()));
         };
         let mut next = schedule.next.lock().await;
         let start = self.start(schedule, *next)?;
         if start >= self.bounds.end || self.is_over(Instant::now()) {
             return None;
         }
+        let prepared = prepare();
         if schedule.timer.until(start).await.is_err() {
             tokio::time::sleep_until(start.into()).await;
         }
@@ -98,7 +100,7 @@ impl Run {
             return None;
         }
         *next += 1;
-        Some(start)
+        Some((start, prepared))
     }
 
     fn start(&self, schedule: &RateSchedule, number: u64) -> Option<Instant> {
@@ -195,18 +197,21 @@ impl Run {
 }
 
 impl LoadWorker {
-    /// Waits until the next request is to begin; false when the run is over.
-    pub(crate) async fn begin(&self) -> bool {
-        let start = self.run.next_start().await;
-        if start.is_some() {
-            self.run.left.set(self.run.left.get() - 1);
-        }
-        self.set_start(start);
-        start.is_some()
+    /// Waits until the next request is to begin, and writes it to `head`; `response` becomes room for what comes. `None` when the run
+    /// is over.
+    pub(crate) async fn begin(
+        &self,
+        head: &mut Vec<u8>,
+        response: &mut ReceivedResponse,
+    ) -> Option<Expected> {
+        let prepare = || self.request(head, response);
+        let (start, expected) = self.run.next_start(prepare).await?;
+        self.run.left.set(self.run.left.get() - 1);
+        self.set_start(Some(start));
+        Some(expected)
     }
 
-    /// Writes the next request; `response` becomes room for what comes.
-    pub(crate) fn request(&self, head: &mut Vec<u8>, response: &mut ReceivedResponse) -> Expected {
+    fn request(&self, head: &mut Vec<u8>, response: &mut ReceivedResponse) -> Expected {
         head.clear();
         response.reset(self.run.outcome.borrow_mut().wants_body());
         let expected = self.run.source.borrow_mut().next(head);
