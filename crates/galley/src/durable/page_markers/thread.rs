@@ -32,6 +32,8 @@ struct MarkerThread {
     purges: Arc<SitePurges>,
     /// Names of markers, the oldest first; also of some that were removed.
     order: VecDeque<String>,
+    /// How many of them are kept.
+    most: usize,
 }
 
 /// Opens the folder and purges the pages whose markers were removed while Galley was stopped; then starts the thread.
@@ -51,6 +53,7 @@ pub(super) fn start(
         policy: policy.clone(),
         purges: Arc::clone(purges),
         order: VecDeque::new(),
+        most: MOST_MARKERS,
     };
     // Before anybody is answered.
     let receipts = thread.catch_up(is_new)?;
@@ -121,7 +124,7 @@ impl MarkerThread {
 
     /// Removes the oldest markers above the limit, and purges their pages: otherwise they could not be purged any more.
     fn keep_limit(&mut self) {
-        while self.order.len() > MOST_MARKERS {
+        while self.order.len() > self.most {
             let oldest = self.order.pop_front();
             if let Some(key) = oldest.and_then(|name| self.folder.forget(&name)) {
                 self.purge_key(&key);
@@ -220,3 +223,6 @@ const REST: Duration = Duration::from_millis(100);
 
 /// Between two attempts to find the folder again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

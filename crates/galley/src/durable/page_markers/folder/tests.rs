@@ -110,6 +110,22 @@ fn folders_and_the_whole_are_everything() {
 }
 
 #[test]
+fn more_removals_at_once_than_anybody_makes_one_by_one_are_everything() {
+    let stage = Stage::new();
+    stage.put(KEY).unwrap();
+    for (count, is_everything) in [(MOST_AT_ONCE, false), (MOST_AT_ONCE + 1, true)] {
+        let files = (0..count).map(|n| stage.marker(KEY).with_file_name(n.to_string()));
+        for file in files {
+            fs::write(&file, "").unwrap();
+            fs::remove_file(&file).unwrap();
+        }
+        let removals = stage.read();
+        assert_eq!(removals.is_everything, is_everything, "{count}");
+        assert_eq!(removals.names.len(), MOST_AT_ONCE);
+    }
+}
+
+#[test]
 fn what_was_removed_while_nobody_watched_is_found() {
     let stage = Stage::new();
     stage.put(KEY).unwrap();
