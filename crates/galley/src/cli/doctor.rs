@@ -91,7 +91,7 @@ fn status(path: &Path) -> Result<Value, String> {
 
 fn value(finding: &DoctorFinding) -> Value {
     json!({
-        "check": finding.check, "level": finding.level.word(), "seen": finding.seen, "why": finding.why, "mend": finding.mend,
+        "check": finding.check, "level": finding.level.word(), "seen": finding.seen, "why": finding.why, "remedy": finding.remedy,
     })
 }
 
@@ -102,7 +102,7 @@ fn print(finding: &DoctorFinding) {
         finding.check,
         finding.seen
     ));
-    for (word, text) in [("why", &finding.why), ("do", &finding.mend)] {
+    for (word, text) in [("why", &finding.why), ("do", &finding.remedy)] {
         if !text.is_empty() {
             line(&format!("{:21} {word}: {text}", ""));
         }

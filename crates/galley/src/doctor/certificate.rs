@@ -78,7 +78,7 @@ fn judge(
     let date = i64::try_from(seconds).ok();
     let date = date.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     let seen = format!("{site}: {path} counts {word} {}", date.unwrap_or_default());
-    let (level, why, mend) = match standing {
+    let (level, why, remedy) = match standing {
         DateValidity::Good => return DoctorFinding::fine(CHECK, seen),
         DateValidity::Ending => (
             Severity::Notice,
@@ -96,7 +96,7 @@ fn judge(
             "timedatectl",
         ),
     };
-    DoctorFinding::bad(level, CHECK, seen, why, mend)
+    DoctorFinding::bad(level, CHECK, seen, why, remedy)
 }
 
 impl Renewed {
@@ -159,8 +159,8 @@ mod tests {
                 let found = judge("a.test", Path::new("/c.pem"), &made, renewed, now);
                 assert_eq!(found.level, level, "{found:?}");
                 assert!(found.seen.contains(words), "{found:?}");
-                assert_eq!(found.mend.is_empty(), level == Severity::Fine);
-                assert!(!(renewed == Renewed::Here && found.mend.contains("certbot")));
+                assert_eq!(found.remedy.is_empty(), level == Severity::Fine);
+                assert!(!(renewed == Renewed::Here && found.remedy.contains("certbot")));
             }
         }
         let none = CertificateFiles {
@@ -189,6 +189,6 @@ mod tests {
         );
         std::fs::write(&file, "torn").unwrap();
         let torn = stored_certificate("a.test", &file, now);
-        assert!(torn.level == Severity::Wrong && torn.mend == SAYS_WHY);
+        assert!(torn.level == Severity::Wrong && torn.remedy == SAYS_WHY);
     }
 }

@@ -37,7 +37,7 @@ pub struct DoctorFinding {
     /// Why it matters; empty if it is fine.
     pub why: String,
     /// The remedy, a command if there is one; empty if it is fine.
-    pub mend: String,
+    pub remedy: String,
 }
 
 impl DoctorFinding {
@@ -47,7 +47,7 @@ impl DoctorFinding {
             level: Severity::Fine,
             seen: seen.into(),
             why: String::new(),
-            mend: String::new(),
+            remedy: String::new(),
         }
     }
 
@@ -63,14 +63,14 @@ impl DoctorFinding {
         check: &'static str,
         seen: impl Into<String>,
         why: impl Into<String>,
-        mend: impl Into<String>,
+        remedy: impl Into<String>,
     ) -> Self {
         Self {
             check,
             level,
             seen: seen.into(),
             why: why.into(),
-            mend: mend.into(),
+            remedy: remedy.into(),
         }
     }
 }

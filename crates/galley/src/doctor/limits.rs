@@ -27,10 +27,10 @@ fn of_machine(machine: &ProcFs) -> DoctorFinding {
     }
     let why = "when no file can be opened, programs fail in unpredictable ways";
     let larger = limit.saturating_mul(4);
-    let mend = format!(
+    let remedy = format!(
         "sysctl -w fs.file-max={larger}   # and find the processes that hold them: lsof -n | awk '{{print $1}}' | sort | uniq -c | sort -n | tail"
     );
-    DoctorFinding::bad(Severity::Wrong, CHECK, seen, why, mend)
+    DoctorFinding::bad(Severity::Wrong, CHECK, seen, why, remedy)
 }
 
 /// `None` if no server runs.
@@ -71,10 +71,10 @@ fn judge_server(machine: &ProcFs, open: u64, limit: u64) -> DoctorFinding {
     } else {
         String::new()
     };
-    let mend = format!(
+    let remedy = format!(
         "raise it for the service: {raise}LimitNOFILE={larger} below [Service] (systemctl edit galley), then systemctl restart galley"
     );
-    DoctorFinding::bad(level, CHECK, seen, WHY_DESCRIPTORS, mend)
+    DoctorFinding::bad(level, CHECK, seen, WHY_DESCRIPTORS, remedy)
 }
 
 const WHY_DESCRIPTORS: &str = "each connection uses one descriptor, or two while it waits for PHP; beyond the limit, new connections are not accepted";
@@ -150,7 +150,7 @@ mod tests {
         ] {
             let stand_in = StandIn::new(&[("proc/sys/fs/nr_open", "1048576\n")]);
             let finding = judge_server(&stand_in.machine(), limit, limit);
-            assert!(finding.mend.contains(remedy), "{}", finding.mend);
+            assert!(finding.remedy.contains(remedy), "{}", finding.remedy);
         }
     }
 }

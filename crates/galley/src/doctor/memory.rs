@@ -313,7 +313,11 @@ mod tests {
         }
         let finding = pool(&worker(80 << 10).machine(), &plan);
         // Nine tenths of 1024 MiB less 256 and 100, by 80 MiB.
-        assert!(finding.mend.contains("in_flight = 7"), "{}", finding.mend);
+        assert!(
+            finding.remedy.contains("in_flight = 7"),
+            "{}",
+            finding.remedy
+        );
         assert_eq!(
             pool(&StandIn::new(&[]).machine(), &plan).level,
             Severity::Unknown

@@ -201,7 +201,7 @@ mod tests {
                     "TCP: inuse 3 orphan 0 tw 60000 alloc 4\n",
                 ),
             ]);
-            ports(&stand_in.machine()).mend
+            ports(&stand_in.machine()).remedy
         };
         let both = remedy("32768 60999", "2\n");
         assert!(both.contains("port_range='10240 65535' net.ipv4.tcp_tw_reuse=1"));
@@ -239,11 +239,11 @@ mod tests {
             let finding = backlog(&queues(limit, "99999").machine(), Some(&recent));
             assert_eq!(finding.level, level, "{limit} {listen_drops}");
             assert_eq!(
-                finding.mend.contains("somaxconn=4096"),
+                finding.remedy.contains("somaxconn=4096"),
                 limit == "128",
                 "{finding:?}"
             );
-            assert_eq!(finding.mend.is_empty(), level == Severity::Fine);
+            assert_eq!(finding.remedy.is_empty(), level == Severity::Fine);
         }
     }
 

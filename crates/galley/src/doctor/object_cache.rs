@@ -182,18 +182,18 @@ mod tests {
         let engine = ObjectEngine::Socket("/run/redis/redis-server.sock");
         let level = |is_used: Value, engine| {
             let found = finding(&json!({ "object_cache": is_used }), engine);
-            (found.level, found.mend)
+            (found.level, found.remedy)
         };
         assert_eq!(level(json!(true), Some(&engine)).0, Severity::Fine);
         assert_eq!(level(json!(false), None).0, Severity::Fine);
         assert_eq!(level(json!(null), Some(&engine)).0, Severity::Unknown);
-        let (severity, mend) = level(json!(false), Some(&engine));
+        let (severity, remedy) = level(json!(false), Some(&engine));
         assert_eq!(severity, Severity::Notice);
         assert!(
-            mend.contains("'WP_REDIS_PATH', '/run/redis/redis-server.sock'"),
-            "{mend}"
+            remedy.contains("'WP_REDIS_PATH', '/run/redis/redis-server.sock'"),
+            "{remedy}"
         );
-        let (_, mend) = level(json!(false), Some(&ObjectEngine::Port));
-        assert!(mend.contains("'WP_REDIS_PORT', 6379"), "{mend}");
+        let (_, remedy) = level(json!(false), Some(&ObjectEngine::Port));
+        assert!(remedy.contains("'WP_REDIS_PORT', 6379"), "{remedy}");
     }
 }

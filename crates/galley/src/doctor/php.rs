@@ -152,7 +152,7 @@ fn opcache(status: &Value) -> DoctorFinding {
         super::size(used + wasted),
         super::size(total)
     );
-    let (level, why, mend) = if status["cache_full"] == true || percent(free, total) < 5 {
+    let (level, why, remedy) = if status["cache_full"] == true || percent(free, total) < 5 {
         (
             Severity::Wrong,
             "it is full: further scripts are compiled for each page",
@@ -176,7 +176,7 @@ fn opcache(status: &Value) -> DoctorFinding {
     } else {
         return DoctorFinding::fine(CHECK, seen);
     };
-    DoctorFinding::bad(level, CHECK, seen, why, mend)
+    DoctorFinding::bad(level, CHECK, seen, why, remedy)
 }
 
 fn extensions_of(loaded: &Value) -> DoctorFinding {
@@ -277,7 +277,7 @@ mod tests {
             (finding.level, finding.seen.as_str()),
             (Severity::Wrong, "missing: mysqli")
         );
-        assert!(finding.mend.contains("php-mysql"));
+        assert!(finding.remedy.contains("php-mysql"));
         all.retain(|name| *name != "zip");
         assert_eq!(extensions_of(&json!(all)).level, Severity::Notice);
         assert_eq!(extensions_of(&json!(3)).level, Severity::Unknown);

@@ -79,7 +79,7 @@ pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
         _ if recent.spool_refused > 0 || recent.spool_held_up > 0 => Severity::Notice,
         _ => return DoctorFinding::fine(CHECK, seen),
     };
-    let (why, mend) = if spools["folder"].is_null() {
+    let (why, remedy) = if spools["folder"].is_null() {
         (
             "no spool folder can be written: uploads above 64 KiB are rejected, and each slow visitor occupies a worker of PHP",
             "in [server]: spool = \"/var/lib/galley/spool\", a folder that belongs to Galley's user, then systemctl restart galley".to_owned(),
@@ -93,7 +93,7 @@ pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
             ),
         )
     };
-    DoctorFinding::bad(level, CHECK, seen, why, mend)
+    DoctorFinding::bad(level, CHECK, seen, why, remedy)
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
             assert_eq!(level, wanted, "{child:?} of {parent}: {found:?}");
             if let Some(finding) = found {
                 assert!(finding.seen.contains("process 7"), "{}", finding.seen);
-                assert_eq!(finding.level == Severity::Fine, finding.mend.is_empty());
+                assert_eq!(finding.level == Severity::Fine, finding.remedy.is_empty());
             }
         }
         let none = StandIn::new(&[]);
@@ -192,9 +192,9 @@ mod tests {
             full.seen
         );
         assert!(
-            full.mend.contains("spool_size = \"2000MiB\""),
+            full.remedy.contains("spool_size = \"2000MiB\""),
             "{}",
-            full.mend
+            full.remedy
         );
     }
 }

@@ -48,8 +48,8 @@ fn autoload(wordpress: &Value) -> DoctorFinding {
         .filter_map(Value::as_str)
         .collect();
     let seen = format!("{seen}; the largest: {}", largest.join(", "));
-    let mend = "find the plugin that they belong to, then: wp option set-autoload NAME no";
-    DoctorFinding::bad(level, CHECK, seen, WHY_AUTOLOAD, mend)
+    let remedy = "find the plugin that they belong to, then: wp option set-autoload NAME no";
+    DoctorFinding::bad(level, CHECK, seen, WHY_AUTOLOAD, remedy)
 }
 
 const WHY_AUTOLOAD: &str = "WordPress reads and unpacks all of them for each page, including those that no plugin uses any longer";

@@ -233,7 +233,10 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     let finding = found(&stage, "privileged");
     assert_eq!(finding["level"], "wrong", "{finding}");
     assert!(
-        finding["mend"].as_str().unwrap().contains("restart galley"),
+        finding["remedy"]
+            .as_str()
+            .unwrap()
+            .contains("restart galley"),
         "{finding}"
     );
     wait_for("its masters to end with it", PATIENCE, || {

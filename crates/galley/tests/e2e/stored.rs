@@ -6,10 +6,10 @@ use galley_testkit::client::Request;
 
 use crate::support::{Is, PATIENCE, Plan, Stage, hosted, together};
 
-/// A page that tells of an error under status 200, until somebody mends the site. `/slow` sends it in two parts.
+/// A page that tells of an error under status 200, until somebody repairs the site. `/slow` sends it in two parts.
 const NOTICE: &str = r"<?php
 $path = $_SERVER['REQUEST_URI'];
-$is_mended = file_exists(__DIR__ . '/../notes/mended');
+$is_repaired = file_exists(__DIR__ . '/../notes/repaired');
 if (file_exists(__DIR__ . '/../notes/hold')) {
     touch(__DIR__ . '/../notes/held');
     for ($i = 0; $i < 10000 && !file_exists(__DIR__ . '/../notes/go'); $i++) {
@@ -25,7 +25,7 @@ if ($path === '/slow') {
     flush();
     usleep(100000);
 }
-echo $is_mended ? '<h1>News</h1>' : '<h1>Error establishing a database connection</h1>';
+echo $is_repaired ? '<h1>News</h1>' : '<h1>Error establishing a database connection</h1>';
 echo '</body></html>';
 ";
 
@@ -43,7 +43,7 @@ fn an_error_page_is_never_said_to_be_stored() {
             "galley; fwd=uri-miss; detail=error-page"
         );
     }
-    stage.note("mended", "");
+    stage.note("repaired", "");
     assert_eq!(
         stage.get("/").cache_status(),
         "galley; fwd=uri-miss; stored",
@@ -94,10 +94,10 @@ fn a_streamed_page_promises_nothing_after_one_was_refused() {
             "{status}"
         );
     }
-    stage.note("mended", "");
-    let mended = stage.get("/slow").expect_status(200);
-    assert!(mended.text().contains("News"));
-    galley_testkit::wait_for("the mended page to be stored", PATIENCE, || {
+    stage.note("repaired", "");
+    let repaired = stage.get("/slow").expect_status(200);
+    assert!(repaired.text().contains("News"));
+    galley_testkit::wait_for("the repaired page to be stored", PATIENCE, || {
         stage.get("/slow").is_hit()
     });
     assert!(

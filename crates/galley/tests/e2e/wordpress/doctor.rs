@@ -131,8 +131,8 @@ fn each_fault_of_the_machine_is_found_and_nothing_else() {
             let level = &of(&found, other)["level"];
             assert_eq!(level, wanted, "{other}, with {check} put wrong");
         }
-        let mend = of(&found, check)["mend"].as_str().unwrap();
-        assert!(!mend.is_empty(), "{check}");
+        let remedy = of(&found, check)["remedy"].as_str().unwrap();
+        assert!(!remedy.is_empty(), "{check}");
         let (_, fine) = FINE.iter().find(|(fine, _)| fine == name).unwrap();
         put(&machine, name, fine);
     }
@@ -153,7 +153,7 @@ fn assert_object_cache(stack: &Stack, machine: &Scratch) {
                 .unwrap()
                 .contains("/run/redis/redis-server.sock")
         };
-        found["level"] == "notice" && names_it(&found["seen"]) && names_it(&found["mend"])
+        found["level"] == "notice" && names_it(&found["seen"]) && names_it(&found["remedy"])
     });
     let drop_in = stack.wordpress.root.join("wp-content/object-cache.php");
     fs::write(&drop_in, "<?php require ABSPATH . WPINC . '/cache.php';").unwrap();
