@@ -3,6 +3,7 @@
 //! They are collected and never returned early, so one run reports all of them. Text from the file is shown in backticks,
 //! shortened and with control characters escaped, because a complaint is printed on a terminal.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -252,7 +253,8 @@ impl Complaints {
                     .next()
                     .map_or(start, |line| start + line.len());
                 let mark = AnnotationKind::Primary.span(start..first_line);
-                title.element(Snippet::source(&*source.text).path(name).annotation(mark))
+                let text = without_passwords(&source.text);
+                title.element(Snippet::source(text).path(name).annotation(mark))
             }
             _ => Group::with_title(title).element(Origin::path(name)),
         };
@@ -268,11 +270,35 @@ impl fmt::Display for Complaints {
 
 impl std::error::Error for Complaints {}
 
-/// A text of the file as it is shown: in backticks, without control characters, at most 80 characters.
+/// The same text with an asterisk for each byte of a password in an address, such as `http://user:password@host`: complaints get into
+/// logs. Lengths and places stay.
+fn without_passwords(text: &str) -> Cow<'_, str> {
+    let mut hidden = Cow::Borrowed(text);
+    for (at, _) in text.match_indices("://") {
+        let start = at + "://".len();
+        let rest = text.get(start..).unwrap_or_default();
+        // Also in an invalid address: its password may contain a slash.
+        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
+        let address = rest.split(ends).next().unwrap_or_default();
+        let Some((login, _)) = address.rsplit_once('@') else {
+            continue;
+        };
+        if let Some((user, password)) = login.split_once(':') {
+            let first = start + user.len() + 1;
+            let stars = "*".repeat(password.len());
+            hidden
+                .to_mut()
+                .replace_range(first..first + password.len(), &stars);
+        }
+    }
+    hidden
+}
+
+/// A text of the file as it is shown: in backticks, without control characters and passwords, at most 80 characters.
 pub(crate) fn shown(text: &str) -> String {
     const MOST: usize = 80;
     let mut out = String::from("`");
-    for (count, c) in text.chars().enumerate() {
+    for (count, c) in without_passwords(text).chars().enumerate() {
         if count == MOST {
             out.push_str("...");
             break;
@@ -320,6 +346,40 @@ mod tests {
         assert_eq!(shown("a\u{202e}b"), "`a\\u{202e}b`");
         assert_eq!(shown("größe"), "`größe`");
         assert_eq!(shown(&"x".repeat(100)), format!("`{}...`", "x".repeat(80)));
+    }
+
+    #[test]
+    fn passwords_of_addresses_are_hidden() {
+        for (text, wanted) in [
+            (
+                "otlp = \"http://a:secret@b:1/\" # c",
+                "otlp = \"http://a:******@b:1/\" # c",
+            ),
+            ("redis://:p/w@b redis://c@d", "redis://:***@b redis://c@d"),
+            ("http://a:ü@b://c:d@e", "http://a:**********@e"),
+            ("http://a:80/b", "http://a:80/b"),
+            ("a:b@c", "a:b@c"),
+            ("://", "://"),
+        ] {
+            assert_eq!(without_passwords(text), wanted);
+        }
+        assert_eq!(shown("http://a:secret@b"), "`http://a:******@b`");
+        let mut complaints = Complaints::default();
+        let text = "[log]\notlp = \"ftp://a:secret@b\"\n";
+        let source = complaints.add_source(Path::new("a.toml"), text);
+        let span = Some(13..text.len() - 1);
+        let place = SourceSpan { source, span };
+        complaints.add(&place, "log.otlp", "unusable", "give another");
+        let shown = complaints.render(Colour::Plain);
+        assert!(!shown.contains("secret"), "{shown}");
+        assert!(shown.contains("ftp://a:******@b"), "{shown}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn hidden_passwords_leave_places_as_they_are(text in "[a-z:/@ü\"]{0,40}") {
+            proptest::prop_assert_eq!(without_passwords(&text).len(), text.len());
+        }
     }
 
     #[test]
