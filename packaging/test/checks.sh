@@ -139,7 +139,7 @@ upgrades_without_a_failed_request() {
     new=$(main_process)
     [ "$old" != "$new" ]
     [ "$new" != 0 ]
-    inside journalctl --no-pager --unit galley.service | found 'another process serves'
+    inside journalctl --no-pager --unit galley.service | found 'another process has taken over'
     present usr/share/doc/galley/next
     absent usr/share/doc/galley/changelog.gz
     tail -n 1 "$root/etc/galley/galley.toml" | found administrator
