@@ -302,14 +302,21 @@ fn killed_while_upgrading(kills: usize) -> Duration {
         serving.pid.set(other);
         let at = Instant::now();
         let _ = kill_process(pid(killed), Signal::KILL);
-        if !kills_old && has_ended_by_itself(&stage) {
-            // The upgrade was over.
-            continue;
-        }
+        let mut is_over = false;
         wait_for("one process to serve", PATIENCE, || {
             let asked = hosted(Request::get("/kept/")).send(stage.addr());
-            asked.is_ok_and(|response| response.status == 200)
+            let serves = asked.is_ok_and(|response| response.status == 200);
+            // The old process has nothing to take back then: it answers what it has begun, and ends.
+            is_over = !kills_old
+                && stage
+                    .galley
+                    .log()
+                    .contains("another process has taken over");
+            is_over || serves
         });
+        if is_over {
+            continue;
+        }
         longest = longest.max(at.elapsed());
         done += 1;
         // The admin interface may need a moment longer.
@@ -325,12 +332,6 @@ fn killed_while_upgrading(kills: usize) -> Duration {
         );
     }
     longest
-}
-
-/// Whether the process of before an upgrade has said nothing of another that has ended, and is gone.
-fn has_ended_by_itself(stage: &Stage) -> bool {
-    std::thread::sleep(Duration::from_millis(20));
-    !is_alive(stage.galley.pid())
 }
 
 /// The process that `old` has started, if there is one by now.
