@@ -1,6 +1,6 @@
 //! Header fields of an entry: stored once, in a buffer of their own, as the lines that are sent.
 //!
-//! The values of the map are slices of those lines. So a hit copies its head in place of composing it, and the map costs
+//! The values of the map are slices of those lines. So a hit copies its head instead of writing it, and the map costs
 //! only its names. The copy also releases the buffer into which a client library read the response: one short value would
 //! keep that whole buffer alive as long as the entry, outside of the memory budget.
 //!

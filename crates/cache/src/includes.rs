@@ -1,6 +1,6 @@
 //! Pages with the bytes of their ESI includes.
 //!
-//! An include is a stored response of its own, which the page does not hold. The page knows which purges reach each of its
+//! An include is a stored response of its own, which is not part of the page. The page knows which purges reach each of its
 //! parts ([`IncludedPart`]), so a purge of a part is also a purge of the page. It also knows where the bytes of each
 //! include are, so they can be replaced without fetching the rest again.
 

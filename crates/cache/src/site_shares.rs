@@ -2,7 +2,7 @@
 //!
 //! Every site is guaranteed an equal share of the memory. It may use what the others leave free, and loses that when they
 //! need it: entries are evicted from the site that is furthest above its share, so a flood of addresses at one site evicts
-//! nothing of another. A site may also have a limit of its own. Sites are told apart by the last four bytes of their keys.
+//! nothing of another. A site may also have a limit of its own. The last four bytes of a key name the site.
 //! Entries of sites that the configuration does not name (pages of earlier rules) have no share and are evicted first.
 //!
 //! Within a site the order is that of S3-FIFO: a new entry that nobody requests is evicted soon, and one that was requested
@@ -198,7 +198,7 @@ impl SiteShare {
             hits: entry.hits(),
         };
         if candidate.hits > 0 {
-            // It takes the place of one that was requested.
+            // It replaces one that was requested.
             self.requested.push_back(candidate);
         } else {
             self.fresh.push_back(candidate);

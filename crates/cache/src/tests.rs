@@ -2,7 +2,7 @@
 //!
 //! Actors do at random what the callers of this crate do, with its own purge table, memory, fills and log; at each use of a
 //! shared primitive (`crate::sync`) and between their own steps a scheduler lets another go on. Laws are held against a
-//! history that knows what each composition shows (`world`). A seed gives everything, the scheduling included.
+//! history that knows what each generated page shows (`world`). A seed gives everything, the scheduling included.
 //!
 //! Each line of the protocol has a test that fails when the line is taken out. Where the line is the caller's, the test
 //! takes it out itself and sees that a law breaks:
@@ -19,9 +19,9 @@
 //! | what is purged is fetched without conditions | `purged_entries_are_not_revalidated` |
 //! | what a 304 is about is proved again when it came | `what_a_304_renews_is_proved_again` |
 //! | `born` of a revalidation is the counter at its start | `a_revalidation_is_born_at_its_start` |
-//! | a 304 takes the place of what it was asked about only | `a_304_takes_no_others_place` |
+//! | a 304 replaces what it was requested for only | `a_304_takes_no_others_place` |
 //! | a 304 keeps the old tags / adds the new ones | `a_304_keeps_the_old_tags`, `a_304_adds_the_new_tags` |
-//! | markers obey purges | `purges_touch_hit_for_pass_entries` |
+//! | purges reach markers | `purges_touch_hit_for_pass_entries` |
 //! | more tags than allowed mean all | `too_many_tags_mean_all` |
 //! | purges of a response count at its head and at its end | `responses_purge_with_the_head`, `responses_purge_at_the_end` |
 //! | the log is durable before the response | `purges_are_durable_before_the_response` |
@@ -38,10 +38,10 @@
 //! | a stored fill starts as proved at `born` | `laws_hold_in_every_interleaving` |
 //! | host, URL, prefix are looked at before joining, tags later | `laws_hold_in_every_interleaving` |
 //! | hard stays hard, in ring, tables and proof | `laws_hold_in_every_interleaving` |
-//! | `*` is touched by every order | `laws_hold_in_every_interleaving` |
+//! | `*` is touched by every purge | `laws_hold_in_every_interleaving` |
 //! | older never replaces newer; only what was held is replaced or removed | `laws_hold_in_every_interleaving` |
 //! | numbers rise in the log as in memory | `laws_hold_in_every_interleaving` |
-//! | synced before it is told; what could not be written is taken away | `laws_hold_in_every_interleaving` |
+//! | synced before it is acknowledged; what could not be written is removed | `laws_hold_in_every_interleaving` |
 //! | a start replays, and lifts the counter | `laws_hold_in_every_interleaving` |
 //! | bounds of the tables raise a floor | `full_tables_raise_a_floor_and_forget_no_purge` |
 //! | a log begun anew has floors and a generation of its own | `a_lost_log_recovers_by_itself_under_a_new_generation` |

@@ -1,5 +1,5 @@
-//! The first promise, end to end in memory: content changes, is purged, and the purge is acknowledged; whoever begins
-//! later never gets what was composed before, whatever races with it.
+//! The first promise, end to end in memory: content changes, is purged, and the purge is acknowledged; a request that begins
+//! later never gets what was generated before, whatever races with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! How one run of an engine is told from another.
+//! Tells one run of an engine from another.
 
 /// The run of an engine, and its replication history: a restart or a failover changes it, and may have lost the newest writes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Purges on their way to the publisher's thread: a bounded queue.
+//! Purges that wait for the publisher's thread: a bounded queue.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::message::RemotePurge;
 use crate::own_purges::BegunPurge;
 use crate::reach::PurgeReach;
 
-/// A purge on its way to the stream.
+/// A purge that waits to be added to the stream.
 pub(crate) struct Outgoing {
     pub(crate) content: RemotePurge,
     /// `None`: its publisher was told that it holds on this node only.
@@ -24,7 +24,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// It is in the stream, or another purge that takes its place is on its way.
+    /// It is in the stream, or another purge that replaces it will be.
     pub(crate) fn settle(&mut self) {
         if let Some(begun) = self.begun.take() {
             begun.settle();

@@ -1,6 +1,6 @@
 //! Purges that other nodes may not have, in a file beside the stored pages: a restart sends them again.
 //!
-//! A purge is written before its publisher is told that it holds on this node only. The file is emptied when all members have
+//! A purge is written before its publisher learns that it is in force on this node only. The file is emptied when all members have
 //! applied what is in it. What a crash leaves behind may be sent twice, which does no harm.
 //!
 //! ```text

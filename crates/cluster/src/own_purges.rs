@@ -21,7 +21,7 @@ struct Appended {
     newest: StreamId,
 }
 
-/// A purge on its way into the stream, counted from before it is in effect on this node.
+/// A purge that is being added to the stream, counted from before it is in effect on this node.
 ///
 /// One that is dropped without `settle` counts for ever: this node then accepts no further shared page, which is safe.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl BegunPurge {
         Self(Arc::clone(own))
     }
 
-    /// It is in the stream, or another one that purges as much is still on its way.
+    /// It is in the stream, or another one that purges as much is being added.
     pub(crate) fn settle(self) {
         self.0.unappended.fetch_sub(1, Ordering::AcqRel);
     }

@@ -59,7 +59,7 @@ pub struct BornPoint {
 /// What a node knows of its purges and the stream at one moment.
 #[derive(Clone, Debug)]
 pub struct NotedPoints {
-    /// All purges that the node has numbered are in the stream here or before; `None`: one may be on its way.
+    /// All purges that the node has numbered are in the stream here or before; `None`: one may be missing.
     pub published: Option<StreamPoint>,
     /// All purges in the stream up to here have a number at the node; `None`: not to be used.
     pub applied: Option<StreamPoint>,

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! galley:<name>:secret:<kind> <name>     see `secret_value`; expires with what it is
-//! galley:<name>:notes:<kind>             a list of secrets that are short and hold for minutes
+//! galley:<name>:notes:<kind>             a list of secrets that are short and valid for minutes
 //! galley:<name>:turn:<kind> <name>       a random text: a node makes it; see `secret_turn`
 //! galley:<name>:failures:<kind> <name>   how often that has failed in a row
 //! ```
 //!
-//! Whoever can write to the engine can remove a secret, or put an earlier one in its place. So a caller takes one only if it is newer than
+//! A client that can write to the engine can remove a secret, or put an earlier one in its place. So a caller takes one only if it is newer than
 //! its own. An engine that is away is an error of its own: that nothing is there is known only if it says so.
 
 use std::sync::Arc;

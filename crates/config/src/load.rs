@@ -46,7 +46,7 @@ impl ConfigSource {
         }
     }
 
-    /// Reads it. Certificates in `known` were read before and may be out of reach now.
+    /// Reads it. Certificates in `known` were read before and may be unreadable now.
     ///
     /// Errors: as [`load`] and [`for_root`].
     pub fn load(&self, known: &[CertificateFiles]) -> Result<Config, Complaints> {

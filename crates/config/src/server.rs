@@ -72,7 +72,7 @@ pub(crate) fn largest_body(document: &Document) -> u64 {
         .unwrap_or_default()
 }
 
-/// A folder for bodies on their way must be one.
+/// A folder for bodies in transit must be one.
 fn spool_folder(given: &SectionTable, complaints: &mut Complaints) {
     let Some(folder) = given.given::<PathBuf>("spool") else {
         return;

@@ -69,7 +69,7 @@ pub(crate) fn script_name(name: &[u8]) -> ScriptName {
     ScriptName::No
 }
 
-/// `php`, `php7`, `phtml` and their kin.
+/// `php`, `php7`, `phtml` and similar.
 fn is_script_ending(lower: &[u8]) -> bool {
     match lower.strip_prefix(b"ph") {
         Some(b"ar" | b"t" | b"tml" | b"ps") => true,

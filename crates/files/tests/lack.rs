@@ -1,6 +1,6 @@
 //! Without descriptors nothing is known of any path: neither that a page is missing nor that it is denied.
 //!
-//! A program of its own, since the limit holds for the whole process.
+//! A program of its own, since the limit applies to the whole process.
 
 use std::fs::{self, File};
 

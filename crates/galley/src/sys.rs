@@ -268,7 +268,7 @@ mod tests {
         while read < written {
             read += client.read(&mut piece).unwrap() as u64;
         }
-        // Confirmations are on their way for a moment.
+        // Confirmations arrive after a moment.
         while unsent(server.as_fd()) > 0 {
             std::thread::yield_now();
         }

@@ -238,7 +238,7 @@ enum Heads {
     Same,
     /// Each is another one.
     Other,
-    /// Each comes twice, and takes the place of another one.
+    /// Each comes twice, and replaces another one.
     EachTwice,
 }
 

@@ -1,4 +1,4 @@
-//! The configuration of Galley that an import composes: sections with options, each with the statements that it comes from.
+//! The configuration of Galley that an import writes: sections with options, each with the statements that it comes from.
 
 use crate::source::StatementOrigin;
 

@@ -45,7 +45,7 @@ impl Template {
     /// # Errors
     ///
     /// [`LoadError::Template`] for an unknown name, an empty list, a brace without its end, and lists that name each other in
-    /// a circle.
+    /// a loop.
     pub fn parse(text: &str, lists: &BTreeMap<String, Vec<String>>) -> Result<Self, LoadError> {
         Self::within(text, lists, DEPTH)
     }

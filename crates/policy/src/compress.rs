@@ -15,7 +15,7 @@ use crate::encoding::Coding;
 /// What a site's file says about compression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compress {
-    /// Codings that are stored beside the plain body, and used for responses on their way.
+    /// Codings that are stored beside the plain body, and used for responses while they are sent.
     pub codings: Vec<Coding>,
     /// Media types, lower case; `text/*` is every type of text.
     pub types: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Compress {
     pub zstd_level: u32,
     /// Hits after which a page is compressed again, densely; 0: never.
     pub dense_after: u64,
-    /// Whether answers for one client alone are coded on their way.
+    /// Whether responses for one client alone are encoded while they are sent.
     pub passed: bool,
 }
 

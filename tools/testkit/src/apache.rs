@@ -1,4 +1,4 @@
-//! An Apache of its own with mod_php: prefork, one site on a free port of 127.0.0.1, .htaccess files obeyed.
+//! An Apache of its own with mod_php: prefork, one site on a free port of 127.0.0.1, .htaccess files in force.
 //!
 //! Nothing of the machine's Apache configuration is read. Started by root its children run as `www-data`. It stands for
 //! the server that Galley is put in front of, so it tells PHP about https as that server would: by `X-Forwarded-Proto`.

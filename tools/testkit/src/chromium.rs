@@ -52,7 +52,7 @@ impl Chromium {
         Self::launch(dir, None)
     }
 
-    /// The same for one that takes certificates with a certain key for good, whoever has signed them. `pin`: the SHA-256 of
+    /// The same for one that takes certificates with a certain key for good, whichever authority has signed them. `pin`: the SHA-256 of
     /// its `SubjectPublicKeyInfo` in base64, as in RFC 7469 section 2.4.
     pub fn start_trusting(dir: &Path, pin: &str) -> Result<Self, Trouble> {
         Self::launch(

@@ -58,7 +58,7 @@ impl FcgiWrap {
         service.wait_until("fcgiwrap to accept", PATIENCE, || {
             UnixStream::connect(&socket).is_ok()
         })?;
-        // Its workers follow umask; whoever runs the server under test must be able to connect.
+        // Its workers follow umask; the user of the server under test must be able to connect.
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))
             .during("open the socket to others")?;
         Ok(Self {

@@ -1,6 +1,6 @@
 //! A control group of memory: a machine of a given size for what is started in it.
 //!
-//! Groups of both versions are tried, and only root can make them on most machines; why there is none is told. What is
+//! Groups of both versions are tried, and only root can make them on most machines; the reason why there is none is printed. What is
 //! started while this process is inside stays inside.
 
 use std::fs;

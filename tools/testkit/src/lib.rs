@@ -7,7 +7,7 @@
 //!
 //! What real parts cannot do on command is scripted: [`origin`] answers byte by byte, [`client`] asks byte by byte.
 //! [`faults`] does to a running server what must not harm it, [`growth`] measures it while it grows, [`stress`] under
-//! adverse load, [`cluster`] harms several that share an engine. [`exactness`] counts what purges miss and what they hit in vain.
+//! adverse load, [`cluster`] harms several that share an engine. [`exactness`] counts what purges miss and what they hit without need.
 
 mod account;
 mod apache;

@@ -1,7 +1,7 @@
 //! Clients that are slow on purpose, many of them and from many addresses: what slowhttptest does, which cannot choose the
 //! address that it comes from.
 //!
-//! A [`Crowd`] holds its connections and does the least on each when it is told to ([`Crowd::tick`]): a byte of a head, a byte
+//! A [`Crowd`] holds its connections and does the least on each at every [`Crowd::tick`]: a byte of a head, a byte
 //! of a body, a few bytes read. It is driven by its owner, so that nothing depends on how fast the machine is.
 
 use std::{
@@ -83,7 +83,7 @@ impl Crowd {
             let from = Ipv4Addr::new(127, 1, high, low.max(1));
             let stream = connect(from, addr, attack).map_err(io::Error::from);
             let mut stream = stream.during(format_args!("connect from {from} to {addr}"))?;
-            // Who is refused may be told so by a reset at any moment.
+            // A rejected client may get a reset at any moment.
             if stream.write_all(request.as_bytes()).is_ok() && stream.set_nonblocking(true).is_ok()
             {
                 members.push(stream);

@@ -47,7 +47,7 @@ function back( string $fallback, string $done = '' ): void {
 }
 
 /**
- * Purge the page of a link: any page for those who may purge all, the page of a post for those who may edit that post.
+ * Purge the page of a link: any page for users who may purge all, the page of a post for users who may edit that post.
  */
 function on_purge_page(): void {
 	check_admin_referer( 'galley_purge_page' );

@@ -98,7 +98,7 @@ function purge_all_link(): string {
 }
 
 /**
- * The script that asks, for those who see its answer.
+ * The script that requests the state, for users who may see it.
  */
 function bar_script(): void {
 	if ( ! is_admin_bar_showing() || ! may_purge( post_at_hand() ) || ! may_look() || ( is_admin() && ! may_manage() ) ) {

@@ -1,6 +1,6 @@
 <?php
 /**
- * Notices in the administration about what defeats the cache, for those who can do something about it.
+ * Notices in the administration about what defeats the cache, for users who can change it.
  *
  * @package Galley
  */

@@ -1,6 +1,6 @@
 <?php
 /**
- * What the server would answer to an anonymous visitor who asks for a page now, in words.
+ * Describes the response that an anonymous visitor would get for a page now.
  *
  * @package Galley
  */

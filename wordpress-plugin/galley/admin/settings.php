@@ -96,7 +96,7 @@ function said_box(): void {
 }
 
 /**
- * For those who have the plugin, and no server.
+ * For sites that have the plugin and no Galley server.
  */
 function settings_how_to_get(): void {
 	echo '<h2>', esc_html__( 'How to get Galley', 'galley' ), '</h2><p>';

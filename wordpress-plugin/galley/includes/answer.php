@@ -57,7 +57,7 @@ function leave_buffer( string $html ): string {
 }
 
 /**
- * The head leaves now, whoever sends it.
+ * The head is about to be sent.
  */
 function on_head(): void {
 	if ( is_shared() ) {

@@ -3,8 +3,8 @@
  * What the site's owner has chosen on the plugin's page: a lifetime, what is never stored, whether to preload, what browsers may load in
  * advance, and development mode.
  *
- * All of it works by the fields that Galley reads in each response (`Galley-Cache-Control`), so it holds for what PHP generates from then
- * on; who changes a choice purges everything. Galley's configuration comes first: a rule of the site's file that fixes a lifetime, or
+ * All of it works by the fields that Galley reads in each response (`Galley-Cache-Control`), so it applies to what PHP generates from then
+ * on; a change of a choice purges everything. Galley's configuration comes first: a rule of the site's file that fixes a lifetime, or
  * does not store a path, is not changed from here.
  *
  * @package Galley
@@ -114,8 +114,8 @@ function development_left(): int {
 /**
  * Switches development mode on, for a limited time, or off.
  *
- * That nothing is stored ends with the time, whoever looks at the clock. The purge at the end only makes Galley forget at once which
- * pages it could not store; without it, it does so some minutes later.
+ * Storing begins again when the time is over, without any task. The purge at the end only makes Galley forget at once which
+ * pages it could not store; without the purge, it does so some minutes later.
  */
 function set_development( bool $is_on ): void {
 	wp_clear_scheduled_hook( 'galley_development_end' );

@@ -3,7 +3,7 @@
  * Leaves the scheduled tasks to the server, as long as it says that it runs them.
  *
  * `Galley-Cron` comes with everything that Galley passes on while its own runs of wp-cron.php go well, and is taken from
- * strangers. The constant holds for the request at hand only: without Galley in front, visits start the tasks as ever.
+ * strangers. The constant applies to the current request only: without Galley in front, visits start the tasks as usual.
  *
  * Posts are published at a second that WordPress's table of tasks names. The plugin announces it, so that the server runs the tasks
  * then and not up to a minute later.
@@ -151,7 +151,7 @@ function wake_blogs(): void {
 	foreach ( $blogs as $blog ) {
 		switch_to_blog( (int) $blog );
 		if ( wp_get_ready_cron_jobs() ) {
-			// The lock is taken by whoever runs; nobody waits for the answer.
+			// The request that runs the tasks takes the lock; nobody waits for its response.
 			wp_remote_post(
 				site_url( 'wp-cron.php?doing_wp_cron' ),
 				array(

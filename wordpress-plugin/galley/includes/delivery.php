@@ -2,9 +2,9 @@
 /**
  * Sends the purges of this request, once and together.
  *
- * In the head of the very answer to the edit where that passes through Galley: the server obeys them before it passes the
- * answer on, so whoever made the edit reads what was written. What comes after the head has left, and all of a command line's
- * or cron's, goes over the admin interface when the request ends. Nothing here throws or prints.
+ * If the response to the edit passes through Galley, its head carries the purges: the server carries them out before it forwards the
+ * response, so the editor sees the new page. Purges that arise after the head was sent, and all purges of the command line
+ * and of cron, are sent over the admin interface when the request ends. Nothing here throws or prints.
  *
  * @package Galley
  */
@@ -76,7 +76,7 @@ function send_rest( string $id ): array {
 		log_purges( $purges );
 	}
 	if ( $carried && ! runs_to_its_end() && connection() ) {
-		// Who asks with GET may be gone, and then nobody reads what the answer says.
+		// The client of a GET may be gone, and then nobody reads the response.
 		$purges = merged_purges( $carried, $purges );
 	}
 	if ( ! $purges['hard'] && ! $purges['soft'] ) {

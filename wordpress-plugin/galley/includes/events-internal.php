@@ -85,7 +85,7 @@ function queue_internal( \WP_Post $post ): void {
 }
 
 /**
- * WordPress up to 6.1 keeps the styles for a minute, and no save ends that: pages composed within it would show the old ones.
+ * WordPress up to 6.1 keeps the styles for a minute, and no save ends that: pages that are generated within it would show the old ones.
  */
 function forget_styles(): void {
 	foreach ( array( 'global_styles_', 'global_styles_svg_filters_' ) as $kept ) {

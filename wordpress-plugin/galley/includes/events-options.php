@@ -136,7 +136,7 @@ function queue_base( string $taxonomy, string $base ): void {
 /**
  * Whether no address begins with a word yet: none of a post or page, and none that a rule of addresses names.
  *
- * @param string $own The query variable of those who are to have it.
+ * @param string $own The query variable of the pages that are to have it.
  */
 function is_free( string $word, string $own ): bool {
 	global $wpdb;

@@ -1,6 +1,6 @@
 <?php
 /**
- * Changes of posts, pages, attachments and custom types: seen before and after, whoever makes them.
+ * Changes of posts, pages, attachments and custom types, compared before and after, whatever makes them.
  *
  * A post's state is taken down before the first change that WordPress announces, and compared when the purges are sent: so a
  * form, the block editor, quick edit, bulk edit, XML-RPC, an import, cron and the command line are all the same.
@@ -66,7 +66,7 @@ function on_picture_gone( $id ): void {
 }
 
 /**
- * A new post is about to be written. It gets its terms before anybody is told of it, so that its number has to be known as new.
+ * A new post is about to be written. It gets its terms before WordPress announces it, so its number has to be recognized as new.
  */
 function on_insertion( $data, $wanted = array(), $raw = array(), $is_update = false ) {
 	global $wpdb;
@@ -159,7 +159,7 @@ function on_field_gone( $meta_ids, $post_id, $key ): void {
 }
 
 /**
- * A field of a post. Counters of visits write some while a page is composed: then they change nothing for others.
+ * A field of a post. Counters of visits write some while a page is generated: these writes change nothing for others.
  *
  * @param int|int[]  $meta_ids Unused.
  * @param int        $post_id  The post.

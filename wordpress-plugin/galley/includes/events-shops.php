@@ -89,7 +89,7 @@ function on_product( $product ): void {
 }
 
 /**
- * Rates are in a table. Whoever shows a price asks first whether there are taxes.
+ * Rates are in a table. Code that shows a price first reads the option that says whether there are taxes.
  */
 function on_tax_rate(): void {
 	if ( 'yes' === get_option( 'woocommerce_calc_taxes' ) ) {

@@ -2,7 +2,7 @@
 /**
  * Changes of the site as a whole: themes, updates, plugins, the customizer, imports, blogs of a network; and of this plugin itself.
  *
- * Soft where no person changed any content: after an update the old pages may answer while new ones are composed one by one.
+ * The purge is soft if no person changed any content: after an update the old pages may be sent while new ones are generated one by one.
  *
  * @package Galley
  */

@@ -68,7 +68,7 @@ function gather_parts(): void {
 	add_filter( 'get_block_templates', $own . 'gather_templates', PHP_INT_MAX, 3 );
 	add_filter( 'render_block', $own . 'gather_block', PHP_INT_MAX, 2 );
 	add_filter( 'human_time_diff', $own . 'gather_time_difference', PHP_INT_MAX );
-	// Not before: on its way up WordPress reads settings for nothing that a page shows.
+	// Not before: while WordPress starts, it reads settings that no page shows.
 	add_action( 'parse_request', $own . 'gather_options', PHP_INT_MIN );
 }
 

@@ -49,7 +49,7 @@ function forbidden(): ?string {
 		return 'error';
 	}
 	/**
-	 * Whether `DONOTCACHEPAGE` holds for the page at hand.
+	 * Whether `DONOTCACHEPAGE` applies to the current page.
 	 */
 	if ( defined( 'DONOTCACHEPAGE' ) && DONOTCACHEPAGE && apply_filters( 'galley_obey_donotcachepage', true ) ) {
 		return 'donotcachepage';
@@ -63,7 +63,7 @@ function forbidden(): ?string {
 	if ( function_exists( 'is_user_logged_in' ) && is_user_logged_in() ) {
 		return 'logged-in';
 	}
-	// WordPress says so of every page that it does not find, also where it then leads to another.
+	// WordPress says so of every missing page, also if it then redirects to another.
 	if ( ! is_missing() && says_nocache( headers_list() ) ) {
 		return 'nocache-headers';
 	}
@@ -113,7 +113,7 @@ function forbidden_by_shop(): ?string {
 }
 
 /**
- * Seconds for which the answer at hand is fresh, and for which it may answer after that while a new one is composed.
+ * Seconds for which the current response is fresh, and for which it may be sent after that while a new one is generated.
  *
  * @return array{int, int}
  */
@@ -141,7 +141,7 @@ function lifetime(): array {
 	$stale = $named < $fresh || is_missing() ? 0 : STALE;
 	$fresh = $named;
 	/**
-	 * Seconds for which it may answer after that while a new one is composed.
+	 * Seconds for which it may be sent after that while a new one is generated.
 	 */
 	$stale = (int) apply_filters( 'galley_stale', $stale );
 	return array( $fresh, max( 0, $stale ) );

@@ -102,7 +102,7 @@ function preload_batch(): void {
 	if ( ! $at['queue'] && 'failed' !== $at['state'] ) {
 		$at['state'] = 'done';
 	}
-	// Whoever stopped it, or began anew, meanwhile is right.
+	// A stop or a new start by somebody else meanwhile takes precedence.
 	wp_cache_delete( 'galley_preload', 'options' );
 	$now = preload_progress();
 	if ( null === $now || $now['began'] !== $at['began'] ) {

@@ -23,7 +23,7 @@ $GLOBALS['galley_purges'] = array(
 $GLOBALS['galley_later']  = array();
 
 /**
- * Orders that pages with one of these tags are composed anew.
+ * Queues a purge of the pages with one of these tags.
  *
  * @param string|string[] $tags     Without the prefix of the blog.
  * @param string          $strength `hard` or `soft`.
@@ -50,7 +50,7 @@ function queue_network_purge( $tags ): void {
 }
 
 /**
- * Orders that all pages are composed anew: of all blogs, where there are several.
+ * Queues a purge of all pages: of all blogs, where there are several.
  */
 function queue_purge_of_all_blogs( string $strength = 'hard' ): void {
 	if ( is_multisite() ) {
@@ -61,7 +61,7 @@ function queue_purge_of_all_blogs( string $strength = 'hard' ): void {
 }
 
 /**
- * Orders that all pages of the blog are composed anew, and that the server forgets which of them it could not store. It notes the latter
+ * Queues a purge of all pages of the blog, and makes the server forget which of them it could not store. It notes the latter
  * without tags, so only a purge of its whole site does that; in a network that would be all blogs, and there the notes end by themselves.
  */
 function queue_purge_with_markers(): void {
@@ -73,7 +73,7 @@ function queue_purge_with_markers(): void {
 }
 
 /**
- * Orders that a path, or everything (`*`), is composed anew.
+ * Queues a purge of a path, or of everything (`*`).
  */
 function queue_purge_of_word( string $word, string $strength = 'hard' ): void {
 	begin_purges();

@@ -55,7 +55,7 @@ function runs_to_its_end(): bool {
 }
 
 /**
- * The names of purges that the server has obeyed and written down.
+ * The names of purges that the server has carried out and written to its log.
  *
  * @return array<string, true>
  */

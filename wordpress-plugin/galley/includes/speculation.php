@@ -3,7 +3,7 @@
  * Speculation rules: browsers load pages in advance, before a link is followed. A stored page costs PHP nothing, so this can begin earlier
  * than WordPress lets it; a page that is not stored is refused while PHP is busy (503 to `Sec-Purpose: prefetch`).
  *
- * WordPress 6.8 and later print the rules and are told mode and eagerness; before, they are printed here. Only strangers get them, only
+ * WordPress 6.8 and later print the rules, and filters set mode and eagerness; before, they are printed here. Only anonymous visitors get them, only
  * where requests come through Galley, and never for links that do something: administration, login, cart, checkout, accounts, query
  * strings, `rel="nofollow"`, and what the owner does not want to be stored.
  *

@@ -3,7 +3,7 @@
  * The tags of the page at hand: names of the things it is made of.
  *
  * A tag of a numbered thing is a class and a number: `p12`. Pages with very many of a class carry the class alone (`p`), and
- * every purge of one of its things names the class too, so that such a page is composed anew too often, never too
+ * every purge of one of its things names the class too, so that such a page is generated too often, never too
  * rarely. The classes:
  *
  *   p  a post, anything of it       pl  its title, address, dates             pe  its excerpt    pm  its fields (meta)
@@ -100,7 +100,7 @@ function word( string $text ): string {
 }
 
 /**
- * The tags as the server is told them: few enough, or whole classes, or everything. Pure.
+ * The tags as they are sent to the server: few enough, or whole classes, or everything. Pure.
  *
  * @param string[] $tags Each once.
  * @return string[]

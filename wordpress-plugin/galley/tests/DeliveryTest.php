@@ -1,6 +1,6 @@
 <?php
 /**
- * Orders on their way: fields, requests, answers, and what is kept until it has arrived.
+ * Purges in transit: fields, requests, responses, and what is kept until it has arrived.
  *
  * @package Galley
  */

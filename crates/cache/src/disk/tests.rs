@@ -192,7 +192,7 @@ fn without_room_for_the_key_it_opens_and_the_next_start_finds_nothing_until_ther
     disk.put(site, &page("/a", 0, b"old"), at(0)).unwrap();
     drop(disk);
     let other = || Disk::open(dir.path(), LIMITS, [2; 16], at(0)).unwrap();
-    // What keeps the key from being written, whoever runs the test.
+    // Keeps the key from being written, also if root runs the test.
     let obstacle = dir.path().join("key.new");
     std::fs::create_dir(&obstacle).unwrap();
     let disk = other();

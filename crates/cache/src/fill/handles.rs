@@ -146,8 +146,8 @@ impl FillWriter {
         .await
     }
 
-    /// Ends the body. Readers see the end first; then, where all was kept, it is joined to one piece, which takes the
-    /// place of the chunks.
+    /// Ends the body. Readers see the end first; then, where all was kept, one piece replaces the
+    /// chunks.
     pub fn finish(mut self) -> Finished {
         self.ending = DropAction::Done;
         let FillOutcome { length, kept } = self.shared.with(FillState::finish);

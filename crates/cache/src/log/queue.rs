@@ -1,4 +1,4 @@
-//! Records on their way to the writer.
+//! Records that wait for the writer.
 //!
 //! Publishers add to the queue inside the critical section of their site's counter, so that numbers rise in the file. They
 //! only copy bytes here and never wait for the disk. The queue is bounded: above its limit, a purge is recorded as a hard

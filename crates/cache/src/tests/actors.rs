@@ -200,7 +200,7 @@ pub(super) fn refresh(world: &World, page: usize) {
     }
 }
 
-/// Composes a page and stores it. A reader of it, unless the upstream failed.
+/// Generates a page and stores it. Returns a reader of it, unless the upstream failed.
 fn lead(world: &World, page: usize) -> Option<FillReader> {
     let (mut writer, fill) = fill::fill(1 << 16, Some(world.memory.keep()));
     let reader = fill.reader();
@@ -411,10 +411,10 @@ pub(super) fn revalidate(world: &World, page: usize) {
     }
 }
 
-/// Changes something, says so, and is told that it was heard.
+/// Changes something, purges it, and gets the acknowledgment.
 pub(super) fn edit(world: &World) {
     if one_in(4) {
-        // What the page hangs on changes with the next composition; nobody has to be told.
+        // What the page depends on changes when it is generated next; no purge is needed.
         world.history().tags[1] = vec![T];
         point();
     }
@@ -457,7 +457,7 @@ fn any_purge() -> Purge {
 /// What a purge came to when it was heard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
-    /// A restart obeys it.
+    /// A restart carries it out.
     Durably,
     /// Until the process ends.
     ForNow,

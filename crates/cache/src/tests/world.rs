@@ -222,7 +222,7 @@ impl History {
         changed
     }
 
-    /// A composition begins; what it shows is not known yet.
+    /// A page begins to be generated; what it shows is not known yet.
     pub(super) fn compose(&mut self, page: usize, before: u64, tags: Vec<&'static str>) -> usize {
         self.compositions.push(Composition {
             page,
@@ -256,7 +256,7 @@ impl History {
         self.compositions[composition].tags.clone()
     }
 
-    /// Puts an entry on the disk; an older one never takes the place of a newer one.
+    /// Puts an entry on the disk; an older one never replaces a newer one.
     pub(super) fn shelve(&mut self, generation: Generation, parts: EntryParts) {
         let same = |other: &&Shelved| other.parts.key == parts.key;
         let resident = self.shelf.iter().find(same);
@@ -339,7 +339,7 @@ pub(super) fn page_parts(
     }
 }
 
-/// A head that says which composition it is of.
+/// A head that says in which run its page was generated.
 pub(super) fn fields(composition: usize) -> HeaderMap {
     let mut fields = HeaderMap::new();
     fields.insert("composition", HeaderValue::from(composition));

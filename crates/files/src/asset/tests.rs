@@ -1,4 +1,4 @@
-//! When a file may be kept beyond a request, and what is told of it.
+//! When a file may be kept beyond a request, and what responses say of it.
 
 use super::*;
 use std::path::Path;

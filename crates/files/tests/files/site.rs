@@ -114,7 +114,7 @@ pub fn word(found: Resolved) -> String {
     }
 }
 
-/// Runs `test` in a thread that obeys permissions, also when the tests run as root.
+/// Runs `test` in a thread to which permissions apply, also when the tests run as root.
 pub fn as_nobody_special(test: impl FnOnce() + Send) {
     let limited = || {
         let mut sets = capabilities(None).unwrap();

@@ -115,7 +115,7 @@ pub(super) fn response(
     }
     let code = read.flags & FLAGS_CODE;
     let Some(tsig) = read.tsig else {
-        // For a zone that it does not have, Knot reports that without a signature. Nothing was done, whoever answered.
+        // For a zone that it does not have, Knot reports that without a signature. Nothing was done, whichever server replied.
         return match code {
             0 => Err(BadUpdateResponse),
             code => Ok(of_code(code)),

@@ -323,7 +323,7 @@ impl CertificateKeeper {
         Ok(())
     }
 
-    /// A new certificate takes the place of the one in use.
+    /// A new certificate replaces the one in use.
     fn put_into_use(&mut self, held: IssuedCertificate) {
         let now = Instant::now();
         self.not_before = now + schedule::rest(held.validity);

@@ -27,7 +27,7 @@ pub struct AcmeSpec<'b> {
     pub clock: Clock,
     /// What gets the certificates.
     pub handshakes: Arc<Certificates>,
-    /// What the same directory was asked before, if a configuration takes the place of another: pauses after failures go on.
+    /// What the same directory was asked before, if a configuration replaces another: pauses after failures go on.
     pub before: Option<&'b Acme>,
     /// The other nodes, with which certificates are shared.
     pub secrets: Option<SharedSecrets>,

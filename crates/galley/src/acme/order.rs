@@ -26,7 +26,7 @@ use crate::tls::Certificates;
 /// The contents of an order.
 pub(super) struct OrderRequest<'a> {
     pub(super) names: &'a [String],
-    /// The certificate that it takes the place of (RFC 9773 section 5).
+    /// The certificate that it replaces (RFC 9773 section 5).
     pub(super) replaces: Option<CertificateIdentifier<'static>>,
     pub(super) profile: Option<&'a str>,
     /// How names may be proved, the preferred way first.

@@ -1,4 +1,4 @@
-//! The metrics about bodies outside of stored pages: on their way to slow clients, small files in memory, and bodies that
+//! The metrics about bodies outside of stored pages: in transit to slow clients, small files in memory, and bodies that
 //! are being compressed.
 
 use super::text::Text;

@@ -31,7 +31,7 @@ use super::target::is_number;
 use crate::durable::{PurgeReceipt, PurgeSource, Receipt};
 use crate::request::Site;
 
-/// The body of a purge order.
+/// The body of a purge request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct PurgeRequest {

@@ -210,7 +210,7 @@ fn members(state: &AdminState, private: &PrivateStore) -> Value {
     })
 }
 
-/// Room for bodies on their way.
+/// Room for bodies in transit.
 fn spools(spools: &BodySpools) -> Value {
     let spooled = spools.counted();
     json!({

@@ -22,7 +22,7 @@ pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
     Ok(())
 }
 
-/// Gives Galley's control group to the user that Galley becomes, where limits of PHP need it. What goes wrong is told for each PHP,
+/// Gives Galley's control group to the user that Galley becomes, where limits of PHP need it. Errors are logged for each PHP
 /// when it is started.
 pub(super) fn delegate_group(config: &Config) {
     let is_limited =
@@ -56,7 +56,7 @@ fn of_user(user: &str, cause: std::io::Error) -> ServerStartError {
 }
 
 /// What confines the threads of fronts and fetch threads, and how far that goes here. `None`: they are not to be confined.
-/// `spool`: the folder for bodies on their way.
+/// `spool`: the folder for bodies in transit.
 pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>, SandboxLevel) {
     if !config.server.sandbox {
         return (None, SandboxLevel::Off);

@@ -53,7 +53,7 @@ pub(super) struct InheritedSockets {
 
 struct Held {
     per_core: Vec<Vec<Listening>>,
-    /// Leaves with this.
+    /// Dropped with this.
     file: Option<SocketFile>,
 }
 

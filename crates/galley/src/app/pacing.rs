@@ -1,4 +1,4 @@
-//! Pauses in walks over all entries, which helper threads make: a long walk takes no core from those who answer.
+//! Pauses in walks over all entries, which helper threads make: a long walk takes no core from the threads that send responses.
 
 use std::time::Duration;
 

@@ -127,7 +127,7 @@ impl<'p> SiteCount<'p> {
     }
 }
 
-/// Addresses of one purge that are told apart: two megabytes.
+/// Addresses of one purge that are counted separately: two megabytes.
 const MOST_PAGES: usize = 100_000;
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub enum ServerStartError {
         /// Why.
         cause: CountryFileError,
     },
-    /// The folder for bodies on their way cannot be written.
+    /// The folder for bodies in transit cannot be written.
     #[error("cannot write to the spool folder `{path}`: {cause}")]
     Spool {
         /// The folder.

@@ -27,7 +27,7 @@ fn usual() -> Option<PathBuf> {
     found
 }
 
-/// Room for bodies on their way. A folder that the configuration names must do; without one there may be none.
+/// Room for bodies in transit. A folder that the configuration names must do; without one there may be none.
 pub(super) fn open(server: &ServerConfig) -> Result<Arc<BodySpools>, ServerStartError> {
     let folder = match server.spool.clone() {
         None => usual(),

@@ -219,7 +219,7 @@ fn table(sites: &[&Value]) {
     }
 }
 
-/// The line of bodies on their way; none of a server that does not tell.
+/// The line about bodies in transit; none if the server does not report them.
 fn bodies(spools: &Value) -> Option<String> {
     spools.as_object()?;
     Some(format!(

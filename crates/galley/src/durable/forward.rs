@@ -1,4 +1,4 @@
-//! Purges on their way to caches of other machines.
+//! Purges that wait to be sent to caches of other machines.
 //!
 //! A site that forwards its purges has an inbox here; the module `purge_forward` reads it. A purge in an inbox is already
 //! in effect on this node. Its publisher waits for a receipt that says how far it got.

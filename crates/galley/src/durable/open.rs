@@ -59,7 +59,7 @@ pub struct Durable {
     /// The other process, during an upgrade.
     relay: PurgeRelay,
     forward: ForwardInboxes,
-    /// Wakes those who count the pages of purges.
+    /// Wakes the tasks that count the pages of purges.
     purge_signal: Arc<Notify>,
 }
 
@@ -192,7 +192,7 @@ impl Durable {
             .counted_at(Arc::clone(&self.purge_signal))
     }
 
-    /// Wakes those who count the pages of purges.
+    /// Wakes the tasks that count the pages of purges.
     pub fn purge_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.purge_signal)
     }

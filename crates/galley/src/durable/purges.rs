@@ -267,7 +267,7 @@ impl SitePurges {
         self.recent.has_uncounted()
     }
 
-    /// The purges of the last seconds by their numbers, for those who count their pages; empty if all are counted.
+    /// The purges of the last seconds by their numbers, for the task that counts their pages; empty if all are counted.
     pub fn countable(&self) -> Vec<CountablePurge> {
         self.recent.countable()
     }

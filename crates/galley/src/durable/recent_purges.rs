@@ -1,6 +1,6 @@
-//! The latest purges of a site, for people who ask what was purged and by whom. Bounded; ends with the process.
+//! The latest purges of a site, for the history: what was purged and by whom. Bounded; ends with the process.
 //!
-//! How many pages a purge took is counted a moment later by whoever looks at all entries (`app::purge_counts`). Until then purged
+//! How many pages a purge took is counted a moment later by a walk over all entries (`app::purge_counts`). Until then purged
 //! entries are not swept, so [`RecentPurges::has_uncounted`] is true from before a purge is in force.
 
 use std::collections::VecDeque;
@@ -75,7 +75,7 @@ pub struct PurgedPages {
     pub is_complete: bool,
 }
 
-/// A purge for those who count.
+/// A purge whose pages are to be counted.
 #[derive(Clone, Debug)]
 pub struct CountablePurge {
     /// Its number in the purge table.
@@ -93,7 +93,7 @@ pub(super) struct RecentPurges {
     listed: Mutex<Listed>,
     /// Purges that are in force, or will be at once, and not counted.
     uncounted: AtomicUsize,
-    /// Wakes those who count.
+    /// Wakes the task that counts.
     signal: Arc<Notify>,
 }
 

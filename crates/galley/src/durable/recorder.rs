@@ -168,7 +168,7 @@ fn write(
     Err(NotStored::Incomplete)
 }
 
-/// Chunks that may be on their way to the helper thread.
+/// Chunks that may wait for the helper thread.
 const STEPS_AHEAD: usize = 16;
 
 /// How long readers may wait for the disk in all this; beyond it the disk is unusable.

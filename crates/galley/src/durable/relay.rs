@@ -37,8 +37,8 @@ pub type RelayedPurges = mpsc::UnboundedReceiver<RelayedPurge>;
 pub(super) struct RelayGuard<'r>(RwLockReadGuard<'r, RelayState>);
 
 impl PurgeRelay {
-    /// From here on purges are sent to the other process: every purge for which this does not happen has been published, and is on
-    /// its way into the log, when this returns. `has_left`: whether the other process writes the log and is the cluster's node, and this
+    /// From here on purges are sent to the other process: every purge for which this does not happen has been published, and is
+    /// queued for the log, when this returns. `has_left`: whether the other process writes the log and is the cluster's node, and this
     /// one no longer.
     pub fn begin(&self, has_left: bool) -> RelayedPurges {
         let (sender, purges) = mpsc::unbounded_channel();

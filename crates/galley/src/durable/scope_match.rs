@@ -1,4 +1,4 @@
-//! Which stored pages a purge touches, for those who count them. What is served is decided by the purge table alone.
+//! Which stored pages a purge touches, for counting them. What is served is decided by the purge table alone.
 
 use galley_cache::entry::Scopes;
 use galley_policy::key::{host_id, tag_id};

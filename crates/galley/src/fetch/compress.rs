@@ -1,4 +1,4 @@
-//! Compresses responses on their way to clients.
+//! Compresses responses while they are sent to clients.
 //!
 //! A passed response is compressed for its one client. A page that is shared while it is generated is compressed once for
 //! each coding that a client accepts, beside its fill, by the first request for that coding: the fill itself stays plain,

@@ -153,7 +153,7 @@ impl FetchCounters {
     }
 }
 
-/// Pages of one site: somebody who asks for the reason asks soon.
+/// Pages of one site: a request for the reason comes soon.
 const MOST_LATELY: usize = 64;
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(super) enum FetchCommand {
     Cron(Box<CronJob>, oneshot::Sender<Result<(), CronTrouble>>),
 }
 
-/// A command on its way to a fetch thread.
+/// A command that waits for a fetch thread.
 pub(super) struct QueuedCommand {
     pub(super) command: FetchCommand,
     pub(super) work: Work,

@@ -209,7 +209,7 @@ impl InProgressFetch {
         self.store_outcome.set(StoreOutcome::Stored);
     }
 
-    /// Notes that it is not stored. Waiters for a response that has come as a whole are told so.
+    /// Notes that it is not stored. Waiters for a response that has come as a whole learn it.
     pub(super) fn is_not_stored(&self, why: NotStored) {
         self.store_outcome.set(StoreOutcome::NotStored(why));
     }

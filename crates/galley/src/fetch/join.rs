@@ -89,7 +89,7 @@ impl FetchWorker {
         let key = self.fetch_key(&job);
         let current = self.in_progress.borrow().get(&key).map(Rc::clone);
         let overtaken = current.filter(|in_progress| !in_progress.fill.has_ended());
-        // One that a purge has doomed does not hold up the next.
+        // One that a purge has touched does not delay the next.
         let is_busy = overtaken.as_ref().is_some_and(|in_progress| {
             !in_progress.is_silent() && touched(in_progress, &job, None) != Touched::Yes
         });

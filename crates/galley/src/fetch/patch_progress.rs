@@ -40,7 +40,7 @@ impl PatchProgress {
     }
 }
 
-/// The first that is due. It goes behind the others, so that one that is always due does not hold them up.
+/// The first that is due. It goes behind the others, so that one that is always due does not delay them.
 pub(super) fn next_turn<T>(all: &mut Vec<T>, is_due: impl FnMut(&T) -> bool) -> Option<&T> {
     let place = all.iter().position(is_due)?;
     let due = all.remove(place);

@@ -1,7 +1,7 @@
 //! The public handle: a PHP-FPM, or another program, that runs from [`Managed::start`] to [`Managed::stop`], however often
 //! it dies.
 //!
-//! One task owns the master and the files, watches it and starts it again. It ends when it is told to, or when [`Managed`]
+//! One task owns the master and the files, watches it and starts it again. It ends on [`Managed::stop`], or when [`Managed`]
 //! is dropped; if the runtime shuts down first, dropping the master kills its processes.
 
 use std::path::{Path, PathBuf};

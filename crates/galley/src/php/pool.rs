@@ -36,7 +36,7 @@ pub(super) struct PoolConfig<'a> {
 pub(super) enum SocketAccess {
     /// The master creates it, as Galley's user.
     Owner,
-    /// Anybody who gets there: the folder around it admits only those who may.
+    /// Any user: the folder around it admits only the right ones.
     Folder,
 }
 

@@ -1,7 +1,7 @@
 //! Observes the running workers, sets the number of slots by their memory, and replaces workers that use too much or have
 //! served their number of requests.
 //!
-//! A worker is told to end with SIGQUIT: it finishes its request first, and PHP-FPM starts another in its place. So this
+//! SIGQUIT ends a worker: it finishes its request first, and PHP-FPM starts another in its place. So this
 //! costs no request, and the pool is never reloaded, which would empty its opcode cache.
 
 use std::collections::HashSet;

@@ -5,7 +5,7 @@
 //! 1. It is written to the outbox.
 //! 2. The caches behind this one are purged, and confirm it. Until then this node may have stored an old page of theirs as
 //!    a new one, so the purge is published here and in the cluster once more.
-//! 3. When the purge is on the disk, and the cluster has acknowledged it, its publisher is told.
+//! 3. When the purge is on the disk, and the cluster has acknowledged it, its publisher gets the acknowledgment.
 //! 4. The caches in front are purged. What they fetch from now on is new. Nobody waits for them; the purge is repeated
 //!    until they accept it.
 

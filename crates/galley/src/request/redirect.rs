@@ -27,7 +27,7 @@ pub fn respond(found: &Redirection) -> Result<Response, Fault> {
     ))
 }
 
-/// Whether a host can be reached over TLS: not while the first certificate of a site that gets its own is still on its way.
+/// Whether a host can be reached over TLS: not while the first certificate of a site with `tls = "auto"` is still being issued.
 pub fn has_tls(services: &Services, site: &Site, host: &str) -> bool {
     let waits = services.acme.is_some()
         && site.speaks_tls

@@ -3,7 +3,7 @@
 //! A client that sends its request with the connection, gets a stored page and closes never has to be waited for:
 //! registering its socket would cost two `epoll_ctl` and a turn of the runtime. So a socket is registered only when it has
 //! to be waited for. Whether requests arrive with their connections depends on how busy the core is: [`FirstReads`]
-//! remembers it, so that an idle core does not try in vain.
+//! remembers it, so that an idle core does not read without need.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice, Write};

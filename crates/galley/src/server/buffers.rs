@@ -11,6 +11,6 @@ pub(super) struct FastPathBuffers {
     pub(super) info: RequestInfo,
     pub(super) keys: Keys,
     pub(super) id: String,
-    /// Taken while a batch is on its way.
+    /// Taken while a batch is being sent.
     pub(super) batch: Vec<ReadyHit<'static>>,
 }

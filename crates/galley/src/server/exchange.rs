@@ -48,7 +48,7 @@ pub(super) enum Known<'h> {
     Parsed(Box<Parsed>),
 }
 
-/// A response on its way to the protocol that writes it.
+/// A response for the protocol that writes it.
 pub(super) struct Responded {
     pub(super) response: Response,
     /// The body of the request was not received to its end.

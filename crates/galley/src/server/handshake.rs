@@ -56,7 +56,7 @@ pub(super) async fn connection(
         endpoints
             .local
             .get_or_insert_with(|| socket.local_address());
-        // Boxed, so that a connection of HTTP/1 does not hold the room for it.
+        // Boxed, so that a connection of HTTP/1 does not occupy the room for it.
         Box::pin(http2::connection(core, socket, sites, endpoints)).await;
     } else {
         http1::connection(core, socket, sites, endpoints).await;

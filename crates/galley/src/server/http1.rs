@@ -96,7 +96,7 @@ pub(super) async fn connection(
             endpoints,
             mailbox: &mailbox,
         };
-        // Boxed, so that an idle connection does not hold the room that an exchange needs. Written in place: `Box::pin` copies
+        // Boxed, so that an idle connection does not occupy the room that an exchange needs. Written in place: `Box::pin` copies
         // all of that room.
         let room = Box::new_uninit();
         match Box::into_pin(Box::write(

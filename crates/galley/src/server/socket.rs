@@ -39,7 +39,7 @@ pub(super) enum Socket {
 
 /// What knows how many of its bytes have not arrived.
 pub(super) trait Unsent {
-    /// Bytes that the kernel holds for the other side; 0 if that is unknown.
+    /// Bytes in the kernel's buffer for the other side; 0 if that is unknown.
     fn unsent(&self) -> u64;
 }
 

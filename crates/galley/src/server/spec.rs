@@ -21,8 +21,8 @@ use crate::tls::Acceptor;
 pub enum Phase {
     /// It accepts connections.
     Running,
-    /// Another configuration has taken its place: it accepts none, and ends those that it has with their next response.
-    /// Connections that ask nothing stay for a moment, because a request may be on its way; a response takes as long as it takes.
+    /// Another configuration has replaced it: it accepts none, and ends those that it has with their next response.
+    /// Connections that ask nothing stay for a moment, because a request may be in transit; a response takes as long as it takes.
     Retiring,
     /// The server ends: connections that ask nothing are ended at once, all others within `drain_timeout`.
     Stopping,
@@ -47,7 +47,7 @@ pub struct ClientLimits {
     pub connections: usize,
     /// Whether hits may take the fast path.
     pub fast_path: bool,
-    /// Whether HTTP/2 is spoken in the clear.
+    /// Whether HTTP/2 is spoken without TLS.
     pub h2c: bool,
 }
 

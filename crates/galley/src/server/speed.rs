@@ -36,7 +36,7 @@ impl Speed {
     }
 }
 
-/// A body on its way to us.
+/// A body that is being received.
 pub(super) struct ReceiveProgress {
     speed: Speed,
     pub(super) until: Deadline,

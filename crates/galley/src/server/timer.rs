@@ -93,7 +93,7 @@ impl Timers {
 
     /// Ends the waits of connections whose place others need: at most `most` without a request in progress, the longest waits
     /// first; if there are none, of those that have not sent a whole head. Returns how many. A new connection is kept for
-    /// [`GRACE_MS`]: its request may be on its way.
+    /// [`GRACE_MS`]: its request may be in transit.
     pub fn give_way(&self, most: usize) -> usize {
         match self.end_oldest(WaitKind::Request, most) {
             0 => self.end_oldest(WaitKind::Head, most),

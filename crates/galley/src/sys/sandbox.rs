@@ -24,7 +24,7 @@ pub struct Sandbox {
     execute: Vec<PathBuf>,
     /// TCP ports that may be connected to; `None`: all.
     ports: Option<Vec<u16>>,
-    /// Whether processes outside are out of reach of its signals, and their abstract unix sockets too.
+    /// Whether it can neither signal processes outside nor connect to their abstract unix sockets.
     is_apart: bool,
 }
 

@@ -63,7 +63,7 @@ impl HeadWatch {
     }
 }
 
-/// A stream that checks the heads on their way to hyper.
+/// A stream that checks the heads before hyper reads them.
 pub(super) struct Strict<S> {
     stream: S,
     watch: Arc<HeadWatch>,

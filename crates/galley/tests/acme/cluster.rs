@@ -174,7 +174,7 @@ fn a_later_node_orders_nothing_unless_the_record_was_changed() {
     assert_eq!(nodes.pebble.orders(), 2, "{}", nodes.pebble.log());
     assert!(!nodes.pebble.log().contains("There are now 2 accounts"));
 
-    // An earlier record takes the place of nothing.
+    // An earlier record replaces nothing.
     let copied = nodes.redis.run(&["COPY", "earlier", &record, "REPLACE"]);
     assert_eq!(copied.unwrap().trim(), "1");
     let earlier = nodes.redis.run(&["GET", "earlier"]).unwrap();

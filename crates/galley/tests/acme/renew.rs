@@ -39,7 +39,7 @@ fn a_certificate_is_renewed_in_time() {
     let galley = plan.galley();
     let first = plan.await_chain("");
     plan.await_chain(&first);
-    // Pebble 2.10 at times does not find the order of a certificate that it has issued; Galley then orders without naming it.
+    // Pebble 2.10 at times rejects the order of a certificate that it has issued as unknown; Galley then orders without naming it.
     let log = galley.log();
     let of_pebble = log.matches("could not find order resulting").count();
     assert_eq!(state(&galley)["failures"], of_pebble, "{log}");
@@ -60,6 +60,6 @@ fn the_authority_may_ask_for_an_early_renewal() {
     await_state(&galley, "one more certificate", |state| {
         state["issued"] == 1
     });
-    // One order each: the new one is left alone.
+    // One order each: the new certificate is not ordered again.
     assert_eq!(pebble.orders(), 2, "{}", pebble.log());
 }

@@ -17,7 +17,7 @@ use rcgen::{CertifiedKey, PublicKeyData as _, generate_simple_self_signed};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Browsers take it for this machine without being told.
+/// Browsers resolve it to this machine by themselves.
 pub const HOST: &str = "localhost";
 
 /// For everything that must happen but may take a while on a busy machine.

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 /// `secret`
 const PASSWORDS: &str = "jane:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n";
 
-/// What curl is told, and how it names the protocol.
+/// curl's option, and its name for the protocol.
 const PROTOCOLS: [(&str, &str); 2] = [("--http1.1", "HTTP/1.1 "), ("--http2", "HTTP/2 ")];
 
 struct TlsStage {

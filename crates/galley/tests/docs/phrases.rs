@@ -1,5 +1,5 @@
-//! Rejects phrases with a private meaning or without a subject: in the manual, in messages of the programs, and in texts of the
-//! plugin.
+//! Rejects phrases with a private meaning or without a subject: in the manual, in messages of the programs, in texts of the
+//! plugin, and in comments.
 
 use std::fs;
 use std::path::Path;
@@ -144,6 +144,44 @@ fn messages_avoid_banned_phrases() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
+#[test]
+fn comments_avoid_banned_phrases() {
+    let mut files = Vec::new();
+    for (folder, extensions) in [
+        ("crates", ["rs"].as_slice()),
+        ("tools", &["rs"]),
+        ("fuzz/fuzz_targets", &["rs"]),
+        ("wordpress-plugin", &["php"]),
+    ] {
+        super::files_with(&repository().join(folder), extensions, &mut files);
+    }
+    let mut complaints = Vec::new();
+    let mut count = 0;
+    for path in &files {
+        for (number, comment) in comments(&fs::read_to_string(path).unwrap()) {
+            count += 1;
+            complain(
+                &format!("{}:{number}", path.display()),
+                &comment,
+                &mut complaints,
+            );
+        }
+    }
+    assert!(count > 10_000, "only {count} comments found");
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// The comments of `code` that have lines of their own, each as one line with the number of its first.
+fn comments(code: &str) -> Vec<(usize, String)> {
+    let lines = code.lines().map(|line| {
+        let line = line.trim_start();
+        let is_comment = line.starts_with("//") || line.starts_with("* ");
+        let words = line.trim_start_matches(['/', '!', '*']);
+        if is_comment { words } else { "" }
+    });
+    paragraphs(&lines.collect::<Vec<_>>().join("\n"))
+}
+
 fn is_product(path: &Path) -> bool {
     let is_test = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs";
     !path.components().any(|part| is_test(part.as_os_str()))
@@ -192,6 +230,14 @@ fn literal(text: &str) -> (String, &str) {
         }
     }
     (String::new(), "")
+}
+
+#[test]
+fn comments_are_joined_over_their_lines() {
+    let code = "//! One\n//! two.\n//!\n//! Three.\ncode(); // no\n/**\n * Four\n * five.\n */\n";
+    let found = comments(code);
+    let found: Vec<(usize, &str)> = found.iter().map(|(n, text)| (*n, text.as_str())).collect();
+    assert_eq!(found, [(1, "One two."), (4, "Three."), (7, "Four five.")]);
 }
 
 #[test]

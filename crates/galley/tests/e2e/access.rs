@@ -1,4 +1,4 @@
-//! Who may come in: networks, passwords, limits, XML-RPC and names, asked from several addresses of the machine.
+//! Access control: networks, passwords, limits, XML-RPC and names, asked from several addresses of the machine.
 
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Pages that are kept: what is shared, what never is, how long, and what a visitor is told.
+//! Stored pages: which are shared, which never are, for how long, and what responses say of it.
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
@@ -407,7 +407,7 @@ fn redirects_keep_what_was_taken_from_the_address() {
         other.field("location"),
         Some("http://example.test/new?x=1&fbclid=zzz#part")
     );
-    // A redirect that leads to the address without what we took away would lead in a circle.
+    // A redirect to the address without what Galley took away would be a loop.
     stage.head("/loop", &["Location: /loop", "Status: 301"]);
     for _ in 0..2 {
         let answer = stage.get("/loop?utm_source=x");
@@ -562,7 +562,7 @@ fn a_stale_page_answers_while_php_is_down() {
         let status = answer.cache_status().to_owned();
         status.starts_with("galley; hit; ttl=-") && status.ends_with("; detail=upstream-error")
     });
-    // Whether this is one of the first failures, or PHP is left alone by now.
+    // Whether this is one of the first failures, or the circuit breaker is open by now.
     let answer = stage.get("/never-seen");
     assert!(
         [502, 503].contains(&answer.status),

@@ -382,7 +382,7 @@ fn a_node_that_is_killed_in_any_phase_of_a_purge_leaves_no_old_page() {
                 nodes.0.nodes[0].kill();
                 nodes.0.redis.signal(Signal::CONT);
                 publisher.join().unwrap();
-                // Nobody has acknowledged it, so whoever has published it does so again.
+                // No acknowledgment came, so the publisher publishes it again.
                 wait_for("a final purge", PATIENCE, || {
                     nodes.0.purge(1, "p1") == "cluster"
                 });

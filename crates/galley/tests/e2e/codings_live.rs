@@ -85,7 +85,7 @@ fn what_php_flushes_is_seen_before_it_goes_on() {
 
 #[test]
 fn waiters_share_one_fetch_and_each_gets_its_coding() {
-    // Those who come behind its head, and those who have waited for that.
+    // Clients that come after its head, and clients that have waited for it.
     for is_early in [false, true] {
         waiters_share_one_fetch(is_early);
     }
@@ -123,7 +123,7 @@ fn waiters_share_one_fetch(is_early: bool) {
         stage.status_number("connections") >= 40
     });
     before.open();
-    // Whoever has the first half reads along; later visitors may find the plain page alone.
+    // Clients with the first half read along; later visitors may find the plain page alone.
     for (_, connection) in &crowd {
         assert_eq!(connection.stream().peek(&mut [0]).unwrap(), 1);
     }

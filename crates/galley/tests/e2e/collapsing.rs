@@ -1,4 +1,4 @@
-//! One composition per page, however many ask; and none who may not share it waits for the others.
+//! One fetch per page, however many clients request it; and no client that may not share it waits for the others.
 
 use std::fs;
 use std::sync::Barrier;

@@ -1,5 +1,5 @@
 //! The words of plugins, from the wire up: each row of `contract/*.json` is sent to the running server, gets the reply that its
-//! sender looks for, has the pages composed again that it names, and leaves the others where they are.
+//! sender looks for, has the pages generated again that it names, and leaves the others in the cache.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -269,7 +269,7 @@ fn empty(stage: &Stage) {
     );
 }
 
-/// What the server noted of purge requests that it obeyed, so far: written before they are answered.
+/// What the server has logged of purge requests that it carried out, so far: written before they are answered.
 fn obeyed(stage: &Stage) -> Vec<String> {
     let log = fs::read_to_string(stage.scratch.join("error.log")).unwrap();
     let lines = log

@@ -1,4 +1,4 @@
-//! What is between Galley and the plugins beside their orders, which the contract holds: what PHP is told of the cache, what it
+//! What is between Galley and the plugins beside purges, which the contract covers: what PHP learns of the cache, what it
 //! may say of a page, and the folder that nginx-helper empties.
 
 use std::fs;

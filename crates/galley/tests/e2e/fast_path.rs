@@ -104,7 +104,7 @@ impl Both {
     }
 }
 
-/// Has every page composed and coded, for browsers and for applications.
+/// Has every page generated and compressed, for browsers and for applications.
 pub fn settled(stage: &Stage) {
     for path in PATHS {
         for accept in ["text/html", "application/json"] {
@@ -296,7 +296,7 @@ fn a_pipelined_request_behind_a_hit_is_looked_up_once() {
     let both = Both::start();
     let stage = &both.with;
     let hits = || number_in(&stage.why("/moved"), "hits");
-    // What the fast path finds and leaves to the slow path: it answers only what has status 200.
+    // What the fast path finds and hands to the slow path: it only answers with status 200.
     for before in 0..3 {
         let requests = [
             request("GET", "/tagged", &[]).repeat(before),

@@ -190,7 +190,7 @@ fn no_more_at_php_than_it_has_workers() {
         wait_for("eight in the queue", PATIENCE, || {
             stage.status_number("waiting") == 8
         });
-        // They have their places, and may still be on their way.
+        // They have their slots, and may still be in transit.
         gate.wait_for_arrivals(2);
         assert_eq!(gate.arrivals(), 2);
         assert_eq!(stage.status_number("in_flight"), 2);
@@ -467,7 +467,7 @@ fn an_unsafe_request_goes_on_without_its_client() {
     stage.wait_until_held("/comment");
     drop(connection);
     stage.release("/comment");
-    // What it changed is heard of: the page that it leads to is composed anew.
+    // Its change is known: the page that it leads to is generated again.
     wait_for("the page to be purged", PATIENCE, || {
         !stage.get("/page").is_hit()
     });

@@ -1,4 +1,4 @@
-//! Pages that name a generated file which is gone are composed anew, and nobody can have others composed.
+//! Pages that name a generated file which is gone are generated again, and no client can have other pages generated.
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;

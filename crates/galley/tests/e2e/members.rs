@@ -19,7 +19,7 @@ const SLOTS: usize = 12;
 const THREADS: usize = 4;
 const AGENT: &str = "browser";
 
-/// What the origin and those who request share.
+/// What the origin and the clients share.
 #[derive(Default)]
 struct World {
     /// The version of each page that the origin generates.

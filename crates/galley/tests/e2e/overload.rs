@@ -1,4 +1,4 @@
-//! More is asked than PHP can do: who is let in, who waits, who is turned away. Orders and counts, never times.
+//! More requests than PHP can serve: which are admitted, which wait, which are rejected. Orders and counts, never times.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(300);
 
 const LOGIN: &str = "wordpress_logged_in_0123=nobody|1|x";
 
-/// One worker, held at `/first` until the test lets it go; `order` in the notes says what was composed, in this order.
+/// One worker, held at `/first` until the test lets it go; `order` in the notes lists the generated pages, in this order.
 /// Nothing ends by itself, however slow the machine.
 fn one_worker(lines: &str) -> Stage {
     let note = "<?php file_put_contents(__DIR__ . '/../notes/order', $_SERVER['REQUEST_URI'] . \"\\n\", FILE_APPEND); ?>";
@@ -50,7 +50,7 @@ fn wait_for_queue(stage: &Stage, waiting: u64) {
     });
 }
 
-/// Lets the first be composed, and takes all answers.
+/// Lets the first be generated, and takes all responses.
 fn release(stage: &Stage, waiting: Vec<Connection>) -> Vec<Response> {
     stage.release("/first");
     let answers = waiting.into_iter();
@@ -59,7 +59,7 @@ fn release(stage: &Stage, waiting: Vec<Connection>) -> Vec<Response> {
         .collect()
 }
 
-/// What was composed after the first, in this order.
+/// The pages that were generated after the first, in this order.
 fn order(stage: &Stage) -> Vec<String> {
     let text = fs::read_to_string(stage.notes().join("order")).unwrap();
     let mut order: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -228,7 +228,7 @@ fn who_leaves_while_waiting_leaves_the_queue() {
     let mut order = order(&stage);
     order.sort();
     assert_eq!(order, ["/save", "/wanted"]);
-    // It is no failure of the page: the next visitor has it composed.
+    // It is no failure of the page: the next visitor has it generated.
     stage.get("/page/0").is(200);
 }
 
@@ -242,7 +242,7 @@ fn a_page_that_a_visitor_wants_does_not_wait_in_the_line_of_the_crawl() {
         waiting.push(begin(&stage, CRAWLER, Request::get(&path)));
     }
     wait_for_queue(&stage, 50);
-    // The same page, by somebody else: still one composition.
+    // The same page, for another client: still one fetch.
     waiting.push(begin(&stage, READER, Request::get("/crawl/49")));
     wait_for("it to move", PATIENCE, || {
         stage.status_number("promoted") == 1

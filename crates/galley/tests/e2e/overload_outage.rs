@@ -233,7 +233,7 @@ fn idle_connections_leave_apaches_children_to_others() {
             standing(apache.addr().port()) <= 2
         });
     }
-    // Who asks Apache directly finds the other six, all at once.
+    // A client that asks Apache directly gets the other six, all at once.
     stage.hold("/direct");
     std::thread::scope(|scope| {
         let asked: Vec<_> = (0..6)

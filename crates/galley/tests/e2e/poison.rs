@@ -79,7 +79,7 @@ foreach ([$_SERVER, $_GET, $_POST, $_COOKIE, $_ENV] as $all) {
 echo file_get_contents('php://input'), '</body></html>';
 "#;
 
-/// One connection after another, whoever closes.
+/// One connection after another, whichever side closes.
 struct Client<'s> {
     stage: &'s Stage,
     connection: Option<Connection>,

@@ -310,7 +310,7 @@ fn max_connections_holds() {
         .file("a.txt", "a")
         .server("max_connections = 10\nworkers = 1")
         .start();
-    // Busy ones: who asks nothing would give way to the eleventh.
+    // Busy ones: an idle one would give way to the eleventh.
     stage.hold("/slow/");
     let mut busy: Vec<Connection> = (0..10).map(|_| stage.begin("/slow/")).collect();
     stage.wait_until_held("/slow/");

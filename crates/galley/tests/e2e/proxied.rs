@@ -8,7 +8,7 @@ use galley_testkit::{Apache, ApacheOptions};
 
 use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted, said, words};
 
-/// Says what PHP knows of who asks for what.
+/// Prints what PHP knows of the client and the request.
 const WHO: &str = r#"<?php
 header('Cache-Control: no-store');
 foreach (['REMOTE_ADDR', 'REMOTE_PORT', 'HTTPS', 'SERVER_PORT', 'REQUEST_SCHEME', 'HTTP_HOST', 'HTTP_FORWARDED', 'HTTP_X_REAL_IP',
@@ -198,7 +198,7 @@ fn the_proxy_protocol_names_the_client() {
         }
     }
     stage.access_line("203.0.113.7 ");
-    // Whoever connects to the load balancer may be a proxy that is trusted itself.
+    // The client of the load balancer may be a trusted proxy itself.
     let mut connection = stage.connect();
     connection
         .write(b"PROXY TCP4 10.1.2.3 198.51.100.1 4000 443\r\n")

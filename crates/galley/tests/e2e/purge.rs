@@ -26,7 +26,7 @@ fn fill(stage: &Stage) {
     }
 }
 
-/// Which pages the cache still has, asked without composing anything.
+/// Which pages the cache still has, asked without fetching anything.
 fn left(stage: &Stage) -> Vec<&'static str> {
     PAGES
         .into_iter()
@@ -562,5 +562,5 @@ fn on_the_socket_others_need_a_token_and_come_in_only_where_there_is_one() {
     }
 }
 
-/// A user who is neither root nor whoever runs the tests.
+/// A user other than root and the one who runs the tests.
 const NOBODY: u32 = 65_534;

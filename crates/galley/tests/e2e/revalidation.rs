@@ -6,8 +6,8 @@ use galley_testkit::wait_for;
 
 use crate::support::{Is, PATIENCE, Plan, Stage};
 
-/// The first answer is stale at once and has a validator; questions with it wait at the gate and are told that nothing has
-/// changed; those without get what is new.
+/// The first response is stale at once and has a validator; conditional requests with it wait at the gate and get a 304;
+/// requests without it get the new content.
 fn origin(gate: &Gate, life: &'static str) -> Origin {
     let gate = gate.clone();
     Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {

@@ -1,4 +1,4 @@
-//! A composition that shows no sign of life loses its place, once per lock age, and nobody is worse off for it.
+//! A fetch without progress is replaced, once per lock age, and no client is worse off for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,7 +59,7 @@ fn waiters_of_a_silent_fetch_cause_one_more_fetch() {
             for answer in &answers {
                 assert_eq!(answer.text(), "1", "{preset}: {}", answer.beginning());
             }
-            // Who led the second composition is told so; who led the first has joined it.
+            // The client of the second fetch gets its response; the client of the first has joined it.
             assert_eq!(collapsed(&answers), 49, "{preset}");
         });
         gates[0].open();
@@ -239,7 +239,7 @@ fn a_purge_is_final_also_while_fetches_hang_and_are_replaced() {
         let version = Arc::new(AtomicU64::new(0));
         let known = Arc::clone(&version);
         let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
-            // Composed when the request comes, sent when it pleases: before the head or amid the body, often beyond the lock age.
+            // Generated when the request comes, sent at any time: before the head or amid the body, often beyond the lock age.
             let body = format!("version {:08}", known.load(Ordering::SeqCst));
             let number = u64::try_from(seen.number).unwrap();
             std::thread::sleep(Duration::from_millis(number * 7 % 45));

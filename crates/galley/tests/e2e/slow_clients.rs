@@ -43,7 +43,7 @@ fn of_pieces(number: u8, pieces: u8) -> Vec<u8> {
 
 const PIECES: u8 = 80;
 
-/// 15 MB: more than the kernel holds for a client that does not read.
+/// 15 MB: more than the kernel buffers for a client that does not read.
 const MANY: u8 = 240;
 
 fn plan() -> Plan {
@@ -77,7 +77,7 @@ fn metric(stage: &Stage, name: &str) -> u64 {
         .unwrap()
 }
 
-/// That no worker is held: as many pages as there are workers are composed at one time.
+/// No worker is occupied: as many pages as there are workers are generated at one time.
 fn both_workers_are_free(stage: &Stage, round: &str) {
     let pages = [format!("/{round}-one"), format!("/{round}-two")];
     let held: Vec<Connection> = pages

@@ -133,7 +133,7 @@ fn changed_kinds_are_seen(stage: &Stage) {
     let root = |name: &str| stage.root(name);
     let new = |name: &str| assert_eq!(stage.get(name).expect_status(200).text(), "new", "{name}");
     fs::write(root("closed/.htaccess"), "Require all denied").unwrap();
-    // Rules that were read hold for a second of their own.
+    // Rules that were read are valid for a second of their own.
     wait_for("the folder to be closed", PATIENCE, || {
         stage.get("/closed/a.css").status == 403
     });

@@ -80,7 +80,7 @@ fn waiters_for_an_error_page_are_told_so_too() {
     }
 }
 
-/// The head is on its way before the end decides. Once a body of this address was refused, no head promises anything until one is
+/// The head is sent before the end decides. Once a body of this address was refused, no head promises anything until one is
 /// stored.
 #[test]
 fn a_streamed_page_promises_nothing_after_one_was_refused() {

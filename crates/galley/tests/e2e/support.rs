@@ -289,7 +289,7 @@ impl Stage {
         connection
     }
 
-    /// Waits until no fresh copy answers any more, without composing one.
+    /// Waits until no fresh copy answers any more, without fetching one.
     pub fn wait_until_stale(&self, target: &str) {
         let only = Request::get(target).field("Cache-Control", "only-if-cached");
         wait_for("the copy to be stale", PATIENCE, || {
@@ -345,7 +345,7 @@ impl Stage {
         self.note(&format!("resume{}", flat(page)), "");
     }
 
-    /// How often the page was composed.
+    /// How often the page was generated.
     pub fn runs(&self, page: &str) -> usize {
         let path = self.notes().join(format!("runs{}", flat(page)));
         fs::read_to_string(path)

@@ -12,7 +12,7 @@ use crate::support::PATIENCE;
 const HOST: &str = "tiers.test";
 const SECRET: &str = "a secret of sixteen bytes or more";
 
-/// Shows the version, and who asks.
+/// Shows the version and the client.
 const PAGE: &str = "<?php
 header('Content-Type: text/html');
 header('Galley-Tags: p1');

@@ -107,7 +107,7 @@ fn http_2_is_agreed_on_with_those_who_know_it() {
             "{more:?}: {said}"
         );
     }
-    // Who knows neither is told so (RFC 7301 section 3.2).
+    // A client that knows neither gets an alert (RFC 7301 section 3.2).
     let name = ["-servername", "example.test", "-alpn", "spdy/3"];
     let said = s_client(&stage.scratch, tls_addr(&stage), &name, CLOSE);
     assert!(said.contains("no application protocol"), "{said}");
@@ -148,7 +148,7 @@ fn what_comes_in_the_clear_is_sent_to_tls() {
     let answer = stage.get("/?a=1").expect_status(301);
     let there = "https://example.test:8443/?a=1";
     assert_eq!(answer.field("location"), Some(there));
-    // In the clear anybody could say it (RFC 6797 section 7.2).
+    // Without TLS anybody could send it (RFC 6797 section 7.2).
     assert_eq!(answer.field("strict-transport-security"), None);
     let url = format!("https://example.test:{}/", tls_addr(&stage).port());
     for version in ["--http1.1", "--http2"] {

@@ -1,4 +1,4 @@
-//! Traces: what PHP and upstreams are told, and the spans that a scripted collector gets.
+//! Traces: the fields that PHP and upstreams get, and the spans that a scripted collector gets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -176,7 +176,7 @@ fn a_trace_is_continued_for_whom_the_configuration_says() {
         let plan = Plan::php().file("index.php", ECHO).server(server);
         let stage = traced(plan, &collector, more).start();
         let form = || Request::form("/page", &[("a", "b")]);
-        // Not recorded, as whoever asked wants it.
+        // Not recorded, as the client asks for.
         let sent = told(&stage, head(form(), "00"));
         let flags = if is_continued { "-00" } else { "-01" };
         assert!(sent[0].ends_with(flags), "{more}: {sent:?}");

@@ -13,7 +13,7 @@ use crate::support::{Is, LAB, PATIENCE, Plan};
 struct Thread {
     name: String,
     nice: i32,
-    /// The length of its turns in nanoseconds, where that is told.
+    /// The length of its turns in nanoseconds, where the kernel reports it.
     turn: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Large request bodies: whole, without memory, and without a place at PHP while they come.
+//! Large request bodies: whole, without memory, and without a slot at PHP while they arrive.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Those who wait for one composition: how many, from where, and what they get when it comes to nothing.
+//! Waiters for one fetch: how many, from where, and what they get when it fails.
 
 use std::io::Read as _;
 use std::sync::mpsc;

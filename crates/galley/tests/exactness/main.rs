@@ -1,5 +1,5 @@
 //! The exactness of purging in its short form: a real WordPress with our plugin behind the real server, edited, and every page
-//! compared with a fresh composition after each edit.
+//! compared with a freshly generated one after each edit.
 //!
 //! What is done is in the kit; `make exactness` runs the long form of the same. A failure names the pages and what differs.
 

@@ -343,7 +343,7 @@ fn what_it_says_is_what_happens() {
             if let Some(status) = why["now"]["status"].as_u64() {
                 assert_eq!(status, u64::from(answer.status), "{method} {target}");
             }
-            // What is composed is stored a moment after it was sent.
+            // A page is stored a moment after it was sent.
             if said == "miss" {
                 wait_for("what was composed to be kept or not", PATIENCE, || {
                     let again = stage.why_of(method, &format!("http://a.test{target}"), headers);

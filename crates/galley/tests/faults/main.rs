@@ -1,5 +1,5 @@
 //! The fault tests in their short form: the real binary with a disk, killed, filled up, damaged, shut out, misled by clocks
-//! and upstreams, and every answer compared with what the upstream composes.
+//! and upstreams, and every response compared with what the upstream generates.
 //!
 //! What is done is in the kit; `make faults` runs the long form of the same. A failure says the first things that were
 //! wrong. What the machine does not allow is said on stderr.

@@ -98,8 +98,8 @@ fn complain(complaints: &mut Vec<String>, case: &Case, outcome: &Outcome) {
     }
 }
 
-/// What the next visitor gets from these addresses is what a clean request composes, and comes from the cache only if
-/// the case had it composed.
+/// The next visitor gets from these addresses what a clean request generates, and gets it from the cache only if
+/// the case had it generated.
 fn stored(stage: &Stage, case: &Case, number: usize, outcome: &Outcome) -> Vec<String> {
     let mut complaints = Vec::new();
     for path in ["/a", "/smuggled", "/b"] {

@@ -189,7 +189,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// The first line of a chart is solid, and the others are told apart without their colours.
+/// The first line of a chart is solid, and the others differ by their dashes, so that no colour is needed.
 const DASHES: &[&str] = &["", " stroke-dasharray=\"7 3\"", " stroke-dasharray=\"2 3\""];
 
 const WIDTH: f64 = 640.0;

@@ -44,7 +44,7 @@ fn the_first_address_that_is_not_trusted_asks() {
         (&["192.0.2.7, ::ffff:10.1.1.1"], "192.0.2.7:0"),
         // All of them are trusted: the farthest one asks.
         (&["10.0.0.5, 10.0.0.6"], "10.0.0.5:0"),
-        // What cannot be read hides who asks, and nothing left of it counts.
+        // An element that cannot be read hides the client, and nothing left of it counts.
         (&["192.0.2.7, unknown"], "0.0.0.0:0"),
         (&["192.0.2.7, _hidden, 10.0.0.6"], "0.0.0.0:0"),
         (&["192.0.2.7, 1.2.3.4.5"], "0.0.0.0:0"),

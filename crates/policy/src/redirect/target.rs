@@ -19,7 +19,7 @@ pub struct Redirect {
     pub target: RedirectTarget,
     /// Its status; `None`: 301, or 308 where the method has to stay.
     pub status: Option<u16>,
-    /// Whether the query goes along.
+    /// Whether the query is appended.
     pub keeps_query: bool,
 }
 

@@ -49,7 +49,7 @@ impl Method {
 /// How the client reached us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// In the clear.
+    /// Without TLS.
     #[default]
     Http,
     /// Over TLS.

@@ -36,7 +36,7 @@ pub struct Rule {
     pub changes: Changes,
     /// The largest request body in bytes, in place of the site's.
     pub request_body: Option<u64>,
-    /// Patience with the upstream, in place of the site's.
+    /// Timeouts for the upstream, instead of the site's.
     pub timeouts: UpstreamTimeouts,
     /// Access control for these paths.
     pub access: AccessRules,

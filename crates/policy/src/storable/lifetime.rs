@@ -18,8 +18,8 @@ use crate::site::{Policy, Rule};
 
 /// The lifetime of a 404 that only has WordPress's standard head, if the site's configuration gives it any.
 ///
-/// Departs: RFC 9111 §5.2.2.5 forbids to store it, but WordPress sends its no-cache head with every page that it does not
-/// find, and a scan for missing pages would occupy all of PHP. Such a head counts as no lifetime; there is no grace, and
+/// Departs: RFC 9111 §5.2.2.5 forbids to store it, but WordPress sends its no-cache head with every missing
+/// page, and a scan for missing pages would occupy all of PHP. Such a head counts as no lifetime; there is no grace, and
 /// nothing of it is personal because the request was trimmed. Pinned by `missing_pages_live_briefly`.
 pub(super) fn missing_page(
     response: &ResponseHead<'_>,

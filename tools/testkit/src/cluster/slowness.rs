@@ -11,7 +11,7 @@ use std::{
 
 use crate::{Trouble, redis::RedisAsker};
 
-/// Pauses an engine again and again, until it is told to end.
+/// Pauses an engine again and again, until it is dropped.
 pub(super) struct Slowness {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<u64, Trouble>>,

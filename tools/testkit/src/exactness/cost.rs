@@ -29,7 +29,7 @@ pub struct Cost {
     pub page_ms: Spread,
     /// What the plugin adds to it, in percent; of pairs of rounds.
     pub page_percent: Spread,
-    /// Pages of each kind that were composed.
+    /// Pages of each kind that were generated.
     pub pages: usize,
     /// Milliseconds that an edit takes without the plugin.
     pub edit_ms: Spread,

@@ -1,12 +1,12 @@
 //! Exactness of purging, counted: a real WordPress behind the real server, every page warm, one editorial event after the
-//! other through the real administration, and after each every page compared with a fresh composition.
+//! other through the real administration, and after each every page compared with a freshly generated one.
 //!
 //! Several ways of purging stand side by side, each a site of the same server in front of the same WordPress: our plugin,
 //! models of two others (the addresses that they would purge, noted at their hooks, purged over the admin interface), and
-//! nothing. So all of them see the same events and are measured with the same truth. A page is *stale* when its first answer
-//! after the event is not what is composed now, *purged* when it was a hit before the event and is none after it, *over* when
-//! it was purged although its composition did not change. What varies from composition to composition is masked by the
-//! patterns in [`MASKS`], and by nothing else; a page that does not hold still without an event ends the run.
+//! nothing. So all of them see the same events and are measured with the same reference. A page is *stale* if its first response
+//! after the event is not what PHP generates now, *purged* if it was a hit before the event and is none after it, *over* if
+//! it was purged although its generated content did not change. What varies each time a page is generated is masked by the
+//! patterns in [`MASKS`], and by nothing else; a page that varies otherwise without an event ends the run.
 //!
 //! The short form belongs to the tests, the long one to `make exactness`.
 
@@ -113,13 +113,13 @@ impl With {
 /// What one event did to the pages under one way of purging.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Pages whose composition the event changed.
+    /// Pages whose generated content the event changed.
     pub changed: usize,
-    /// Pages whose first answer after the event was not what is composed now.
+    /// Pages whose first response after the event was not what PHP generates now.
     pub stale: usize,
     /// Pages that were hits before the event and none after it.
     pub purged: usize,
-    /// Purged pages whose composition is what it was.
+    /// Purged pages whose generated content is what it was.
     pub over: usize,
     /// Requests to PHP for pages and fragments until all pages were right.
     pub php_requests: usize,
@@ -138,16 +138,16 @@ pub struct Finding {
     pub what: Wrong,
     /// Its address.
     pub page: String,
-    /// For a stale page some lines of what it said (`-`) and what is composed (`+`); else how the answer came to be.
+    /// For a stale page some lines of what it said (`-`) and what PHP generates (`+`); else its `Cache-Status`.
     pub difference: String,
 }
 
 /// What was wrong with a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
-    /// It said what was composed before.
+    /// It said what was generated before.
     Stale,
-    /// It was composed again, to the same result.
+    /// It was generated again, with the same result.
     Over,
 }
 

@@ -43,7 +43,7 @@ struct Part {
 
 /// The acts that are asked for. What the shop and the languages bring to pages stays away from the other events.
 fn parts(setting: &Setting) -> Vec<Part> {
-    // Whoever names an event gets it, also with few pages.
+    // An event that is named is done, also with few pages.
     let form = if setting.only.is_empty() {
         setting.form
     } else {
@@ -116,7 +116,7 @@ struct Stage<'s> {
     site: &'s Site,
     setting: &'s Setting,
     pages: Vec<String>,
-    /// The newest fresh composition of each page.
+    /// Each page as PHP generated it last without a cache.
     truth: Vec<Seen>,
     theme: Theme,
 }
@@ -392,5 +392,5 @@ impl<'s> Stage<'s> {
     }
 }
 
-/// Whoever is later than this is never right.
+/// A page that is later than this counts as never right.
 const LATE: Duration = Duration::from_secs(3);

@@ -1,7 +1,7 @@
 //! The wall clock set back and forward, while the server runs and while it does not, alone and together with a boot.
 //!
-//! The machine's clock is left alone: the server is shown another one, by libfaketime (the wall clock), a time namespace
-//! (the clock since boot) and a file bound over the kernel's boot id. Purges hold whatever the clock says; pages are not
+//! The machine's clock is not changed: the server sees another one, by libfaketime (the wall clock), a time namespace
+//! (the clock since boot) and a file bound over the kernel's boot id. Purges stay in force whatever the clock says; pages are not
 //! fresh for longer than their lifetime, and keep their age as long as the machine was not booted.
 
 use std::path::Path;

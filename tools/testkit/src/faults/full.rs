@@ -81,7 +81,7 @@ fn one(setting: &Setting, mut dice: Dice, kind: Kind, mount: &Mount) -> Result<T
     Ok(tally)
 }
 
-/// Edits on a full disk, until the operator is told everywhere that storing is off: new pages find no room; old ones are still there.
+/// Edits on a full disk, until status and log report that storing is off: there is no room for new pages; old ones are still there.
 fn turn_off(
     stage: &Stage,
     ballast: &Path,

@@ -1,8 +1,8 @@
 //! `kill -9` in a loop, on one folder, while visitors fill and read and editors purge.
 //!
 //! Each round: start, ask for every page and compare, load, kill at a moment in which at least one purge waits for its
-//! answer and ten pages are being composed. Now and then the server is killed again while it is starting, or is stopped in
-//! peace. A purge whose answer did not come before the kill may hold or not; all others must.
+//! acknowledgment and ten pages are being generated. Now and then the server is killed again while it is starting, or is stopped in
+//! order. A purge that was not acknowledged before the kill may be in force or not; all others must be.
 
 use std::{
     sync::{
@@ -170,7 +170,7 @@ impl Round<'_> {
                     tally.judge(Verdict::Failed, || format!("purge of {scope:?}: {trouble}"));
                 }
             }
-            // Near the kill without a rest, so that one is always on its way.
+            // Near the kill without a pause, so that one is always in progress.
             if !self.stage.pace.is_slow() {
                 pause(dice.time(BETWEEN_PURGES));
             }
@@ -208,7 +208,7 @@ impl Round<'_> {
         };
         let mut found = None;
         came_true(PATIENCE, || {
-            // Watched without a rest: a purge is on its way for less than a millisecond.
+            // Watched without a pause: a purge is in progress for less than a millisecond.
             for _ in 0..20_000 {
                 if now().is_some() {
                     let at = dice.below(2_000);

@@ -1,7 +1,7 @@
 //! Faults, done for real to a running server: what must not harm it, and the counting of what did.
 //!
 //! Each [`Part`] starts the given binary with a disk in a folder of its own and a scripted upstream behind it, does one
-//! kind of harm again and again, and compares every answer to its last byte with what the upstream composes. Nothing here
+//! kind of harm again and again, and compares every response to its last byte with what the upstream generates. Nothing here
 //! knows the formats of the files. The short form belongs to the tests, the long one to `make faults`; they differ in
 //! rounds and sizes only. Touches no clock, file system or process of the machine but its own.
 

@@ -1,7 +1,7 @@
 //! The server with its disk, the upstream behind it, and visitors in front.
 //!
 //! The disk outlives the server: it is started, killed and started again on the same folder. The upstream is scripted,
-//! composes [`Truth`]'s pages, knows how many it is composing, and can be made slow.
+//! generates [`Truth`]'s pages, knows how many it is generating, and can be made slow.
 
 use std::{
     fmt::Write as _,
@@ -88,7 +88,7 @@ impl Pace {
         self.down.store(down, Ordering::SeqCst);
     }
 
-    /// Pages that are being composed.
+    /// Pages that are being generated.
     pub(super) fn composing(&self) -> usize {
         self.composing.load(Ordering::SeqCst)
     }
@@ -261,7 +261,7 @@ impl Stage {
     }
 }
 
-/// One who asks over a connection that is kept as long as it may be.
+/// A client with a connection that is kept as long as it may be.
 pub(super) struct Visitor {
     addr: SocketAddr,
     connection: Option<Connection>,
@@ -351,7 +351,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// Copies the server to where any user can run it.
 pub(super) fn public_copy(binary: &Path, scratch: &Scratch) -> Result<PathBuf, Trouble> {
-    // Not by this process: whoever forks while it has the copy open for writing keeps it from being run.
+    // Not by this process: a fork while it has the copy open for writing would keep the copy from being run.
     let copy = scratch.join("galley-copy");
     let mut command = std::process::Command::new("/usr/bin/install");
     run(
@@ -405,7 +405,7 @@ fn serve(truth: &Truth, pace: &Pace, seen: &Seen, wire: &mut Wire<'_>) {
 }
 
 fn compose(truth: &Truth, pace: &Pace, page: usize, seen: &Seen, wire: &mut Wire<'_>) {
-    // The content as it is when the composition begins: a purge that comes meanwhile makes it old.
+    // The content at the begin of the fetch: a purge that comes meanwhile makes it old.
     let version = truth.version(page);
     let body = truth.compose(page, version);
     let (said, tag) = (version.to_string(), tag(page % TAGS));

@@ -147,5 +147,5 @@ fn look_at_some(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(),
 const LOOKS: usize = 500;
 const WANTED: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What found no place in the queue to the disk is written when it is composed again, not as long as the memory has it.
+/// A page for which the queue to the disk had no room is written when it is generated again, not as long as the memory has it.
 const PASSES: usize = 4;

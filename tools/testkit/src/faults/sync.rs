@@ -1,4 +1,4 @@
-//! The proof that a purge is on the disk before its answer leaves: the server's own system calls, by `strace`.
+//! The proof that a purge is on the disk before it is acknowledged: the server's own system calls, by `strace`.
 
 use super::{
     Form, Setting,

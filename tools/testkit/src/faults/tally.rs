@@ -9,13 +9,13 @@ pub struct Tally {
     pub rounds: u64,
     /// Purges that were acknowledged.
     pub purges: u64,
-    /// Answers that were compared with what the upstream composes.
+    /// Responses that were compared with what the upstream generates.
     pub pages: u64,
     /// Those of them that came from the cache.
     pub hits: u64,
     /// Answers from before an acknowledged purge, or fresh beyond their lifetime.
     pub stale: u64,
-    /// Answers that the upstream never composed: cut, mixed, or of another page.
+    /// Responses that the upstream never generated: cut, mixed, or of another page.
     pub torn: u64,
     /// Answers that failed although they had to come.
     pub failed: u64,

@@ -1,7 +1,7 @@
-//! What the upstream says now, and what visitors may therefore be told.
+//! What the upstream generates now, and what visitors may therefore get.
 //!
-//! A page's body is a function of its number and its version, so that any answer can be compared to its last byte with a
-//! fresh composition. The version rises before a purge is ordered; the floor follows when the purge has been acknowledged.
+//! A page's body is a function of its number and its version, so that any response can be compared to its last byte with a
+//! freshly generated one. The version rises before a purge is sent; the floor follows when the purge has been acknowledged.
 //! An answer to a request that began at a floor may be of that version or a newer one, never older.
 
 use std::{
@@ -22,7 +22,7 @@ pub(super) struct Truth {
 #[derive(Debug)]
 struct Page {
     length: usize,
-    /// Of what would be composed now.
+    /// Of what would be generated now.
     version: AtomicU64,
     /// The newest version that an acknowledged purge was about.
     floor: AtomicU64,
@@ -132,7 +132,7 @@ impl Truth {
         }
     }
 
-    /// What the upstream composes for this version of a page.
+    /// What the upstream generates for this version of a page.
     pub(super) fn compose(&self, page: usize, version: u64) -> Vec<u8> {
         let length = self.length(page);
         let mut body = format!("{} {version} {length}\n", path(page)).into_bytes();
@@ -148,7 +148,7 @@ impl Truth {
         body
     }
 
-    /// Compares an answer with a fresh composition. `floor` is that of the moment in which the request began.
+    /// Compares a response with a freshly generated one. `floor` is that of the moment in which the request began.
     pub(super) fn judge(&self, page: usize, floor: u64, answer: &Response) -> Verdict {
         if answer.status != 200 {
             return Verdict::Failed;

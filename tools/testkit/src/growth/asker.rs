@@ -159,7 +159,7 @@ pub(super) fn request(method: &str, path: &str, more: &str) -> Vec<u8> {
     format!("{method} {path}{query} HTTP/1.1\r\nHost: {HOST}\r\n{more}{FIELDS}\r\n").into_bytes()
 }
 
-/// Where head and answer end, once both are there. What is coded while it is composed has chunks and no length.
+/// Where head and answer end, once both are there. A page that is compressed while it is generated has chunks and no length.
 fn whole(bytes: &[u8]) -> Option<(usize, usize)> {
     let head = bytes.windows(4).position(|at| at == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(bytes.get(..head)?).ok()?;
@@ -196,7 +196,7 @@ Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\n
 Accept-Language: en-GB,en;q=0.9\r\n\
 Cookie: _ga=GA1.1.1031584215.1714032000; _ga_7N2XQ0=GS1.1.1714032000.3.1; cookie_consent=accepted\r\n";
 
-/// Requests on their way at one time: as many as a loaded server has, few enough that no answer waits for long.
+/// Requests in flight at one time: as many as a loaded server has, few enough that no answer waits for long.
 const UNDER_WAY: usize = 64;
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn among(setting: &Setting, entries: u64, figures: &mut Vec<Figure>) -> Result<(
     let filled = ask_all(&mut askers, entries, &mut |number| format!("/e/{number}"))?;
     figures.push(wrong(&case, filled.wrong));
     let resident = stage.stored("entries")?;
-    // A tail of the fills may still be on its way into the memory when their answers have left.
+    // The last fills may not be in memory yet when their responses have been sent.
     figures.push(
         Figure::new("entries stored", &case, amount(resident), "")
             .promised(Promise::AtMost(amount(entries))),

@@ -43,7 +43,7 @@ impl Socket {
     /// Ends the connection so that the other side sees a reset (TCP only; a unix socket just closes).
     pub(super) fn reset(&self) {
         if let Self::Tcp(stream) = self {
-            // Dissolving the association resets at once, whoever else holds the descriptor (connect(2), AF_UNSPEC).
+            // Dissolving the association resets at once, whichever process else has the descriptor (connect(2), AF_UNSPEC).
             let _ = rustix::net::connect_unspec(stream);
         } else {
             self.shut();
@@ -139,7 +139,7 @@ pub(super) struct Serving {
 #[derive(Debug, Default)]
 struct Shared {
     ending: AtomicBool,
-    /// By number; a connection leaves with its thread, so that thousands may come and go.
+    /// By number; a connection is removed with its thread, so that thousands may come and go.
     open: Mutex<BTreeMap<usize, Socket>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Scripts that panicked, of threads that are joined already.

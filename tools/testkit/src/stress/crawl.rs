@@ -65,7 +65,7 @@ pub(super) fn run(setting: &Setting, from: From) -> Result<Row, Trouble> {
         probe.measure(&stage, When::Loaded, &mut row);
         row.notes.push(before.until(&Work::by(&stage)));
         over.store(true, Ordering::Relaxed);
-        // Those who wait now are still answered, which is no longer part of the crawl.
+        // Clients that wait now still get responses, which are no longer part of the crawl.
         let asked = pace.next.load(Ordering::Relaxed);
         let took = pace.began.elapsed().as_secs().max(1);
         row.notes.push(format!(
@@ -118,7 +118,7 @@ impl Work {
     }
 }
 
-/// Who asks next, and not before when.
+/// Which client sends the next request, and not before when.
 struct Pace {
     began: Instant,
     per_second: u64,

@@ -41,7 +41,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
         // Those whose download waits for a place have sent their request, which is as far as they get.
         came_true(PATIENCE, || day.begun.load(Ordering::Relaxed) >= 2 * people);
         probe.measure(&stage, When::Loaded, &mut row);
-        // Who waits for a place now is told something within the time that anybody waits.
+        // A client that waits for a slot now gets a response within the queue timeout.
         came_true(PATIENCE, || day.told.load(Ordering::Relaxed) >= people);
         day.is_over.store(true, Ordering::Relaxed);
         all.map(|some| {
@@ -63,7 +63,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
 #[derive(Default)]
 struct Day {
     is_over: AtomicBool,
-    /// Those who have asked.
+    /// Clients that have sent their request.
     begun: AtomicU64,
     /// Readers who know what becomes of them.
     told: AtomicU64,

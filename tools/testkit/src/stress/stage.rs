@@ -107,7 +107,7 @@ impl Stage {
         }
     }
 
-    /// Every page is composed once, and stored.
+    /// Every page is generated once, and stored.
     fn warm(&self) -> Result<(), Trouble> {
         let mut visitor = Visitor::new(self.addr(), HOST);
         let mut counted = Counted::default();

@@ -99,7 +99,7 @@ impl Visitor {
     }
 }
 
-/// Gives this thread's processor to those who look at the clock: what is measured is the server, not two clients that fight
+/// Gives this thread's processor to the clients that measure times: what is measured is the server, not two clients that fight
 /// for a core.
 pub(super) fn step_back() {
     // Of this thread alone, on Linux. Where it may not be, the clock shows more than it should.

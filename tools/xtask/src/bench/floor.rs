@@ -3,8 +3,8 @@
 //! request. It looks at nothing else: no method, no field, no host, no log.
 //!
 //! With several answers it looks the request's target up in a table. With a delay it is the slow upstream of the
-//! scenarios that need one: each answer leaves so long after its request. Where it holds them together, all leave so long after
-//! the first request: what a thousand visitors cost who wait for one page, and nothing else.
+//! scenarios that need one: each answer is sent so long after its request. Where it holds them together, all are sent so long after
+//! the first request: the cost of a thousand visitors who wait for one page, and nothing else.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -359,7 +359,7 @@ impl Floor {
         if let Some(place) = self.connections.get_mut(at)
             && place.take().is_some()
         {
-            // An answer that still waits must not go to whoever gets this place.
+            // An answer that still waits must not go to the next connection with this number.
             self.waiting.retain(|(_, other, _)| *other != at);
             self.free.push(at);
         }

@@ -105,5 +105,5 @@ fn signal_to(pid: u32, signal: Signal) {
 }
 
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Whoever starts processes faster than they are ended gets so many rounds.
+/// Rounds for programs that start processes faster than they are ended.
 const SWEEPS: u32 = 20;

@@ -269,7 +269,7 @@ fn in_turns(
     Ok(())
 }
 
-/// Gives the page to those who serve files only.
+/// Gives the page to contenders that serve files only.
 fn copy_post(stand: &Stand<'_>, field: &Field) -> Result<(), Complaint> {
     let subject = field
         .running(&stand.plan.subject)

@@ -62,7 +62,7 @@ pub(super) struct Browser {
     pub(super) lists: BTreeMap<String, Vec<String>>,
 }
 
-/// What Apache is told beyond what every WordPress needs.
+/// Directives for Apache beyond those that every WordPress needs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Apache {
@@ -79,7 +79,7 @@ pub(super) struct Contender {
     pub(super) name: String,
     /// For tables and charts.
     pub(super) title: String,
-    /// Who composes the pages: its processes count.
+    /// The backend that generates the pages: its processes count.
     #[serde(default)]
     pub(super) backend: Backend,
     /// The program, with words.

@@ -1,4 +1,4 @@
-//! A program in front of the backend: nginx, Galley and whoever comes later, all started by the same hand.
+//! A program in front of the backend: nginx, Galley and any other contender, all started in the same way.
 //!
 //! It runs below `xtask hold`, which leads a process group of its own and stays the parent of all that it starts; its
 //! outputs go to one log file, and it ends with its handle. Should this process die without a word, the kernel

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::demo::Complaint;
 
-/// What one stream asks, whoever answers.
+/// The requests of one stream, the same for each contender.
 #[derive(Debug, Clone)]
 pub(super) struct Question<'a> {
     plan: &'a Plan,

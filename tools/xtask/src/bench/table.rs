@@ -107,7 +107,7 @@ fn section(section: &Section) -> String {
     out
 }
 
-/// The best first; whoever has no value last.
+/// The best first; those without a value last.
 pub(super) fn sorted(section: &Section) -> Vec<&Row> {
     let mut rows: Vec<&Row> = section.rows.iter().collect();
     let value = |row: &Row| section.value(&row.contender).unwrap_or(f64::INFINITY);

@@ -1,7 +1,7 @@
 //! Touches free memory before anything is measured.
 //!
 //! A virtual machine gets a page of memory from its host when it first uses it: 10 us for each page of 4 KB on the machine where this was
-//! measured, against 0.8 us for zeroing it. Whoever writes first would pay for all: an access log of 450 bytes a request costs
+//! measured, against 0.8 us for zeroing it. The program that writes first would pay for all: an access log of 450 bytes a request costs
 //! its server 0.5 us more for each in a machine that has just been started.
 
 use std::fs;

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Behaviour {
     pub(super) title: &'static str,
-    /// Each answer leaves so long after its request.
+    /// Each answer is sent so long after its request.
     delay_ms: u64,
     stalls: bool,
 }

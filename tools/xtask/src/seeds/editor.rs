@@ -1,4 +1,4 @@
-//! Who asks a stack: visitors with the head of a browser, and an editor who is logged in to WordPress through it.
+//! The clients of a stack: visitors with the head of a browser, and an editor who is logged in to WordPress through it.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 <?php
 /**
- * A must-use plugin of the tests with other versions: writes down every notice that the plugin is the cause of, whoever raises it, and takes
- * an administrator's word for who they are.
+ * A must-use plugin of the tests with other versions: records every notice that the plugin causes, whichever code raises it, and logs
+ * an administrator in by name.
  *
  * @package Galley
  */

@@ -62,7 +62,7 @@ fn three() -> [Logged; 3] {
     ]
 }
 
-/// Written out, so that no change of code changes the files of those who update.
+/// Written out, so that no change of code changes the files of users who update.
 #[test]
 fn the_bytes_are_the_drawn_ones() {
     let bytes = file(&three()[2..], 0);

@@ -1,4 +1,4 @@
-//! A directory in memory that remembers what would outlive a power cut, and that fails where it is told to.
+//! A directory in memory that remembers what would outlive a power cut, and that fails where a test wants it to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

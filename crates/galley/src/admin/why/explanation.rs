@@ -25,7 +25,7 @@ pub(super) struct Explanation<'s, 'h> {
     /// What the marker says, if the entry is one.
     pub(super) reason: Option<PassReason>,
     pub(super) lately: Option<Lately>,
-    /// The newest purge order that touches its address, since the entry was born or ever.
+    /// The newest purge that touches its address, since the entry was born or ever.
     pub(super) touching: Option<Touching>,
     pub(super) below: PathExplanation,
     /// Whether the address was written with `https://`.

@@ -156,7 +156,7 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
     reason.plain()
 }
 
-/// Fields that speak about storing, in the order in which they are obeyed.
+/// Fields that speak about storing, in the order of precedence.
 const VOICES: &[&str] = &[
     "galley-cache-control",
     "cdn-cache-control",

@@ -1,4 +1,4 @@
-//! Fetches in progress under a paused clock: silence, who is told of it, who gives way, and who has left.
+//! Fetches in progress under a paused clock: silence, which waiters are notified, which fetch gives way, and waiters that have left.
 
 use super::*;
 use crate::testing;

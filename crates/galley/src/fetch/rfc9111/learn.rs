@@ -22,7 +22,7 @@ use crate::fetch::entry_parts::scopes;
 use crate::fetch::{Acknowledgement, FetchWorker, PassJob, publish, write_to_disk};
 use crate::upstream::IncomingResponse;
 
-/// A body being copied on its way, for the store.
+/// A body that is copied for the store while it is forwarded.
 pub(in crate::fetch) struct BodyCopy {
     status: StatusCode,
     fields: HeaderMap,

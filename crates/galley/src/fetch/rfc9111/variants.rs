@@ -224,7 +224,7 @@ impl FetchWorker {
         }
     }
 
-    /// A response that does not vary takes the place of all variants.
+    /// A response that does not vary replaces all variants.
     pub(in crate::fetch) fn forget_variants(&self, job: &PageJob) {
         let Some(marker) = self
             .memory

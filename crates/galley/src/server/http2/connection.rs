@@ -95,7 +95,7 @@ struct Http2Connection<'c, S> {
     streams: JoinSet<()>,
     quota: Rc<Quota>,
     hit_buffers: HitBuffers,
-    /// Hits on their way.
+    /// Hits that are being sent.
     sent: Vec<SentHit>,
     /// Requests that the fast path has read, and the library has not given out yet.
     parsed: ParsedStreams,

@@ -134,7 +134,7 @@ pub(super) async fn run(
             respond: &mut respond,
         },
     };
-    // Boxed, so that an answer that waits for its client does not hold the room that a request needs.
+    // Boxed, so that a response that waits for its client does not occupy the room that a request needs.
     let answered = boxed(stream.run(&head, parsed, open)).await;
     if let Some(StreamAnswer {
         response: mut answer,

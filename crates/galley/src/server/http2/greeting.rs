@@ -20,7 +20,7 @@ use crate::server::io::ClientConnection as PlainWire;
 use crate::server::timer::Timer;
 use crate::telemetry::http2::Http2EndReason;
 
-/// Whether a connection in the clear begins with the greeting of HTTP/2 (RFC 9113 section 3.4).
+/// Whether a connection without TLS begins with the greeting of HTTP/2 (RFC 9113 section 3.4).
 pub(in crate::server) async fn is_greeted(core: &Core, wire: &mut PlainWire) -> bool {
     let deadline = wire.timer.deadline(core.limits.head_timeout);
     while wire.input.len() < PREFACE.len() {

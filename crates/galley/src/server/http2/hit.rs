@@ -55,7 +55,7 @@ pub(super) struct StreamHit {
     pub(super) urgency: u8,
 }
 
-/// A hit on its way; its record is written when it has left.
+/// A hit that is being sent; its record is written afterwards.
 pub(super) struct SentHit {
     pub(super) block: Block,
     stream: u32,
@@ -208,7 +208,7 @@ impl StreamHit {
         self.hit.body().len()
     }
 
-    /// On its way on the stream that `block` has opened.
+    /// Being sent on the stream that `block` has opened.
     pub(super) fn on(self, opening: &Opening, block: Block, began: Instant) -> SentHit {
         SentHit {
             block,

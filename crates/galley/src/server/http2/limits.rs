@@ -37,7 +37,7 @@ const STREAMS: u32 = 100;
 /// The least that there may be: larger frames of one stream would keep others waiting.
 const FRAME: u32 = 16 * 1024;
 
-/// What of a request body may be on its way to us. Bodies are taken in as fast as the disk allows.
+/// What a client may send of a request body before Galley has read it. Bodies are read as fast as the disk allows.
 const STREAM_WINDOW: u32 = 128 * 1024;
 
 /// The same for all bodies of a connection together, so also their memory.

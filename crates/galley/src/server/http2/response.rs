@@ -28,7 +28,7 @@ use crate::server::timer::{Late, Timer};
 use crate::server::write::{Ahead, read_verified};
 use crate::telemetry::fields::ResponseValues;
 
-/// How a stream's answer leaves.
+/// How a stream's response is sent.
 pub(super) struct Manner {
     pub(super) timer: Timer,
     /// What pays for the stream.
@@ -170,7 +170,7 @@ enum StreamSource {
     Pieces(Arc<BodyPieces>),
 }
 
-/// A body on its way.
+/// A body that is being sent.
 pub(super) struct Sending {
     pub(super) out: SendStream<Bytes>,
     pub(super) manner: Manner,

@@ -47,7 +47,7 @@ fn comparable(answer: &Response) -> String {
 
 fn agree(stage: &Stage, client: &Client, request: &Request) {
     let by_http_1 = hosted(request.clone()).field("Connection", "close");
-    // The first may be the one that has it composed.
+    // The first may be the one that has it generated.
     stage.ask(by_http_1.clone());
     let by_1 = stage.ask(by_http_1);
     let by_2 = client.ask(request);

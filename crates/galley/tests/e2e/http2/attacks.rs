@@ -20,7 +20,7 @@ pub const ENHANCE_YOUR_CALM: u32 = 11;
 /// Flag of a frame with padding (RFC 9113 section 6.1).
 const PADDED: u8 = 8;
 
-/// A site of files that speaks HTTP/2 in the clear.
+/// A site of files that speaks HTTP/2 without TLS.
 pub fn files(server: &str) -> Stage {
     Plan::files()
         .server(&format!("h2c = true\n{server}"))
@@ -166,7 +166,7 @@ fn floods_end_their_connection() {
     assert_eq!(warnings, 1, "clients do not fill the log");
 }
 
-/// Resets that come one at a time, each after its request was answered or is on its way to PHP.
+/// Resets that come one at a time, each after its request was answered or was sent to PHP.
 #[test]
 fn resets_that_take_their_time_are_counted_too() {
     let stage = files("");

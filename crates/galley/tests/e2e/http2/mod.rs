@@ -1,4 +1,4 @@
-//! HTTP/2 in the clear: what HTTP/1 answers, HTTP/2 answers, and what attacks a connection ends it.
+//! HTTP/2 without TLS: it gives the responses that HTTP/1 gives, and an attack on a connection ends it.
 
 mod alike;
 pub mod ask;

@@ -97,7 +97,7 @@ fn h2spec_finds_nothing_to_complain_of() {
     );
 }
 
-/// In the clear, a connection that does not begin as HTTP/2 does is one of HTTP/1 and gets its answer to that; h2spec expects
+/// Without TLS, a connection that does not begin as HTTP/2 does is one of HTTP/1 and gets its answer to that; h2spec expects
 /// to be cut off.
 #[test]
 fn h2spec_finds_in_the_clear_only_that_http_1_is_spoken_too() {

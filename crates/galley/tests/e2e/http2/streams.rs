@@ -242,7 +242,7 @@ fn hits_and_others_follow_each_other_on_one_connection() {
     let room = bytes_of(WINDOW_UPDATE, 0, 0, &(1_u32 << 20).to_be_bytes());
     frames.write(&room).unwrap();
     for round in 0..10 {
-        // Composed for each; then from memory, twice, so that the library behind rests; then with a body.
+        // Generated for each; then from memory, twice, so that the library behind rests; then with a body.
         let (miss, stream) = (format!("/page?nocache={round}"), 1 + round * 8);
         let post = [
             head_frame(stream + 6, 0, &fields("POST", "/form")),

@@ -1,4 +1,4 @@
-//! Who may come in, with a real WordPress: what visitors need stays open where the administration is closed, and passwords are
+//! Access control with a real WordPress: what visitors need stays open where the administration is closed, and passwords are
 //! not tried without end.
 
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! The address that a visitor sees: its port, its slash, its spelling. WordPress redirects for ever when it is told another.
+//! The address that a visitor sees: its port, its slash, its spelling. WordPress redirects for ever if it gets another.
 
 use galley_testkit::client::{Browser, Request};
 

@@ -114,7 +114,7 @@ fn a_pending_comment_is_shown_to_its_author_by_the_cookie(stack: &Stack) {
         assert_no_text(&stranger, comment.text);
         assert_no_text(&stranger, "Bea");
     }
-    // The comment has purged the page softly; the background fetch may still be on its way.
+    // The comment has purged the page softly; the background fetch may still be in progress.
     wait_for("the page to be fetched again", PATIENCE, || {
         stack.get("/pending-cookie/").field("cache-status") == Some(HIT)
     });

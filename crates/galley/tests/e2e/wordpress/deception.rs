@@ -9,7 +9,7 @@ both! {
     a_page_of_an_editor_is_got_by_no_other_address,
 }
 
-/// What stands between the page and what looks like a file, by those who read addresses differently: path parameters, encoded
+/// What stands between the page and the part that looks like a file, for parsers that read addresses differently: path parameters, encoded
 /// and doubly encoded separators, ends of strings and lines, climbing, doubled slashes, and delimiters of frameworks.
 const BETWEEN: &[&str] = &[
     "/",

@@ -124,7 +124,7 @@ fn a_dead_upstream_is_bridged(kind: Kind) {
     assert_way(&bridged.brief, STORED);
     let runs = stack.runs("/bridged/");
 
-    // Dies while it composes: a page that was never seen is not taken for a whole one.
+    // Dies while it generates the page: a page that was never stored is not taken for a whole one.
     stack.set("pause", "/cut-short/", "");
     let cut = asking(&stack, "/cut-short/", |_| true);
     stack.wait_for_note("paused", "/cut-short/");
@@ -137,7 +137,7 @@ fn a_dead_upstream_is_bridged(kind: Kind) {
     bridged.wait_until_stale(&stack);
     for path in ["/unseen/", "/cut-short/", "/wp-login.php"] {
         let answer = stack.get_from(BRIEF, path);
-        // It has been asked in vain many times by now, and may be left alone.
+        // It has failed many times by now, and the circuit breaker may be open.
         match answer.cache_status() {
             "galley; detail=upstream-down" => assert_eq!(answer.status, 502),
             "galley; detail=upstream-paused" => assert_eq!(answer.status, 503),
@@ -153,7 +153,7 @@ fn a_dead_upstream_is_bridged(kind: Kind) {
     }
     wait_until_refreshed(&stack, "/bridged/", runs);
 
-    // Dies while it composes what is there as a stale copy: that copy answers.
+    // Dies while it generates a page of which there is a stale copy: that copy answers.
     stack.set("hold", "/bridged/", "");
     let held = asking(&stack, "/bridged/", |answer| {
         answer.cache_status() != "galley; hit"

@@ -273,7 +273,7 @@ fn the_administration_without_its_slash(stack: &Stack) {
         stack.get("/wp-admin/").field("location"),
         Some(location.as_str())
     );
-    // Shorter ways that WordPress knows; where they lead to depends on who asks.
+    // Shorter ways that WordPress knows; where they lead to depends on the user.
     for path in ["/admin", "/login"] {
         let answer = stack.get(path);
         assert_eq!(answer.status, 302, "{path}: {}", answer.beginning());

@@ -1,4 +1,4 @@
-//! Pages for everybody: composed once, then the same bytes for all; and what of a visitor's request may not be seen in them.
+//! Pages for everybody: generated once, then the same bytes for all; and what of a visitor's request may not be seen in them.
 
 use galley_testkit::client::{Request, Response};
 
@@ -363,7 +363,7 @@ fn a_page_that_sets_a_cookie_is_nobody_elses(stack: &Stack) {
         assert_way(&answer, way);
         assert_eq!(answer.field("set-cookie"), Some("seen=1; path=/"));
         assert!(run_of(&answer) > before);
-        // Composed for this visitor alone, so it may see all that the visitor sent.
+        // Generated for this visitor alone, so it may see all that the visitor sent.
         assert_eq!(answer.field("x-lab-query"), Some("utm_source=CANARY"));
         assert_eq!(answer.field("x-lab-cookie"), Some("_ga=CANARY"));
     }

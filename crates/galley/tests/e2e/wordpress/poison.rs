@@ -9,7 +9,7 @@ both! {
     no_canary_is_on_the_next_page,
 }
 
-/// Many at once, since each composition takes its time; a request has room for a hundred fields. Where one of them keeps the
+/// Many at once, since each page takes its time; a request has room for a hundred fields. Where one of them keeps the
 /// page out of the cache, the others are tried without it.
 fn no_canary_is_on_the_next_page(stack: &Stack) {
     stack.publish(["poisoned"]);

@@ -33,7 +33,7 @@ fn warm(stack: &Stack, paths: &[&str]) {
     }
 }
 
-/// Which of the pages are composed anew now; the others are hits.
+/// Which of the pages are generated again now; the others are hits.
 #[track_caller]
 fn assert_anew(stack: &Stack, anew: &[&str], kept: &[&str]) {
     for target in anew {
@@ -183,7 +183,7 @@ fn a_page_under_way_before_its_head_is_not_served_after_a_purge(stack: &Stack) {
         stack.rewrite(id, "Changed under way.");
         stack.purge(&["--url", "http://wp.test/under-way/"]);
         stack.unset("hold", path);
-        // Its composition began before the order, so nobody who comes now may have it.
+        // Its fetch began before the purge, so no later request may get it.
         let late = stack.get(path).expect_status(200);
         assert_text(&late, "Changed under way.");
         assert_no_text(&late, "Text of under-way.");
@@ -302,7 +302,7 @@ fn nobody_gets_what_was_purged_before_asking(stack: &Stack) {
             };
             let _ = stack.ask(order).expect_status(200);
             floor.store(version, Ordering::Release);
-            // Composed here at the latest, so that there are hits until the next order.
+            // Generated here at the latest, so that there are hits until the next purge.
             stack.get(path);
         }
         done.store(true, Ordering::Release);

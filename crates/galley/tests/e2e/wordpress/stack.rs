@@ -16,7 +16,7 @@ use galley_testkit::{
     wait_for, wordpress_from_template,
 };
 
-/// The site of most tests. What it composes stays fresh for an hour.
+/// The site of most tests. Its pages stay fresh for an hour.
 pub const HOST: &str = "wp.test";
 
 /// The same with a copy of each page for phones.
@@ -54,7 +54,7 @@ pub fn assert_refetched(answer: &Response) {
 pub static FPM: LazyLock<Stack> = LazyLock::new(|| Stack::start(Kind::Fpm, &Plan::shared()));
 pub static APACHE: LazyLock<Stack> = LazyLock::new(|| Stack::start(Kind::Apache, &Plan::shared()));
 
-/// Who composes the pages.
+/// What generates the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// PHP-FPM on a unix socket; the server is the rewriter.
@@ -110,7 +110,7 @@ impl Plan {
 /// Lifetimes that no test outlives.
 pub const HOUR: &str = "[site.ttl]\ndefault = \"1h\"";
 
-/// What composes.
+/// What generates the pages.
 pub enum Upstream {
     Fpm(PhpFpm),
     Apache(Apache),
@@ -357,7 +357,7 @@ impl Stack {
     }
 }
 
-/// Which run of PHP composed an answer; 0 when PHP did not.
+/// Which run of PHP generated a response; 0 if PHP did not.
 pub fn run_of(answer: &Response) -> u32 {
     answer
         .field("x-lab-run")

@@ -61,7 +61,7 @@ pub(super) struct Act {
     pub(super) way: &'static str,
     pub(super) effect: Effect,
     pub(super) short: bool,
-    /// PHP that lets time pass before the truth is composed, where WordPress itself shows a change only later.
+    /// PHP that lets time pass before the reference is generated, where WordPress itself shows a change only later.
     pub(super) later: Option<&'static str>,
     pub(super) run: fn(&mut Editor<'_>) -> Result<(), Trouble>,
 }

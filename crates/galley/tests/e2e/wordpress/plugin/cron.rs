@@ -138,7 +138,7 @@ fn a_scheduled_post_is_seen_at_its_second(kind: Kind) {
     stack.galley =
         Galley::start_config(binary, &stack.scratch.dir("again").unwrap(), &config).unwrap();
     install(&stack);
-    // The next page that PHP composes says it again.
+    // The next page that PHP generates says it again.
     stack.get("/");
     let late = seen_after(&stack, "After a restart", due);
     assert!((0.0..2.0).contains(&late), "{late} s after its time");

@@ -55,7 +55,7 @@ fn what_was_lost_is_sent_again_by_the_next_request() {
         "{}",
         pending(&stack)
     );
-    // Any page that PHP composes brings it along.
+    // Any page that PHP generates brings it along.
     stack.get("/never-asked-before/");
     let page = stack.get(path);
     assert!(!page.is_hit());

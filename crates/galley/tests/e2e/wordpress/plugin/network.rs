@@ -397,7 +397,7 @@ fn sites_with_their_own_hosts_are_purged_separately() {
     assert_eq!(answer.status, 200, "{}", answer.beginning());
     assert_way(&stack.get_from(NET, "/note/"), HIT);
     assert_text(&stack.get_from(SECOND, "/note/"), "By hand");
-    // A name is everybody's; an address is one host's, whoever orders it.
+    // A name is everybody's; an address is one host's, whichever blog purges it.
     warm();
     stack.php("wp_update_user(['ID' => 1, 'display_name' => 'The Admiral']);");
     for host in [NET, SECOND] {
