@@ -4,7 +4,7 @@
  *
  * Causes are noted by hooks while the request runs, the first that means something counts. How many pages a purge takes is asked before
  * it is sent, and only for people who work on the site: a visitor's comment does not wait for it. The log is one option with a bounded
- * number of rows. Requests that end at the same moment may lose a row of it; purges do not depend on the log.
+ * number of lines; purges do not depend on it.
  *
  * @package Galley
  */
@@ -188,14 +188,27 @@ function count_purged( array $purges, float $timeout = COUNT_SECONDS ): ?array {
 }
 
 /**
- * Adds the rows of this request to the log. Called when all of them were sent.
+ * Adds the rows of this request to the log, in one query. Called when all of them were sent.
  */
 function write_purge_log(): void {
-	$rows = $GLOBALS['galley_logged'];
-	if ( $rows ) {
-		$GLOBALS['galley_logged'] = array();
-		update_option( 'galley_log', array_slice( array_merge( purge_log(), $rows ), -MOST_LOGGED ), false );
+	global $wpdb;
+	$lines = implode( '', array_map( __NAMESPACE__ . '\\log_line', $GLOBALS['galley_logged'] ) );
+	if ( '' === $lines ) {
+		return;
 	}
+	$GLOBALS['galley_logged'] = array();
+
+	$hide = $wpdb->suppress_errors( true );
+	// phpcs:ignore WordPress.DB -- a row of our own, written past the options' caches, so that no row of a request at the same moment is lost.
+	$wpdb->query( $wpdb->prepare( "INSERT INTO $wpdb->options (option_name, option_value, autoload) VALUES ('galley_log', %s, 'no') ON DUPLICATE KEY UPDATE option_value = SUBSTRING_INDEX(CONCAT(option_value, VALUES(option_value)), %s, %d)", $lines, "\n", -1 - MOST_LOGGED ) );
+	$wpdb->suppress_errors( $hide );
+}
+
+/**
+ * A row as a line of the log: JSON in ASCII. Pure.
+ */
+function log_line( array $row ): string {
+	return wp_json_encode( $row ) . "\n";
 }
 
 /**
@@ -204,7 +217,26 @@ function write_purge_log(): void {
  * @return array[]
  */
 function purge_log(): array {
-	return array_values( array_filter( (array) get_option( 'galley_log', array() ), __NAMESPACE__ . '\\is_log_row' ) );
+	global $wpdb;
+	// phpcs:ignore WordPress.DB -- written past the options' caches.
+	return log_rows( (string) $wpdb->get_var( "SELECT option_value FROM $wpdb->options WHERE option_name = 'galley_log'" ) );
+}
+
+/**
+ * The rows of a log; what is none is left out. Pure.
+ *
+ * @param string $text As stored.
+ * @return array[]
+ */
+function log_rows( string $text ): array {
+	$rows = array();
+	foreach ( explode( "\n", $text ) as $line ) {
+		$row = json_decode( $line, true );
+		if ( is_log_row( $row ) ) {
+			$rows[] = $row;
+		}
+	}
+	return $rows;
 }
 
 /**

@@ -83,6 +83,19 @@ final class PageTest extends TestCase {
 		}
 	}
 
+	public function test_the_log_of_purges_is_lines(): void {
+		$rows  = array();
+		$lines = '';
+		foreach ( array( "Hello\n“there”", '' ) as $time => $name ) {
+			$rows[] = array( 'time' => $time, 'kind' => 'post', 'name' => $name, 'user' => 1, 'soft' => false, 'pages' => array( 12, true ) );
+			$lines .= Galley\log_line( end( $rows ) );
+		}
+		$this->assertSame( 2, substr_count( $lines, "\n" ) );
+		$this->assertSame( $rows, Galley\log_rows( $lines ) );
+		$this->assertSame( $rows, Galley\log_rows( "a:1:{i:0;}\n[]\n7\n\n$lines" ) );
+		$this->assertSame( array(), Galley\log_rows( '' ) );
+	}
+
 	public function test_choices_are_bounded() {
 		$none = array( 'lifetime' => 0, 'paths' => array(), 'types' => array(), 'preload' => false, 'speculation' => '' );
 		foreach ( array( null, false, 'x', array(), array( 'lifetime' => 'x', 'paths' => 7, 'types' => 'page', 'speculation' => array() ), array( 'speculation' => 'eager' ) ) as $odd ) {
