@@ -200,8 +200,12 @@ function write_purge_log(): void {
 
 	$hide = $wpdb->suppress_errors( true );
 	// phpcs:ignore WordPress.DB -- a row of our own, written past the options' caches, so that no row of a request at the same moment is lost.
-	$wpdb->query( $wpdb->prepare( "INSERT INTO $wpdb->options (option_name, option_value, autoload) VALUES ('galley_log', %s, 'no') ON DUPLICATE KEY UPDATE option_value = SUBSTRING_INDEX(CONCAT(option_value, VALUES(option_value)), %s, %d)", $lines, "\n", -1 - MOST_LOGGED ) );
+	$done = $wpdb->query( $wpdb->prepare( "INSERT INTO $wpdb->options (option_name, option_value, autoload) VALUES ('galley_log', %s, 'no') ON DUPLICATE KEY UPDATE option_value = SUBSTRING_INDEX(CONCAT(option_value, VALUES(option_value)), %s, %d)", $lines, "\n", -1 - MOST_LOGGED ) );
 	$wpdb->suppress_errors( $hide );
+	if ( false === $done ) {
+		// A database without these functions, such as SQLite.
+		update_option( 'galley_log', implode( '', array_map( __NAMESPACE__ . '\\log_line', array_slice( array_merge( purge_log(), log_rows( $lines ) ), -MOST_LOGGED ) ) ), false );
+	}
 }
 
 /**
