@@ -9,6 +9,9 @@ require_once __DIR__ . '/admin-bootstrap.php';
 
 final class ObjectCacheTest extends TestCase {
 
+	/**
+	 * @group programs
+	 */
 	public function test_the_first_that_answers_is_found() {
 		$dir    = sys_get_temp_dir() . '/galley-engine-' . getmypid();
 		$socket = "$dir/redis.sock";
