@@ -23,7 +23,9 @@ use super::successor::{StartingProcess, Successor};
 use super::upkeep::Upkeep;
 use super::{ServerStartError, build, cluster, service_manager, tls, upkeep};
 use crate::admin::{UpgradeError, UpgradeReport, UpgradeResult};
-use crate::binary_upgrade::{PageSource, PoolOffer, UpgradeMessage, exchange_purges, write_pages};
+use crate::binary_upgrade::{
+    PageSource, PoolOffer, PurgeTables, UpgradeMessage, exchange_purges, write_pages,
+};
 use crate::durable::{PurgeSource, RelayedPurge, RelayedPurges};
 use crate::request::{Site, site_mark};
 use crate::sys;
@@ -108,7 +110,7 @@ impl Control {
             other => {
                 let why = other.err().unwrap_or_else(|| OUT_OF_TURN.to_owned());
                 starting.kill().await;
-                self.restore(left(purges)).await;
+                self.restore(Vec::new(), purges).await;
                 Err(refused(why))
             }
         }
@@ -244,24 +246,24 @@ impl Control {
             () = drained => None,
             left = exchange_purges(&starting.channel, &mut purges, &tables) => Some(left),
         };
-        let Some(mut left) = left else {
+        let Some(left) = left else {
             return ControlFlow::Break(());
         };
         tracing::error!("the process that took over has ended; this one serves again");
         starting.kill().await;
-        left.extend(self::left(purges));
-        self.restore(left).await;
+        self.restore(left, purges).await;
         ControlFlow::Continue(())
     }
 
     /// Serves as after a start, on the sockets and with the PHP that are there: the pages of the disk, and no others. `left`: purges
-    /// that no other process has.
-    async fn restore(&mut self, left: Vec<RelayedPurge>) {
+    /// that no other process has. `purges`: those that requests from before still publish. The pages of the disk do not know of them,
+    /// so they go on to the purge tables that are opened here.
+    async fn restore(&mut self, left: Vec<RelayedPurge>, mut purges: RelayedPurges) {
         self.left_pools.clear();
         let relay = self.lasting.durable.relay().clone();
-        relay.end();
         if let Err(error) = self.serve_again().await {
             // Purges and pages are in memory, which is as good as before except for a restart.
+            relay.end();
             tracing::error!(%error, "the disk cache cannot be used until a restart");
         }
         let counters = self.retired.counters(&self.generation);
@@ -275,19 +277,16 @@ impl Control {
         if let Err(error) = self.admin.resume(spec) {
             tracing::error!(%error, "the admin interface cannot be opened until a restart");
         }
-        let purges = self.lasting.states.purges();
-        for RelayedPurge { record, done } in left {
-            let receipt = purges
-                .find(&record.site)
-                .map(|site| site.publish(&record.purge, PurgeSource::Upgrade));
-            tokio::spawn(async move {
-                if let Some(receipt) = receipt {
-                    receipt.acknowledged().await.log(&record.site);
-                }
-                // The publisher may be gone.
-                let _ = done.send(());
-            });
-        }
+        let tables = self.lasting.states.purges();
+        tokio::spawn(async move {
+            for purge in left {
+                publish_again(&tables, purge);
+            }
+            // Until nothing of the former state is left.
+            while let Some(purge) = purges.recv().await {
+                publish_again(&tables, purge);
+            }
+        });
     }
 
     async fn serve_again(&mut self) -> Result<(), ServerStartError> {
@@ -354,10 +353,18 @@ async fn send_pool(pool: InheritedPool, to: &StartingProcess) -> Result<(), Stri
     to.send(message, &carried.map(OwnedFd::as_fd)).await
 }
 
-/// Purges that were not sent.
-fn left(mut purges: RelayedPurges) -> Vec<RelayedPurge> {
-    purges.close();
-    std::iter::from_fn(|| purges.try_recv().ok()).collect()
+/// Publishes a purge that no other process has; its publisher is notified when that is acknowledged.
+fn publish_again(tables: &impl PurgeTables, RelayedPurge { record, done }: RelayedPurge) {
+    let receipt = tables
+        .find(&record.site)
+        .map(|site| site.publish(&record.purge, PurgeSource::Upgrade));
+    tokio::spawn(async move {
+        if let Some(receipt) = receipt {
+            receipt.acknowledged().await.log(&record.site);
+        }
+        // The publisher may be gone.
+        let _ = done.send(());
+    });
 }
 
 /// Whether a page is one of a site, and no purge touches it.
