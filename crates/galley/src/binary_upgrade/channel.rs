@@ -2,12 +2,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::getppid;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
+use tokio::net::unix::pipe;
 
 use super::packet::{MOST_BYTES, Packet, UpgradeMessage};
 use crate::sys::packets;
@@ -79,12 +80,17 @@ impl Predecessor {
     }
 
     /// Waits until the process before is gone, whose channel has ended: only then is all closed that it had locked. A moment.
+    ///
+    /// Its descriptor becomes readable when the last of its threads has ended, and there is none when the process was reaped. This one
+    /// gets another parent earlier, while threads of the old one may still have its files.
     pub async fn wait_for_end(&self) {
-        let until = Instant::now() + END_PATIENCE;
-        let is_parent =
-            || getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == self.pid);
-        while is_parent() && Instant::now() < until {
-            tokio::time::sleep(LOOK_AGAIN).await;
+        let process = Pid::from_raw(self.pid).map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK));
+        let Some(Ok(process)) = process else {
+            return;
+        };
+        // To the runtime, what becomes readable is a pipe.
+        if let Ok(process) = pipe::Receiver::from_owned_fd_unchecked(process) {
+            let _ = tokio::time::timeout(END_PATIENCE, process.readable()).await;
         }
     }
 }
@@ -159,7 +165,6 @@ const MOST_OF_A_REASON: usize = 8192;
 
 /// What the kernel may take to end a process that was killed.
 const END_PATIENCE: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The variable of the environment by which a process knows that standard input is a channel to the one before: its process id.
 pub const ENVIRONMENT: &str = "GALLEY_UPGRADE_FROM";
