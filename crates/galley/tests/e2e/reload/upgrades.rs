@@ -306,12 +306,13 @@ fn killed_while_upgrading(kills: usize) -> Duration {
         wait_for("one process to serve", PATIENCE, || {
             let asked = hosted(Request::get("/kept/")).send(stage.addr());
             let serves = asked.is_ok_and(|response| response.status == 200);
-            // The old process has nothing to take back then: it answers what it has begun, and ends.
+            // The old process had answered everything, and has ended.
             is_over = !kills_old
                 && stage
                     .galley
                     .log()
-                    .contains("another process has taken over");
+                    .contains("another process has taken over")
+                && !is_alive(stage.galley.pid());
             is_over || serves
         });
         if is_over {
