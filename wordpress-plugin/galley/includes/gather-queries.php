@@ -97,7 +97,6 @@ function is_for_nothing( \WP_Query $query ): bool {
 function describe_query( \WP_Query $query ): array {
 	$vars             = $query->query_vars;
 	$filter           = filtered_by( $query );
-	$ordered          = ordered_by( $vars );
 	$list             = any_list(
 		array(
 			'types'      => types_of( $query ),
@@ -106,8 +105,8 @@ function describe_query( \WP_Query $query ): array {
 			'dates'      => dates_of( $vars ),
 			'parents'    => parents_of( $vars ),
 			'any_status' => ! empty( $vars['post_status'] ) && array_diff( (array) $vars['post_status'], array( 'publish', 'inherit' ) ),
-			'sorted'     => array_merge( array_diff( sorted_by( $vars ), $ordered ), $filter['fields'] ),
-			'ordered'    => array_merge( $ordered, $filter['ordered'] ),
+			'sorted'     => array_merge( array_diff( sorted_by( $vars ), ordered_by( $vars ) ), $filter['fields'] ),
+			'ordered'    => array_merge( ordered_by( $vars ), $filter['ordered'] ),
 		)
 	);
 	$terms            = terms_of( $query );

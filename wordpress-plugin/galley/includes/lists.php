@@ -56,6 +56,11 @@ const SALES = 'total_sales';
  */
 function list_tags( array $list ): array {
 	$tags = array();
+	if ( 1 !== count( $list['types'] ) ) {
+		// A post that passes one of another type is not noticed: `title_order_tags` asks for its own.
+		$list['sorted']  = array_merge( $list['sorted'], $list['ordered'] );
+		$list['ordered'] = array();
+	}
 	foreach ( $list['ids'] as $id ) {
 		$tags[] = "pl$id";
 	}

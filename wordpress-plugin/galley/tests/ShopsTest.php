@@ -93,6 +93,9 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array(), Galley\ordered_by( array( 'orderby' => 'title', 'title' => 'This one' ) ) );
 		$list = array( 'types' => array( 'product' ), 'ordered' => array( 'm_total_sales' ), 'pages' => 'other' );
 		$this->assertContains( 'oo.product.m_total_sales', Galley\list_tags( Galley\any_list( $list ) ) );
+		// Among several types, each change counts: a post may pass one of another type.
+		$tags = Galley\list_tags( Galley\any_list( array( 'types' => array( 'post', 'page' ), 'ordered' => array( 'title' ), 'pages' => 'other' ) ) );
+		$this->assertSame( array( 'o.post.title', 'l.post', 'o.page.title', 'l.page' ), $tags );
 	}
 
 	public function test_a_catalogue_names_what_it_leaves_out(): void {
