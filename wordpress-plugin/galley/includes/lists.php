@@ -117,12 +117,16 @@ function conditions( string $type, array $list ): array {
 	if ( 1 < count( $keys ) || ( $keys && ! array_intersect_key( $keys, RANKED_CONDITIONS ) ) ) {
 		$list['depth'] = null;
 	}
+	$tags = array();
 	if ( $list['within'] && ! $list['search'] ) {
+		foreach ( $flat as $key ) {
+			// What happens to a term or an author as a whole purges this one.
+			$tags[] = "$key.q";
+		}
 		$flat         = within_terms( $flat, $list['within'] );
 		$list['with'] = array_diff( $list['with'], $list['within'] );
 	}
 	$list['members'] = count( (array) $list['members'] ) * count( $flat ) > MOST_MEMBERS ? null : $list['members'];
-	$tags            = array();
 	foreach ( $flat as $key ) {
 		$tags = array_merge( $tags, deep( $key, $list ) );
 		foreach ( $list['with'] as $term ) {
