@@ -73,7 +73,7 @@ impl Handle {
             return false;
         };
         let is_rejected = (stats.is_full_for(who) || (is_prefetch && stats.is_busy()))
-            && !key.is_some_and(|key| self.registry.may_have(&Key::new(key)));
+            && !key.is_some_and(|key| self.registry.has(&Key::new(key)));
         if is_rejected {
             stats.count_rejected(who.class);
         }

@@ -329,10 +329,8 @@ impl FetchWorker {
     /// Lets requests for a key find a fetch.
     pub(super) fn enter(&self, key: Key, in_progress: &Rc<InProgressFetch>) {
         let mut table = self.in_progress.borrow_mut();
-        if table.insert(key.clone(), Rc::clone(in_progress)).is_none() {
-            self.registry.add(&key);
-        }
-        self.registry.set_waiters(&key, &in_progress.waiters);
+        table.insert(key.clone(), Rc::clone(in_progress));
+        self.registry.insert(&key, &in_progress.waiters);
         in_progress.keys.borrow_mut().push(key);
     }
 

@@ -26,9 +26,14 @@ impl FetchRegistry {
         }
     }
 
-    /// The fetch for `key` can be waited for through `waiters`, in the place of any before it.
-    pub(super) fn set_waiters(&self, key: &Key, waiters: &Arc<Waiters>) {
-        self.lock().insert(key.clone(), Arc::clone(waiters));
+    /// A fetch for `key` has begun, in the place of any before it; it can be waited for through `waiters`.
+    pub(super) fn insert(&self, key: &Key, waiters: &Arc<Waiters>) {
+        let before = self.lock().insert(key.clone(), Arc::clone(waiters));
+        if before.is_none()
+            && let Some(count) = self.of(key)
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The fetch for `key`, if it can be waited for.
@@ -43,23 +48,22 @@ impl FetchRegistry {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A fetch for `key` has begun, where none was before.
-    pub(super) fn add(&self, key: &Key) {
-        if let Some(count) = self.of(key) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     /// The fetch for `key` has ended, and no other has taken its place.
     pub(super) fn remove(&self, key: &Key) {
-        self.lock().remove(key);
-        if let Some(count) = self.of(key) {
+        if self.lock().remove(key).is_some()
+            && let Some(count) = self.of(key)
+        {
             count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether a fetch for `key` may be in progress.
-    pub(super) fn may_have(&self, key: &Key) -> bool {
+    /// Whether a fetch for `key` is in progress.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.may_have(key) && self.lock().contains_key(key)
+    }
+
+    /// Whether a fetch for `key` may be in progress; takes no lock.
+    fn may_have(&self, key: &Key) -> bool {
         self.of(key)
             .is_some_and(|count| count.load(Ordering::Relaxed) > 0)
     }
@@ -78,6 +82,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use galley_cache::fill;
     use galley_policy::class::{Class, Network};
     use tokio::sync::mpsc;
 
@@ -113,6 +118,13 @@ mod tests {
         }))
     }
 
+    /// A page whose fetches are counted where those of `key` are.
+    fn sharing_a_counter_with(key: &Key) -> Key {
+        let mut others = (0_u32..).map(|number| Key::new(&number.to_be_bytes()));
+        let shares = |other: &Key| other.hash() % COUNTERS == key.hash() % COUNTERS;
+        others.find(shares).unwrap()
+    }
+
     #[test]
     fn who_finds_no_room_is_turned_away_unless_the_page_is_under_way() {
         // No fetch thread: a job would not be received.
@@ -141,10 +153,15 @@ mod tests {
             !handle.turns_away(1, crawl, page, false),
             "there is no such pool"
         );
-        handle.registry.add(&key);
+        let (_writer, fill) = fill::fill(1, None);
+        handle.registry.insert(&key, &Arc::new(Waiters::new(fill, 1)));
         assert!(!handle.turns_away(0, crawl, page, false), "it may join");
         assert!(handle.turns_away(0, crawl, None, false));
+        let sharing = sharing_a_counter_with(&key);
+        assert!(handle.registry.may_have(&sharing));
+        assert!(!handle.registry.has(&sharing), "another page");
         handle.registry.remove(&key);
+        assert!(!handle.registry.may_have(&sharing));
         assert!(handle.turns_away(0, crawl, page, false));
         stats.set_full_for(None, &[Class::Crawler]);
         assert!(
