@@ -154,7 +154,9 @@ mod tests {
             "there is no such pool"
         );
         let (_writer, fill) = fill::fill(1, None);
-        handle.registry.insert(&key, &Arc::new(Waiters::new(fill, 1)));
+        handle
+            .registry
+            .insert(&key, &Arc::new(Waiters::new(fill, 1)));
         assert!(!handle.turns_away(0, crawl, page, false), "it may join");
         assert!(handle.turns_away(0, crawl, None, false));
         let sharing = sharing_a_counter_with(&key);
