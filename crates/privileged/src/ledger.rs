@@ -10,6 +10,17 @@ pub struct PoolLedger {
     pools: Vec<Vec<Option<u32>>>,
 }
 
+/// A main process that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Number of its pool.
+    pub pool: u32,
+    /// Its place there.
+    pub place: u32,
+    /// The process.
+    pub process: u32,
+}
+
 /// Why a command is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderRefusal {
@@ -78,7 +89,14 @@ impl PoolLedger {
                     .then_some(order)
                     .ok_or(OrderRefusal::NotItsProcess)
             }
+            PrivilegedOrder::Connect => Ok(order),
         }
+    }
+
+    /// The process that runs in a place of a pool.
+    pub fn process(&self, pool: u32, place: u32) -> Option<u32> {
+        let place = usize::try_from(place).ok()?;
+        self.pool(pool).ok()?.get(place).copied().flatten()
     }
 
     /// A process that was started for a place which was free.
@@ -109,12 +127,18 @@ impl PoolLedger {
         places.iter().copied().flatten()
     }
 
-    /// All main processes that run, with the number of their pool.
-    pub fn all(&self) -> impl Iterator<Item = (u32, u32)> {
+    /// All main processes that run.
+    pub fn all(&self) -> impl Iterator<Item = Running> {
         let pools = (0..).zip(&self.pools);
         pools.flat_map(|(pool, places)| {
-            let running = places.iter().copied().flatten();
-            running.map(move |process| (pool, process))
+            (0..).zip(places).filter_map(move |(place, process)| {
+                let process = (*process)?;
+                Some(Running {
+                    pool,
+                    place,
+                    process,
+                })
+            })
         })
     }
 
@@ -168,7 +192,13 @@ mod tests {
             judged(&ledger, replace(0, 10)),
             Some(OrderRefusal::NotItsProcess)
         );
-        assert_eq!(ledger.all().collect::<Vec<_>>(), [(0, 10), (1, 11)]);
+        let running = ledger.all().map(|one| (one.pool, one.place, one.process));
+        assert_eq!(running.collect::<Vec<_>>(), [(0, 0, 10), (1, 1, 11)]);
+        assert_eq!(
+            (ledger.process(1, 1), ledger.process(1, 0)),
+            (Some(11), None)
+        );
+        assert_eq!((ledger.process(1, 2), ledger.process(2, 0)), (None, None));
         assert_eq!(ledger.ended(10), Some(0));
         assert_eq!(ledger.ended(10), None);
         assert_eq!(
@@ -181,7 +211,7 @@ mod tests {
     proptest! {
         /// Whatever is sent, no more run than there are places, and only running processes are signalled.
         #[test]
-        fn no_bytes_go_beyond_the_pools(packets in prop::collection::vec((0_u8..5, 0_u8..5, 0_u32..4, 0_u32..12), 0..60)) {
+        fn no_bytes_go_beyond_the_pools(packets in prop::collection::vec((0_u8..6, 0_u8..5, 0_u32..4, 0_u32..12), 0..60)) {
             let mut ledger = PoolLedger::new([1, 3]);
             let mut next = 1;
             for (kind, how, pool, number) in packets {
@@ -197,10 +227,11 @@ mod tests {
                         prop_assert_eq!(ledger.all().count(), running.len() + 1);
                     }
                     Ok(PrivilegedOrder::Signal { pool, process, .. }) => {
-                        prop_assert!(running.contains(&(pool, process)));
+                        prop_assert!(running.iter().any(|one| one.pool == pool && one.process == process));
                         ledger.ended(process);
                     }
                     Ok(PrivilegedOrder::Replace { pool, .. }) => prop_assert!(ledger.processes(pool).count() > 0),
+                    Ok(PrivilegedOrder::Connect) => prop_assert!(ledger.all().eq(running)),
                     Err(_) => {}
                 }
                 prop_assert!(ledger.processes(0).count() <= 1 && ledger.processes(1).count() <= 3);

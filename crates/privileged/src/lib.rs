@@ -11,5 +11,5 @@
 mod ledger;
 mod packet;
 
-pub use ledger::{OrderRefusal, PoolLedger};
+pub use ledger::{OrderRefusal, PoolLedger, Running};
 pub use packet::{BYTES, How, PrivilegedOrder, Report};

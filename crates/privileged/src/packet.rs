@@ -10,13 +10,15 @@
 //! | 1 | start | | | place |
 //! | 2 | signal | 1 quit, 2 terminate, 3 kill | main process | |
 //! | 3 | replace | | worker | |
+//! | 4 | connect | | | |
 //! | 17 | ready | | | |
 //! | 18 | started; carries the pipe of what it says | | main process | place |
 //! | 19 | failed | | place | `errno` |
 //! | 20 | ended | | main process | status as of `wait(2)` |
 //! | 21 | refused | | | |
+//! | 22 | connected; carries a socket if the number is 0 | | | `errno` |
 //!
-//! One program speaks with itself, started from one file, so that there is no version.
+//! Galley may be replaced by a later version, and the process that keeps root is not: a packet never changes its meaning.
 
 /// Length of each packet.
 pub const BYTES: usize = 16;
@@ -47,6 +49,8 @@ pub enum PrivilegedOrder {
         /// A child of a main process of the pool, 1 to `i32::MAX`.
         worker: u32,
     },
+    /// Return another socket, for the Galley that takes over from this one.
+    Connect,
 }
 
 /// How a process is ended.
@@ -94,6 +98,11 @@ pub enum Report {
     },
     /// A command was rejected.
     Refused,
+    /// There is another socket, and it comes with this packet. What runs is reported there, and then that it is ready.
+    Connected {
+        /// The system's number of the error for which there is none; 0: there is one.
+        errno: u32,
+    },
 }
 
 impl PrivilegedOrder {
@@ -103,6 +112,7 @@ impl PrivilegedOrder {
             Self::Start { pool, place } => write(1, 0, [pool, 0, place]),
             Self::Signal { pool, process, how } => write(2, how.number(), [pool, process, 0]),
             Self::Replace { pool, worker } => write(3, 0, [pool, worker, 0]),
+            Self::Connect => write(4, 0, [0, 0, 0]),
         }
     }
 
@@ -120,6 +130,7 @@ impl PrivilegedOrder {
                 pool,
                 worker: process_id(worker)?,
             }),
+            (4, 0, [0, 0, 0]) => Some(Self::Connect),
             _ => None,
         }
     }
@@ -158,6 +169,7 @@ impl Report {
                 status,
             } => write(20, 0, [pool, process, status]),
             Self::Refused => write(21, 0, [0, 0, 0]),
+            Self::Connected { errno } => write(22, 0, [0, 0, errno]),
         }
     }
 
@@ -181,6 +193,7 @@ impl Report {
                 status,
             }),
             (21, [0, 0, 0]) => Some(Self::Refused),
+            (22, [0, 0, errno]) => Some(Self::Connected { errno }),
             _ => None,
         }
     }
@@ -242,7 +255,9 @@ mod tests {
         let of = |kind, how, process: u32, number| write(kind, how, [0, process, number]);
         for odd in [
             of(0, 0, 0, 0),
-            of(4, 0, 0, 0),
+            of(4, 0, 0, 1),
+            of(4, 1, 0, 0),
+            of(5, 0, 0, 0),
             of(17, 0, 0, 0),
             of(1, 1, 0, 0),
             of(1, 0, 1, 0),

@@ -43,6 +43,12 @@ impl UpgradeError {
     }
 }
 
+impl From<String> for UpgradeError {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
 /// What the new process has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradeReport {

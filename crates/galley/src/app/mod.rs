@@ -5,6 +5,7 @@
 //! cannot keep it from ending the process.
 
 mod acme;
+mod apart;
 mod build;
 mod canary;
 mod cluster;
@@ -23,6 +24,7 @@ mod listeners;
 mod logs;
 mod pacing;
 mod php;
+mod php_wanted;
 mod pools;
 mod predecessor;
 mod preflight;
@@ -44,7 +46,7 @@ mod upkeep;
 mod watch;
 
 pub use self::acme::files as kept_certificates;
-pub use self::php::sites_apart;
+pub use self::apart::sites_apart;
 pub use self::preflight::{Preflight, RunningGalley, preflight};
 pub use self::refusal::{ServerStartError, of_php};
 pub use self::run::run;

@@ -1,5 +1,5 @@
 //! The programs that Galley runs for its sites: PHP-FPM and other FastCGI programs, started before anything else and ended
-//! last. If Galley gives up root, the programs of other users are collected before it does.
+//! last. `apart` begins with those of other users.
 //!
 //! A pool outlives a configuration: the next one with the same settings for its site continues to use it, with the same
 //! processes and the same opcode cache. Only its share of the memory stays that of its start.
@@ -7,21 +7,15 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use galley_config::{Config, PhpSandbox, Program, SiteConfig, UpstreamConfig};
-use galley_policy::site::Rule;
+use galley_config::Config;
 
-use super::predecessor::InheritedPool;
-use super::{ServerStartError, site_states};
-use crate::php::privileged::{
-    KeeperChannel, KeeperShutdown, KeeperState, PrivilegeSplit, Privileged, PrivilegedPool,
-};
-use crate::php::{
-    self, MachineMemory, Managed, MemoryDivision, Ownership, PhpSettings, PoolNumbers,
-};
-use crate::sys;
-use crate::sys::cgroup::GroupLimits;
+use super::ServerStartError;
+use super::apart::{Apart, is_apart};
+use super::php_wanted::{WantedPools, at, wanted};
+use super::predecessor::{InheritedPool, InheritedPrivileged};
+use crate::php::privileged::{KeeperChannel, KeeperShutdown, KeeperState};
+use crate::php::{self, Managed, Ownership, PhpSettings, PoolNumbers};
 
 /// All of it.
 pub(super) struct Php {
@@ -70,80 +64,15 @@ pub(super) struct PhpChange {
     stays: Vec<bool>,
 }
 
-/// The programs of other users than Galley's, and the process that starts them.
-pub(super) struct Apart {
-    privileged: Privileged,
-    /// By the number of the site, and of its upstream: 0 generates its pages, then `SiteConfig::further`.
-    pools: HashMap<(usize, usize), PrivilegedPool>,
-}
-
-/// Starts the privileged process, if Galley is about to give up root and some site's `php_user` is another user. To be called
-/// while Galley is root and has one thread.
-pub(super) fn apart(config: &Config) -> Result<Option<Apart>, ServerStartError> {
-    let Some(user) = &config.server.user else {
-        return Ok(None);
-    };
-    let failed = |cause| ServerStartError::Privileged { cause };
-    let budget = budget(config);
-    let mut split = None;
-    let mut pools = HashMap::new();
-    for (number, site) in config.sites.iter().enumerate() {
-        let Some(other) = site.managed.user.as_ref().filter(|other| *other != user) else {
-            continue;
-        };
-        for (index, upstream) in upstreams(site).enumerate() {
-            let settings = settings(site, upstream, budget);
-            let Some(settings) = settings.filter(|_| is_own(index, upstream)) else {
-                continue;
-            };
-            let split = match &mut split {
-                Some(split) => split,
-                empty => {
-                    let group = config.server.group.as_deref();
-                    empty.insert(PrivilegeSplit::new(user, group).map_err(failed)?)
-                }
-            };
-            let kept = split
-                .add(&settings, other)
-                .map_err(|cause| at(site, cause))?;
-            pools.insert((number, index), kept);
-        }
-    }
-    let Some(split) = split else {
-        return Ok(None);
-    };
-    let privileged = split.start().map_err(failed)?;
-    Ok(Some(Apart { privileged, pools }))
-}
-
-/// How many sites have something that runs as another user than a Galley that gives up root.
-pub fn sites_apart(config: &Config) -> usize {
-    let Some(user) = &config.server.user else {
-        return 0;
-    };
-    let is_apart = |site: &&SiteConfig| {
-        let mut upstreams = upstreams(site).enumerate();
-        let is_other = site.managed.user.as_ref().is_some_and(|own| own != user);
-        is_other
-            && upstreams.any(|(index, upstream)| is_own(index, upstream) && upstream.is_managed())
-    };
-    config.sites.iter().filter(is_apart).count()
-}
-
-/// Starts all of it, in the order of the sites.
+/// Starts all of it, in the order of the sites. `inherited`: the pools of the process before.
 pub(super) async fn start(
     config: &Config,
     apart: Option<Apart>,
     mut inherited: Vec<InheritedPool>,
 ) -> Result<(Php, Vec<SitePhp>), ServerStartError> {
     let (mut pools, line, ending) = match apart {
-        Some(Apart { privileged, pools }) => {
-            tracing::info!(
-                pid = privileged.id(),
-                pools = pools.len(),
-                "another process keeps root privileges, to start PHP as other users"
-            );
-            let (line, ending) = privileged.open()?;
+        Some(apart) => {
+            let (pools, line, ending) = apart.open(config).await?;
             (pools, Some(line), Some(ending))
         }
         None => (HashMap::new(), None, None),
@@ -171,7 +100,11 @@ pub(super) async fn start(
             let before = before.map(|at| inherited.swap_remove(at));
             let mut ownership = None;
             let managed = match (kept, before) {
-                (Some((kept, line)), _) => Managed::start_privileged(kept, line).await,
+                (Some((kept, line)), _) => {
+                    let of_line = line.ownership();
+                    ownership = (!of_line.is_ours()).then(|| of_line.clone());
+                    Managed::start_privileged(kept, line).await
+                }
                 (None, Some(before)) => {
                     ownership = Some(before.offer.ownership.clone());
                     Managed::adopt(settings.clone(), before.offer)
@@ -199,6 +132,23 @@ impl Php {
     /// Whether a process keeps root for some of it.
     pub(super) fn keeper(&self) -> KeeperState {
         KeeperState::of(self.line.as_ref())
+    }
+
+    /// The line to that process.
+    pub(super) fn line(&self) -> Option<&KeeperChannel> {
+        self.line.as_ref()
+    }
+
+    /// What another process needs to go on with the programs of other users: their site, their settings, and the rest.
+    pub(super) fn privileged_offers(&self) -> Vec<InheritedPrivileged> {
+        let offers = self.running.iter().filter_map(|pool| {
+            Some(InheritedPrivileged {
+                site: pool.site.clone(),
+                settings: pool.settings.likeness(),
+                offer: pool.managed.privileged_offer()?,
+            })
+        });
+        offers.collect()
     }
 
     /// What another process may go on with.
@@ -231,6 +181,9 @@ impl Php {
 
     /// Leaves the contents of these folders to another process.
     pub(super) async fn leave(&mut self, folders: &[PathBuf]) {
+        if let Some(line) = &self.line {
+            line.leave();
+        }
         for pool in std::mem::take(&mut self.running) {
             if pool.folder().is_some_and(|own| folders.contains(&own)) {
                 pool.managed.leave().await;
@@ -271,8 +224,7 @@ impl Php {
         config: &Config,
         change: &mut PhpChange,
     ) -> Result<Option<PhpPool>, php::PhpStartError> {
-        let (own, other) = (&config.server.user, &wanted.site.managed.user);
-        let is_apart = own.is_some() && other.is_some() && own != other;
+        let is_apart = is_apart(config, wanted.site);
         let candidates = self.running.iter().zip(&mut change.stays);
         let mut free = candidates.filter(|(pool, stays)| !**stays && pool.site == wanted.name);
         let found = if is_apart {
@@ -339,7 +291,7 @@ impl PhpChange {
 
 impl RunningPool {
     fn folder(&self) -> Option<PathBuf> {
-        self.managed.socket().parent().map(Path::to_owned)
+        self.managed.folder().map(Path::to_owned)
     }
 
     fn shown(&self) -> PhpPool {
@@ -374,108 +326,4 @@ pub(super) async fn stop_pools(pools: Vec<RunningPool>) {
     for pool in pools {
         pool.managed.stop().await;
     }
-}
-
-/// The programs of a site: for each upstream its settings, if Galley runs a program for it alone.
-struct WantedPools<'c> {
-    site: &'c SiteConfig,
-    name: String,
-    pools: Vec<Option<PhpSettings>>,
-}
-
-fn wanted(config: &Config) -> Vec<WantedPools<'_>> {
-    let budget = budget(config);
-    let names = site_states::names(&config.sites).into_iter();
-    let all = config.sites.iter().zip(names).map(|(site, name)| {
-        let pools = upstreams(site).enumerate().map(|(index, upstream)| {
-            let settings = settings(site, upstream, budget);
-            settings.filter(|_| is_own(index, upstream))
-        });
-        WantedPools {
-            site,
-            name,
-            pools: pools.collect(),
-        }
-    });
-    all.collect()
-}
-
-fn upstreams(site: &SiteConfig) -> impl Iterator<Item = &UpstreamConfig> {
-    std::iter::once(&site.upstream).chain(&site.further)
-}
-
-/// Whether something runs for this upstream alone: a rule's `managed` is the site's own.
-fn is_own(index: usize, upstream: &UpstreamConfig) -> bool {
-    index == 0 || matches!(upstream, UpstreamConfig::Program(_))
-}
-
-fn at(site: &SiteConfig, cause: php::PhpStartError) -> ServerStartError {
-    ServerStartError::Php {
-        site: site.name.clone(),
-        cause,
-    }
-}
-
-/// The memory of this machine, divided for a configuration.
-fn budget(config: &Config) -> MemoryDivision {
-    let pools = config.managed_pools();
-    MemoryDivision::of(MachineMemory::at(
-        Path::new("/"),
-        config.cache.memory,
-        pools,
-    ))
-}
-
-/// `None` for a program that Galley does not run. The program of an upstream; an empty command: PHP-FPM. `None`: nothing.
-fn program(site: &SiteConfig, upstream: &UpstreamConfig) -> Option<Program> {
-    match upstream {
-        UpstreamConfig::Managed => Some(Program {
-            command: Vec::new(),
-            workers: site.managed.workers,
-        }),
-        UpstreamConfig::Program(program) => Some(program.clone()),
-        UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => None,
-    }
-}
-
-fn settings(
-    site: &SiteConfig,
-    upstream: &UpstreamConfig,
-    budget: MemoryDivision,
-) -> Option<PhpSettings> {
-    let Program { command, workers } = program(site, upstream)?;
-    let root = site.root.as_ref()?;
-    Some(PhpSettings {
-        binary: site.managed.binary.clone(),
-        command,
-        workers,
-        budget,
-        first_byte_timeout: of_rules(site, |rule| rule.timeouts.first_byte)
-            .fold(site.limits.first_byte_timeout, Duration::max),
-        timeout: site.managed.timeout,
-        memory_limit: site.managed.memory_limit,
-        user: site.managed.user.clone().or_else(|| sys::owner(root)),
-        runtime_dir: galley_config::runtime_dir(),
-        site_name: site.name.clone(),
-        request_body: of_rules(site, |rule| rule.request_body).fold(site.request_body, u64::max),
-        root: root.clone(),
-        sandbox: sandbox(site),
-        limits: GroupLimits {
-            memory_high: site.managed.memory_high,
-            pids_max: site.managed.pids_max,
-        },
-    })
-}
-
-/// With the folders in which plugins remove files to purge pages.
-fn sandbox(site: &SiteConfig) -> Option<PhpSandbox> {
-    let mut sandbox = site.managed.sandbox.clone()?;
-    let folders = [&site.nginx_cache_path, &site.purge_directory];
-    sandbox.paths.extend(folders.into_iter().flatten().cloned());
-    Some(sandbox)
-}
-
-/// What the rules of a site say about something.
-fn of_rules<T>(site: &SiteConfig, what: impl Fn(&Rule) -> Option<T>) -> impl Iterator<Item = T> {
-    site.rules.rules.iter().filter_map(what)
 }

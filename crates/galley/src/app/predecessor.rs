@@ -13,10 +13,11 @@ use super::listeners::InheritedSockets;
 use super::site_states::PurgesByName;
 use crate::admin::InheritedAdmin;
 use crate::binary_upgrade::{
-    ListenerName, PoolOffer, Predecessor, PurgeTables, Received, UpgradeChannel, UpgradeMessage,
-    exchange_purges, read_pages,
+    ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, Received,
+    UpgradeChannel, UpgradeMessage, exchange_purges, read_pages,
 };
 use crate::durable::{PurgeRelay, RelayedPurges, SitePurges};
+use crate::php::privileged::{KeeperChannel, KeeperOffer, PrivilegedPoolOffer, SocketOffer};
 use crate::php::{ManagedOffer, MasterHandles, Ownership};
 
 /// What the process before hands over at once.
@@ -25,6 +26,22 @@ pub(super) struct Inheritance {
     pub(super) sockets: BTreeMap<ListenerName, InheritedSockets>,
     pub(super) admin: Option<InheritedAdmin>,
     pub(super) pools: Vec<InheritedPool>,
+    pub(super) keeper: Option<InheritedKeeper>,
+}
+
+/// The process that keeps root, and what it starts.
+pub(super) struct InheritedKeeper {
+    pub(super) keeper: KeeperOffer,
+    pub(super) pools: Vec<InheritedPrivileged>,
+}
+
+/// A pool of that process.
+pub(super) struct InheritedPrivileged {
+    /// As [`super::site_states::names`] calls it.
+    pub(super) site: String,
+    /// As [`crate::php::PhpSettings::likeness`] gives them.
+    pub(super) settings: String,
+    pub(super) offer: PrivilegedPoolOffer,
 }
 
 /// A PHP-FPM of the process before.
@@ -61,6 +78,21 @@ impl Inheritance {
                 UpgradeMessage::Pool(offer) => {
                     all.pools.extend(InheritedPool::new(offer, descriptors));
                 }
+                UpgradeMessage::Keeper => {
+                    let socket = descriptors.into_iter().next();
+                    all.keeper = socket.map(InheritedKeeper::new);
+                }
+                UpgradeMessage::PrivilegedOutput { process } => {
+                    if let Some(InheritedKeeper { keeper, .. }) = &mut all.keeper {
+                        let outputs = descriptors.into_iter().map(|output| (process, output));
+                        keeper.outputs.extend(outputs);
+                    }
+                }
+                UpgradeMessage::PrivilegedPool(pool) => {
+                    if let Some(InheritedKeeper { pools, .. }) = &mut all.keeper {
+                        pools.extend(InheritedPrivileged::new(pool, descriptors));
+                    }
+                }
                 UpgradeMessage::Start => return Ok(all),
                 UpgradeMessage::Prepared
                 | UpgradeMessage::Failed { .. }
@@ -89,6 +121,39 @@ impl InheritedPool {
                 folder: offer.folder,
                 handles,
                 ownership: Ownership::not_yet(),
+            },
+        })
+    }
+}
+
+impl InheritedKeeper {
+    fn new(socket: OwnedFd) -> Self {
+        Self {
+            keeper: KeeperOffer {
+                socket,
+                outputs: Vec::new(),
+            },
+            pools: Vec::new(),
+        }
+    }
+}
+
+impl InheritedPrivileged {
+    fn new(message: PrivilegedPoolMessage, descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let socket = match message.socket_owner {
+            Some(owner) => Some(SocketOffer {
+                folder: descriptors.into_iter().next()?,
+                owner,
+            }),
+            None => None,
+        };
+        Some(Self {
+            site: message.site,
+            settings: message.settings,
+            offer: PrivilegedPoolOffer {
+                pool: message.pool,
+                folder: message.folder,
+                socket,
             },
         })
     }
@@ -171,6 +236,7 @@ impl Handover {
     pub(super) async fn serve(self, inherited: InheritedPages, taken: TakenOver) {
         let TakenOver {
             folders,
+            keeper,
             relay,
             purges,
         } = taken;
@@ -189,6 +255,9 @@ impl Handover {
         relay.end();
         drop(ours);
         self.pools.iter().for_each(Ownership::take);
+        if let Some(keeper) = keeper {
+            keeper.take_over();
+        }
         tracing::info!("the previous process has ended");
     }
 }
@@ -212,6 +281,8 @@ pub(super) struct InheritedPages {
 pub(super) struct TakenOver {
     /// Of the PHP-FPMs that it takes over.
     pub(super) folders: Vec<std::path::PathBuf>,
+    /// The line to the process that keeps root.
+    pub(super) keeper: Option<KeeperChannel>,
     pub(super) relay: PurgeRelay,
     pub(super) purges: PurgesByName,
 }

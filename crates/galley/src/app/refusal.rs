@@ -419,12 +419,15 @@ pub fn of_php(config: &Config, site: usize, cause: &php::PhpStartError) -> Machi
         Some(path) => ("php_binary", path.display().to_string()),
         None => ("php", "managed".to_owned()),
     };
+    let help = match cause {
+        php::PhpStartError::Apart => "restart Galley: `systemctl restart galley`",
+        _ => "correct the error that PHP reports, or name another program with `php_binary`",
+    };
     MachineFinding {
         at: OptionPath::Site(site, name),
         value,
         why: format!("which cannot be started: {}", with_sources(cause)),
-        help: "correct the error that PHP reports, or name another program with `php_binary`"
-            .to_owned(),
+        help: help.to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use galley_config::{Config, ConfigSource};
 use tokio::sync::mpsc;
 
+use super::apart::{self, Apart};
 use super::cluster::Node;
 use super::connections::ConnectionShare;
 use super::control::{self, Control, RunEnd};
@@ -14,7 +15,7 @@ use super::generation::{Generation, GenerationParts};
 use super::lasting::Lasting;
 use super::listeners::{HeldListeners, NewListeners};
 use super::logs::Logs;
-use super::php::{self, Apart};
+use super::php;
 use super::predecessor::{Handover, Inheritance, TakenOver};
 use super::refusal::ServerStartError;
 use super::tls::{self, Tls, TlsBefore};
@@ -50,7 +51,7 @@ pub fn run(
     // Their keys are root's alone, as a rule.
     let tls = tls::open(config, &TlsBefore::default())?;
     confine::make_folders(config)?;
-    let apart = php::apart(config)?;
+    let apart = apart::prepare(config, inheritance.keeper.take())?;
     confine::delegate_group(config);
     confine::give_up_root(config, &listeners)?;
     let error_log = errors::start(&ErrorTargets::of(config), config.log.level)?;
@@ -167,6 +168,7 @@ async fn start(
     let predecessor = handover.zip(inherited_pages).map(|(handover, pages)| {
         let taken = TakenOver {
             folders: php.inherited_folders(),
+            keeper: php.line().cloned(),
             relay: lasting.durable.relay().clone(),
             purges: lasting.states.purges(),
         };

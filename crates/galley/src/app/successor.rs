@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use crate::admin::UpgradeError;
 use crate::binary_upgrade::{ENVIRONMENT, Received, UpgradeChannel, UpgradeMessage};
 use crate::durable::RelayedPurges;
 use crate::sys::packets;
@@ -80,25 +81,35 @@ impl StartingProcess {
     }
 
     /// The next message within `patience`.
-    pub(super) async fn receive(&mut self, patience: Duration) -> Result<UpgradeMessage, String> {
+    pub(super) async fn receive(
+        &mut self,
+        patience: Duration,
+    ) -> Result<UpgradeMessage, UpgradeError> {
         let Ok(received) = timeout(patience, self.channel.receive()).await else {
-            return Err(format!("the new process sent nothing for {patience:?}"));
+            let why = format!("the new process sent nothing for {patience:?}");
+            return Err(UpgradeError::Failed(why));
         };
-        match received {
+        let why = match received {
             Ok(Received {
-                message: UpgradeMessage::Failed { why },
+                message: UpgradeMessage::Failed { why, needs_restart },
                 ..
-            }) => Err(why),
-            Ok(received) => Ok(received.message),
+            }) => {
+                return Err(if needs_restart {
+                    UpgradeError::NeedsRestart(why)
+                } else {
+                    UpgradeError::Failed(why)
+                });
+            }
+            Ok(received) => return Ok(received.message),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                let status = timeout(END_PATIENCE, self.child.wait()).await;
-                Err(match status {
+                match timeout(END_PATIENCE, self.child.wait()).await {
                     Ok(Ok(status)) => format!("the new process ended ({status})"),
                     _ => "the new process does not respond".to_owned(),
-                })
+                }
             }
-            Err(error) => Err(format!("the new process sent an invalid message: {error}")),
-        }
+            Err(error) => format!("the new process sent an invalid message: {error}"),
+        };
+        Err(UpgradeError::Failed(why))
     }
 
     /// Sends a message. Errors say why it cannot be sent.

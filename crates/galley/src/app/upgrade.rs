@@ -17,16 +17,18 @@ use super::connections::ConnectionShare;
 use super::control::{Control, RunEnd, admin_spec};
 use super::generation::{Generation, GenerationParts};
 use super::lasting::Lasting;
-use super::predecessor::{InheritedNode, InheritedPool};
+use super::predecessor::{InheritedNode, InheritedPool, InheritedPrivileged};
 use super::signals::Signals;
 use super::successor::{StartingProcess, Successor};
 use super::upkeep::Upkeep;
 use super::{ServerStartError, build, cluster, service_manager, tls, upkeep};
 use crate::admin::{UpgradeError, UpgradeReport, UpgradeResult};
 use crate::binary_upgrade::{
-    PageSource, PoolOffer, PurgeTables, UpgradeMessage, exchange_purges, write_pages,
+    PageSource, PoolOffer, PrivilegedPoolMessage, PurgeTables, UpgradeMessage, exchange_purges,
+    write_pages,
 };
 use crate::durable::{PurgeSource, RelayedPurge, RelayedPurges};
+use crate::php::privileged::KeeperChannel;
 use crate::request::{Site, site_mark};
 use crate::sys;
 
@@ -92,7 +94,7 @@ impl Control {
         };
         if let Err(why) = prepared {
             starting.kill().await;
-            return Err(refused(why));
+            return Err(HandoverError::Refused(why));
         }
         // From here on purges wait for the new process.
         let purges = self.lasting.durable.relay().begin(true);
@@ -108,10 +110,10 @@ impl Control {
                 })
             }
             other => {
-                let why = other.err().unwrap_or_else(|| OUT_OF_TURN.to_owned());
+                let why = other.err().unwrap_or_else(out_of_turn);
                 starting.kill().await;
                 self.restore(Vec::new(), purges).await;
-                Err(refused(why))
+                Err(HandoverError::Refused(why))
             }
         }
     }
@@ -143,20 +145,24 @@ impl Control {
                     .to_owned(),
             );
         }
-        if self.php.keeper().word().is_some() {
-            return Err("another process keeps root privileges for PHP as other users; only a restart can replace it"
-                .to_owned());
+        if self.php.keeper().word() == Some("gone") {
+            return Err(
+                "the process that keeps root privileges for PHP as other users has ended; \
+                 only a restart can start it again"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
 
     /// Hands over what both may have, and waits until the new process has everything that may fail.
-    async fn prepare_successor(&self, starting: &mut StartingProcess) -> Result<(), String> {
+    async fn prepare_successor(&self, starting: &mut StartingProcess) -> Result<(), UpgradeError> {
         let sent = self.send_all(starting).await;
         match (starting.receive(START_PATIENCE).await, sent) {
             (Ok(UpgradeMessage::Prepared), Ok(())) => Ok(()),
-            (Err(why), _) | (Ok(_), Err(why)) => Err(why),
-            (Ok(_), Ok(())) => Err(OUT_OF_TURN.to_owned()),
+            (Err(why), _) => Err(why),
+            (Ok(_), Err(why)) => Err(why.into()),
+            (Ok(_), Ok(())) => Err(out_of_turn()),
         }
     }
 
@@ -177,11 +183,17 @@ impl Control {
         for pool in self.php.offers() {
             send_pool(pool, to).await?;
         }
+        if let Some(line) = self.php.line() {
+            send_keeper(line, self.php.privileged_offers(), to).await?;
+        }
         to.send(UpgradeMessage::Start, &[]).await
     }
 
     /// Closes the disk cache and leaves the cluster, hands over the pages in memory, and waits until the new process serves.
-    async fn release(&mut self, starting: &mut StartingProcess) -> Result<UpgradeMessage, String> {
+    async fn release(
+        &mut self,
+        starting: &mut StartingProcess,
+    ) -> Result<UpgradeMessage, UpgradeError> {
         let node = self.node.take();
         let upkeep = std::mem::replace(&mut self.upkeep, Upkeep::none());
         let durable = self.lasting.durable.clone();
@@ -209,7 +221,7 @@ impl Control {
                 tracing::warn!(%error, "cannot hand over the pages in memory");
                 (position, None)
             }
-            Err(_) => return Err("closing the disk cache ended in a panic".to_owned()),
+            Err(_) => return Err("closing the disk cache ended in a panic".to_owned().into()),
         };
         if let Some(position) = position {
             let message = UpgradeMessage::Position { position };
@@ -353,6 +365,39 @@ async fn send_pool(pool: InheritedPool, to: &StartingProcess) -> Result<(), Stri
     to.send(message, &carried.map(OwnedFd::as_fd)).await
 }
 
+async fn send_keeper(
+    line: &KeeperChannel,
+    pools: Vec<InheritedPrivileged>,
+    to: &StartingProcess,
+) -> Result<(), String> {
+    let offer = line.offer().await;
+    let offer =
+        offer.map_err(|error| format!("cannot hand over the privileged process: {error}"))?;
+    to.send(UpgradeMessage::Keeper, &[offer.socket.as_fd()])
+        .await?;
+    for (process, output) in offer.outputs {
+        let message = UpgradeMessage::PrivilegedOutput { process };
+        to.send(message, &[output.as_fd()]).await?;
+    }
+    for InheritedPrivileged {
+        site,
+        settings,
+        offer,
+    } in pools
+    {
+        let message = UpgradeMessage::PrivilegedPool(PrivilegedPoolMessage {
+            site,
+            settings,
+            pool: offer.pool,
+            folder: offer.folder,
+            socket_owner: offer.socket.as_ref().map(|socket| socket.owner),
+        });
+        let carried = offer.socket.as_ref().map(|socket| socket.folder.as_fd());
+        to.send(message, carried.as_slice()).await?;
+    }
+    Ok(())
+}
+
 /// Publishes a purge that no other process has; its publisher is notified when that is acknowledged.
 fn publish_again(tables: &impl PurgeTables, RelayedPurge { record, done }: RelayedPurge) {
     let receipt = tables
@@ -377,7 +422,9 @@ fn is_valid(sites: &[Arc<Site>], page: &Entry) -> bool {
 /// The part of the memory that is handed over at most: for a moment both processes have theirs, and the file is in memory too.
 const SHARE_OF_PAGES: u64 = 2;
 
-const OUT_OF_TURN: &str = "the new process sent an unexpected message";
+fn out_of_turn() -> UpgradeError {
+    UpgradeError::Failed("the new process sent an unexpected message".to_owned())
+}
 
 /// The new process may have to start PHP of its own.
 const START_PATIENCE: Duration = Duration::from_secs(120);

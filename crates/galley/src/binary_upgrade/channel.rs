@@ -66,10 +66,10 @@ impl Predecessor {
         }
     }
 
-    /// Tells the process before why this one does not start.
-    pub fn refuse(&self, why: &str) {
+    /// Tells the process before why this one does not start, and whether it would after a restart.
+    pub fn refuse(&self, why: &str, needs_restart: bool) {
         let why = why.chars().take(MOST_OF_A_REASON).collect();
-        let packet = Packet::Message(UpgradeMessage::Failed { why });
+        let packet = Packet::Message(UpgradeMessage::Failed { why, needs_restart });
         // It may have ended.
         let _ = packets::send_all(&self.socket, &packet.bytes(), &[]);
     }

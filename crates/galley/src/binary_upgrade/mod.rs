@@ -11,6 +11,6 @@ mod pages;
 mod relay;
 
 pub use channel::{ENVIRONMENT, Predecessor, Received, UpgradeChannel};
-pub use packet::{ListenerName, PoolOffer, UpgradeMessage};
+pub use packet::{ListenerName, PoolOffer, PrivilegedPoolMessage, UpgradeMessage};
 pub use pages::{PageSource, read_pages, write_pages};
 pub use relay::{PurgeTables, exchange_purges};

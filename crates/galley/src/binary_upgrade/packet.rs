@@ -28,6 +28,15 @@ pub enum UpgradeMessage {
     },
     /// Old: a running PHP-FPM. Carries its process, its watcher's process, the watcher's pipe, and the pipe of its messages.
     Pool(PoolOffer),
+    /// Old: there is a process that keeps root, for PHP of other users. Carries a connection to it.
+    Keeper,
+    /// Old: what a program says that this process has started. Carries the pipe.
+    PrivilegedOutput {
+        /// Process id of the program.
+        process: u32,
+    },
+    /// Old: a pool of this process. Carries the folder of the socket if its user makes that.
+    PrivilegedPool(PrivilegedPoolMessage),
     /// Old: that is all; start.
     Start,
     /// New: everything is there that may fail, but for the disk.
@@ -36,6 +45,9 @@ pub enum UpgradeMessage {
     Failed {
         /// Why.
         why: String,
+        /// Whether it could after a restart.
+        #[serde(default)]
+        needs_restart: bool,
     },
     /// Old: it has left the cluster. Before `Released`.
     Position {
@@ -73,6 +85,21 @@ pub struct PoolOffer {
     pub folder: PathBuf,
     /// Process id of the master.
     pub master: u32,
+}
+
+/// A pool of the process that keeps root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivilegedPoolMessage {
+    /// The site's name among all sites.
+    pub site: String,
+    /// Its settings, which cannot be changed.
+    pub settings: String,
+    /// Its number in the plan of that process.
+    pub pool: u32,
+    /// Where its socket is.
+    pub folder: PathBuf,
+    /// Number of the user who makes the socket; `None`: that process has it.
+    pub socket_owner: Option<u32>,
 }
 
 /// One packet.

@@ -50,9 +50,9 @@ fn run(options: &RunOptions) -> ExitCode {
             ));
         }
     };
-    let refuse = |why: &str| {
+    let refuse = |why: &str, needs_restart| {
         if let Some(before) = &before {
-            before.refuse(why);
+            before.refuse(why, needs_restart);
         }
     };
     let source = match (&options.config, &options.root) {
@@ -64,7 +64,7 @@ fn run(options: &RunOptions) -> ExitCode {
     let config = match source.load(&[]) {
         Ok(config) => config,
         Err(complaints) => {
-            refuse(&complaints.to_string());
+            refuse(&complaints.to_string(), false);
             return complain(&complaints);
         }
     };
@@ -72,11 +72,11 @@ fn run(options: &RunOptions) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let Some(finding) = error.finding(&config) else {
-        refuse(&error.to_string());
+        refuse(&error.to_string(), error.needs_restart());
         return fail(&error.to_string());
     };
     let complaints = config.complaints(&[finding]).to_string();
-    refuse(&complaints);
+    refuse(&complaints, error.needs_restart());
     show::talk_lines(&complaints);
     if error.is_configuration() {
         ExitCode::from(EXIT_USAGE)

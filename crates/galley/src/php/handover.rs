@@ -91,7 +91,8 @@ impl Ownership {
         self.0.store(false, Ordering::Release);
     }
 
-    pub(super) fn is_ours(&self) -> bool {
+    /// Whether it is.
+    pub fn is_ours(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

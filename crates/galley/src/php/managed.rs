@@ -17,7 +17,7 @@ use super::master::{Master, MasterLauncher, MasterPlan};
 use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
 use super::prepare::{self, Prepared, prepare};
-use super::privileged::{KeeperChannel, PrivilegedPool, SplitItem};
+use super::privileged::{KeeperChannel, PrivilegedPool, PrivilegedPoolOffer, SplitItem};
 use super::program;
 use super::watch::PoolWatch;
 use super::{PhpSettings, PhpStartError, modules};
@@ -32,6 +32,8 @@ pub struct Managed {
     stop: oneshot::Sender<ManagedEnd>,
     task: JoinHandle<()>,
     current: Arc<CurrentMaster>,
+    /// If the privileged process has started it.
+    privileged: Option<PrivilegedPoolOffer>,
 }
 
 impl Managed {
@@ -49,15 +51,20 @@ impl Managed {
         kept: PrivilegedPool,
         line: &KeeperChannel,
     ) -> Result<Managed, PhpStartError> {
+        let privileged = PrivilegedPoolOffer::of(&kept);
         let (pool, line) = (kept.pool, line.clone());
-        match kept.what {
+        let managed = match kept.what {
             SplitItem::Fpm { pieces, door } => {
                 Self::run(prepare::privileged(*pieces, line, pool, door)?).await
             }
             SplitItem::Program(program) => program::start_privileged(program, line, pool)
                 .await
                 .map(Self::of_program),
-        }
+        };
+        Ok(Managed {
+            privileged,
+            ..managed?
+        })
     }
 
     /// Takes over a program that another process has started with the same settings. Call within a tokio runtime that lives as
@@ -118,6 +125,7 @@ impl Managed {
             stop,
             task,
             current,
+            privileged: None,
         }
     }
 
@@ -130,6 +138,7 @@ impl Managed {
             stop: running.stop,
             task: running.task,
             current: Arc::default(),
+            privileged: None,
         }
     }
 
@@ -159,10 +168,24 @@ impl Managed {
         self.end(ManagedEnd::Stop).await;
     }
 
+    /// The folder of its socket.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.privileged {
+            Some(privileged) => Some(&privileged.folder),
+            None => self.socket.parent(),
+        }
+    }
+
+    /// What another process needs to go on with it, if the privileged process has started it; `None`: it has not, or it cannot
+    /// be handed over.
+    pub fn privileged_offer(&self) -> Option<PrivilegedPoolOffer> {
+        self.privileged.as_ref()?.copy()
+    }
+
     /// What another process needs to go on with it; `None`: it cannot be handed over, or does not run.
     pub fn offer(&self) -> Option<ManagedOffer> {
         Some(ManagedOffer {
-            folder: self.socket.parent()?.to_owned(),
+            folder: self.folder()?.to_owned(),
             handles: self.current.copy()?,
             ownership: Ownership::ours(),
         })

@@ -67,7 +67,7 @@ impl MasterPlan {
     fn ownership(&self) -> Ownership {
         match &self.means {
             MasterLauncher::Own(own) => own.directory.ownership.clone(),
-            MasterLauncher::Kept { .. } => Ownership::ours(),
+            MasterLauncher::Kept { line, .. } => line.ownership().clone(),
         }
     }
 }
@@ -128,7 +128,7 @@ impl Master {
             MasterLauncher::Kept { line, pool, .. } => {
                 let (process, said) = line.start(*pool, 0).await.map_err(failed(&plan.binary))?;
                 plan.limit(process.id());
-                Master::new(plan, MasterProcess::Kept(process), None, Some(said))
+                Master::new(plan, MasterProcess::Kept(process), None, said)
             }
         };
         tokio::select! {

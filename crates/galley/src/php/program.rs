@@ -107,7 +107,9 @@ async fn keep(
     for slot in 0..workers {
         slots.spawn(one(Arc::clone(&troop), slot, first.take(), ending.clone()));
     }
-    let _ = stopped.await;
+    if stopped.await == Ok(ManagedEnd::Leave) {
+        return;
+    }
     let _ = end.send(true);
     if let ProgramLauncher::Own(own) = &troop.means {
         // An error says that they have just ended.
@@ -323,7 +325,9 @@ impl Troop {
             ProgramLauncher::Kept { line, pool } => {
                 let place = u32::try_from(slot).unwrap_or(u32::MAX);
                 let (process, pipe) = line.start(*pool, place).await.map_err(failed)?;
-                self.listen(pipe);
+                if let Some(pipe) = pipe {
+                    self.listen(pipe);
+                }
                 Ok(MasterProcess::Kept(process))
             }
         }

@@ -127,7 +127,9 @@ pub enum PhpStartError {
         source: io::Error,
     },
     /// It is to run as another user, and Galley has given up root.
-    #[error("only a restart of Galley can start PHP as another user than `server.user`")]
+    #[error(
+        "only a restart of Galley can start PHP as another user than `server.user`, or with other settings as that user"
+    )]
     Apart,
     /// It could not be confined.
     #[error("cannot confine PHP (`php_sandbox`)")]

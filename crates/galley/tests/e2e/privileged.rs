@@ -22,7 +22,7 @@ use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 const WHO: &str = "<?php echo 'uid=', posix_geteuid(), \"\\ngroups=\", implode(',', posix_getgroups()), \"\\npid=\", getmypid(), \"\\nparent=\", posix_getppid(), \"\\n\";";
 
 /// Number and first group of a user that every Debian has.
-fn account(name: &str) -> (u32, u32) {
+pub(crate) fn account(name: &str) -> (u32, u32) {
     let accounts = fs::read_to_string("/etc/passwd").unwrap();
     let mut rows = accounts.lines().map(|row| row.split(':'));
     let mut row = rows.find(|row| row.clone().next() == Some(name)).unwrap();
@@ -31,7 +31,7 @@ fn account(name: &str) -> (u32, u32) {
 }
 
 /// Galley as `www-data`, a site of its own user, and two sites of other users. `None` where nobody may become anybody.
-fn plan(first: &str) -> Option<Plan> {
+pub(crate) fn plan(first: &str) -> Option<Plan> {
     if !runs_as_root() {
         eprintln!("only root can become somebody else");
         return None;
@@ -61,11 +61,11 @@ fn plan(first: &str) -> Option<Plan> {
 }
 
 /// Past the cache, always.
-fn ask(stage: &Stage, host: &str) -> Response {
+pub(crate) fn ask(stage: &Stage, host: &str) -> Response {
     stage.ask(Request::form("/who.php", &[("a", "b")]).host(host))
 }
 
-fn of(stage: &Stage, host: &str, what: &str) -> u32 {
+pub(crate) fn of(stage: &Stage, host: &str, what: &str) -> u32 {
     let text = ask(stage, host).expect_status(200).text();
     said(&text, what).parse().unwrap()
 }
@@ -84,7 +84,7 @@ fn processes() -> Vec<(String, u32, u32)> {
     .collect()
 }
 
-fn children(parent: u32) -> Vec<(String, u32)> {
+pub(crate) fn children(parent: u32) -> Vec<(String, u32)> {
     let all = processes().into_iter();
     all.filter(|(line, of, _)| *of == parent && !line.is_empty())
         .map(|(line, _, pid)| (line, pid))
@@ -92,18 +92,18 @@ fn children(parent: u32) -> Vec<(String, u32)> {
 }
 
 /// The process that keeps root.
-fn keeper(stage: &Stage) -> Option<u32> {
+pub(crate) fn keeper(stage: &Stage) -> Option<u32> {
     let all = children(stage.galley.pid()).into_iter();
     all.filter(|(line, _)| line == "galley privileged")
         .map(|(_, pid)| pid)
         .next()
 }
 
-fn lives(pid: u32) -> bool {
+pub(crate) fn lives(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-fn kill(signal: &str, pid: u32) {
+pub(crate) fn kill(signal: &str, pid: u32) {
     let killed = Command::new("kill")
         .args([signal, &pid.to_string()])
         .status();
@@ -117,7 +117,7 @@ fn status_line(pid: u32, name: &str) -> String {
     line.unwrap().trim().to_owned()
 }
 
-fn folders(stage: &Stage) -> Vec<String> {
+pub(crate) fn folders(stage: &Stage) -> Vec<String> {
     let all = fs::read_dir(stage.scratch.join("galley"))
         .unwrap()
         .flatten();
@@ -160,10 +160,6 @@ fn each_site_has_its_user_and_galley_has_none_of_roots_rights() {
     // CHOWN, DAC_OVERRIDE, KILL, SETGID, SETUID.
     assert_eq!(status_line(keeper, "CapPrm:"), "00000000000000e3");
     assert_eq!(status_line(keeper, "Threads:"), "1");
-    // Another process could not reach the one that keeps root: the packages restart at this exit code.
-    let upgrade = stage.galley.cli(&["upgrade"]).unwrap();
-    assert_eq!(upgrade.status.code(), Some(2), "{}", words(&upgrade));
-    assert!(words(&upgrade).contains("only a restart"));
     assert!(
         stage
             .status()
@@ -250,6 +246,10 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     );
     let table = words(&stage.galley.cli(&["status"]).unwrap());
     assert!(table.contains("restart galley"), "{table}");
+    // The packages restart at this exit code.
+    let upgrade = stage.galley.cli(&["upgrade"]).unwrap();
+    assert_eq!(upgrade.status.code(), Some(2), "{}", words(&upgrade));
+    assert!(words(&upgrade).contains("only a restart"));
     let answer = ask(&stage, "example.test");
     assert!(
         [502, 503].contains(&answer.status),
@@ -422,15 +422,24 @@ impl Alone {
         packets::send(&self.socket, packet, None).unwrap();
     }
 
+    fn ask(&mut self, packet: &[u8]) -> (Report, Option<OwnedFd>) {
+        self.send(packet);
+        self.hear()
+    }
+
     fn hear(&mut self) -> (Report, Option<OwnedFd>) {
-        let mut packet = [0; BYTES + 1];
-        let (length, carried) = packets::receive(&self.socket, &mut packet).unwrap();
-        (Report::read(&packet[..length]).unwrap(), carried)
+        hear(&self.socket)
     }
 
     fn children(&self) -> Vec<(String, u32)> {
         children(self.child.id())
     }
+}
+
+fn hear(socket: &OwnedFd) -> (Report, Option<OwnedFd>) {
+    let mut packet = [0; BYTES + 1];
+    let (length, carried) = packets::receive(socket, &mut packet).unwrap();
+    (Report::read(&packet[..length]).unwrap(), carried)
 }
 
 fn sealed(text: &str) -> OwnedFd {
@@ -518,6 +527,92 @@ fn orders_that_are_none_change_nothing() {
     drop(socket);
     assert!(child.wait().unwrap().success());
     assert!(!lives(process) && !scratch.join("pool").exists());
+}
+
+#[test]
+fn another_galley_is_told_what_runs_and_goes_on_with_it() {
+    if !runs_as_root() {
+        return;
+    }
+    let mut alone = Alone::start();
+    let start = |place| PrivilegedOrder::Start { pool: 0, place }.bytes();
+    let (first, _output) = started(alone.ask(&start(0)));
+    let connected = Report::Connected { errno: 0 };
+    let (report, another) = alone.ask(&PrivilegedOrder::Connect.bytes());
+    assert_eq!(report, connected);
+    let another = another.unwrap();
+    let running = Report::Started {
+        pool: 0,
+        place: 0,
+        process: first,
+    };
+    assert_eq!(hear(&another).0, running);
+    assert_eq!(hear(&another).0, Report::Ready);
+    // Each hears of its own, and both of every end.
+    let (second, _output) = started(alone.ask(&start(1)));
+    let how = How::Kill;
+    let signal = PrivilegedOrder::Signal {
+        pool: 0,
+        process: first,
+        how,
+    };
+    packets::send(&another, &signal.bytes(), None).unwrap();
+    let ended = Report::Ended {
+        pool: 0,
+        process: first,
+        status: 9,
+    };
+    assert_eq!((alone.hear().0, hear(&another).0), (ended, ended));
+    // A few may have connections, and no more.
+    let mut more = Vec::new();
+    let refused = loop {
+        let (report, socket) = alone.ask(&PrivilegedOrder::Connect.bytes());
+        match socket {
+            Some(socket) => more.push(socket),
+            None => break report,
+        }
+    };
+    assert_ne!(refused, connected);
+    assert!(more.len() < 8, "{}", more.len());
+    // While its Galley is connected, a program is not ended.
+    let busy = |report| {
+        matches!(
+            report,
+            Report::Failed {
+                pool: 0,
+                place: 1,
+                ..
+            }
+        )
+    };
+    packets::send(&another, &start(1), None).unwrap();
+    assert!(busy(hear(&another).0));
+    wait_for("the program", PATIENCE, || lives(second));
+    drop((alone.socket, more));
+    // Nobody knows of this one any more.
+    let limit = std::time::Instant::now() + PATIENCE;
+    let (third, _output) = loop {
+        assert!(std::time::Instant::now() < limit);
+        packets::send(&another, &start(1), None).unwrap();
+        match hear(&another) {
+            (Report::Ended { process, .. }, _) => assert_eq!(process, second),
+            (report @ Report::Started { .. }, output) => break started((report, output)),
+            (report, _) => assert!(busy(report), "{report:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    wait_for("the program", PATIENCE, || lives(third));
+    assert!(!lives(second));
+    drop(another);
+    assert!(alone.child.wait().unwrap().success());
+    assert!(!lives(third) && !alone.scratch.join("pool").exists());
+}
+
+fn started((report, output): (Report, Option<OwnedFd>)) -> (u32, Option<OwnedFd>) {
+    match report {
+        Report::Started { process, .. } => (process, output),
+        other => panic!("it was not started: {other:?}"),
+    }
 }
 
 /// Root was given up since: keys that it alone reads stay in use, and its process starts nothing that it was not begun with.

@@ -9,7 +9,7 @@
 //! exists.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -39,6 +39,16 @@ impl SocketPath {
             seen: Mutex::new(seen),
             path,
         })
+    }
+
+    /// The folder in which it is.
+    pub(super) fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// Number of the user whose socket it is.
+    pub(super) fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// Where to connect to; the same for the whole life.

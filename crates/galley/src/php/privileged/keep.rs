@@ -3,6 +3,8 @@
 //! Every byte of a command is untrusted. `galley_privileged::PoolLedger` checks it; what remains is to check whether a
 //! worker is a child of the pool. A process that has ended is reaped and removed from the ledger in one step, so that no
 //! signal reaches a process that got the same number meanwhile.
+//!
+//! A Galley that takes over from another gets a connection of its own. The process ends with the last connection.
 
 use std::collections::HashMap;
 use std::io::{self, stdin, stdout};
@@ -12,23 +14,22 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use galley_privileged::{BYTES, How, PoolLedger, PrivilegedOrder, Report};
+use galley_privileged::{How, PoolLedger, PrivilegedOrder, Report, Running};
 use rustix::fs::{AtFlags, chownat};
 use rustix::io::Errno;
 use rustix::process::{
     Gid, Pid, PidfdFlags, Signal, Uid, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal,
 };
-use tokio::io::Interest;
-use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as Listening, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use super::COMMAND;
+use super::connections::{ConnectionId, IncomingPacket, KeeperConnections};
 use super::plan::{LaunchPlan, PlannedPool, ProgramKind};
 use crate::php::master::END_TIMEOUT;
-use crate::sys::{packets, privileges};
+use crate::sys::privileges;
 
 /// Keeps root until Galley has ended. Only Galley can start it: it hands over the plan and the socket.
 pub fn keep() -> io::Result<()> {
@@ -45,16 +46,17 @@ pub fn keep() -> io::Result<()> {
     runtime.block_on(async {
         // They are for the process that serves, which ends this one when PHP has ended.
         let _unheard = unheard()?;
+        let slots = plan.pools.iter().map(|pool| pool.slots);
         let mut keeper = PrivilegedKeeper {
-            ledger: PoolLedger::new(plan.pools.iter().map(|pool| pool.slots)),
+            connections: KeeperConnections::new(slots.clone().fold(0, usize::saturating_add)),
+            ledger: PoolLedger::new(slots),
             plan,
             listeners,
-            socket: packets::waited_for(socket)?,
             children: HashMap::new(),
             ends: JoinSet::new(),
             refusals: 0,
         };
-        let outcome = keeper.serve().await;
+        let outcome = keeper.serve(socket).await;
         keeper.end().await;
         outcome
     })
@@ -65,86 +67,132 @@ struct PrivilegedKeeper {
     ledger: PoolLedger,
     /// Of the pools that take theirs as standard input.
     listeners: Vec<Option<UnixListener>>,
-    socket: UnixDatagram,
+    connections: KeeperConnections,
     /// Those that the ledger knows, none of them reaped.
-    children: HashMap<u32, Child>,
+    children: HashMap<u32, KeptChild>,
     /// One waits for each child, and gives its number when it has ended.
     ends: JoinSet<u32>,
     refusals: u32,
 }
 
+/// A process that was started.
+struct KeptChild {
+    child: Child,
+    started_by: ConnectionId,
+}
+
 impl PrivilegedKeeper {
-    /// Until the other end is closed, which is Galley's end.
-    async fn serve(&mut self) -> io::Result<()> {
-        self.report(Report::Ready, None).await?;
-        loop {
-            let mut packet = [0; BYTES + 1];
-            let length = tokio::select! {
-                length = receive(&self.socket, &mut packet) => length?,
+    /// Until the other ends of all sockets are closed, which is Galley's end.
+    async fn serve(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let galley = self.connections.add(socket)?;
+        self.connections.send(galley, Report::Ready, None);
+        while !self.connections.is_empty() {
+            tokio::select! {
+                Some(IncomingPacket { from, packet }) = self.connections.receive() => {
+                    if packet.is_empty() {
+                        self.connections.remove(from);
+                    } else {
+                        self.execute(from, &packet);
+                    }
+                }
                 Some(Ok(process)) = self.ends.join_next() => {
                     if let Some(report) = self.bury(process) {
-                        self.report(report, None).await?;
+                        self.connections.send_all(report);
                     }
-                    continue;
                 }
-            };
-            let packet = packet.get(..length).unwrap_or_default();
-            if packet.is_empty() {
-                return Ok(());
             }
-            self.execute(packet).await?;
         }
+        Ok(())
     }
 
-    async fn execute(&mut self, packet: &[u8]) -> io::Result<()> {
+    fn execute(&mut self, from: ConnectionId, packet: &[u8]) {
         match self.ledger.judge(packet) {
-            Ok(PrivilegedOrder::Start { pool, place }) => {
-                let (report, said) = self.started(pool, place);
-                self.report(report, said).await
-            }
-            Ok(PrivilegedOrder::Signal { process, how, .. }) => {
-                tell(process, how);
-                Ok(())
-            }
+            Ok(PrivilegedOrder::Start { pool, place }) => self.start(from, pool, place),
+            Ok(PrivilegedOrder::Signal { process, how, .. }) => tell(process, how),
             Ok(PrivilegedOrder::Replace { pool, worker }) => {
                 if self.replace(pool, worker).is_none() {
-                    return self.refuse("the worker is not the pool's").await;
+                    self.refuse(from, "the worker is not the pool's");
                 }
-                Ok(())
             }
+            Ok(PrivilegedOrder::Connect) => self.connect(from),
             Err(refusal) => {
                 let Some(PrivilegedOrder::Start { pool, place }) = PrivilegedOrder::read(packet)
                 else {
-                    return self.refuse(refusal.text()).await;
+                    return self.refuse(from, refusal.text());
                 };
+                self.end_unknown(pool, place);
                 // Somebody waits for the reply; the former process may be ending.
                 let errno = Errno::BUSY.raw_os_error().unsigned_abs();
                 let failed = Report::Failed { pool, place, errno };
-                self.report(failed, None).await
+                self.connections.send(from, failed, None);
             }
         }
     }
 
-    /// Starts the process of a place, and returns the report of it.
-    fn started(&mut self, pool: u32, place: u32) -> (Report, Option<OwnedFd>) {
-        match self.start(pool, place) {
-            Ok((process, said)) => {
+    /// Ends the process of a place that is to be started, if the Galley that started it is gone: the other does not know it.
+    fn end_unknown(&self, pool: u32, place: u32) {
+        if let Some(process) = self.ledger.process(pool, place)
+            && let Some(kept) = self.children.get(&process)
+            && !self.connections.is_open(kept.started_by)
+        {
+            tell(process, How::Kill);
+        }
+    }
+
+    /// Makes a connection for another Galley, and reports there what runs.
+    fn connect(&mut self, from: ConnectionId) {
+        let (another, socket) = match self.connections.add_pair() {
+            Ok(added) => added,
+            Err(error) => {
+                let errno = errno_of(&error).max(1);
+                let refused = Report::Connected { errno };
+                return self.connections.send(from, refused, None);
+            }
+        };
+        for Running {
+            pool,
+            place,
+            process,
+        } in self.ledger.all()
+        {
+            let started = Report::Started {
+                pool,
+                place,
+                process,
+            };
+            self.connections.send(another, started, None);
+        }
+        self.connections.send(another, Report::Ready, None);
+        let connected = Report::Connected { errno: 0 };
+        self.connections.send(from, connected, Some(socket));
+    }
+
+    /// Starts the process of a place, and reports it.
+    fn start(&mut self, from: ConnectionId, pool: u32, place: u32) {
+        let (report, output) = match self.spawn(from, pool, place) {
+            Ok((process, output)) => {
                 let started = Report::Started {
                     pool,
                     place,
                     process,
                 };
-                (started, Some(said))
+                (started, Some(output))
             }
             Err(error) => {
-                let errno = error.raw_os_error().map_or(0, i32::unsigned_abs);
+                let errno = errno_of(&error);
                 (Report::Failed { pool, place, errno }, None)
             }
-        }
+        };
+        self.connections.send(from, report, output);
     }
 
     /// Starts the process of a place; returns its number, and the end of the pipe for its messages.
-    fn start(&mut self, pool: u32, place: u32) -> io::Result<(u32, OwnedFd)> {
+    fn spawn(
+        &mut self,
+        started_by: ConnectionId,
+        pool: u32,
+        place: u32,
+    ) -> io::Result<(u32, OwnedFd)> {
         let index = usize::try_from(pool).unwrap_or(usize::MAX);
         let planned = self.plan.pools.get(index);
         let planned = planned.ok_or(io::ErrorKind::NotFound)?;
@@ -177,7 +225,8 @@ impl PrivilegedKeeper {
             }
         };
         self.ledger.started(pool, place, process);
-        self.children.insert(process, child);
+        self.children
+            .insert(process, KeptChild { child, started_by });
         Ok((process, said.into()))
     }
 
@@ -197,7 +246,7 @@ impl PrivilegedKeeper {
 
     /// Ends the rest of the group of a process that has ended, and forgets it.
     fn bury(&mut self, process: u32) -> Option<Report> {
-        let mut child = self.children.remove(&process)?;
+        let KeptChild { mut child, .. } = self.children.remove(&process)?;
         // Until it is reaped nothing else has its number.
         tell(process, How::Kill);
         let status = child.wait().map_or(0, ExitStatusExt::into_raw);
@@ -209,24 +258,17 @@ impl PrivilegedKeeper {
         })
     }
 
-    async fn refuse(&mut self, why: &str) -> io::Result<()> {
+    fn refuse(&mut self, from: ConnectionId, why: &str) {
         self.refusals = self.refusals.saturating_add(1);
         if self.refusals <= TOLD_REFUSALS {
             say(&format!("rejected a command: {why}"));
         }
-        self.report(Report::Refused, None).await
-    }
-
-    async fn report(&self, report: Report, carried: Option<OwnedFd>) -> io::Result<()> {
-        let packet = report.bytes();
-        let carried = carried.as_ref().map(AsFd::as_fd);
-        let send = || packets::send(&self.socket, &packet, carried);
-        self.socket.async_io(Interest::WRITABLE, send).await
+        self.connections.send(from, Report::Refused, None);
     }
 
     /// Ends everything: workers may finish their requests, for a while. Then removes the files.
     async fn end(mut self) {
-        for (pool, process) in self.ledger.all() {
+        for Running { pool, process, .. } in self.ledger.all() {
             let planned = usize::try_from(pool)
                 .ok()
                 .and_then(|at| self.plan.pools.get(at));
@@ -234,8 +276,8 @@ impl PrivilegedKeeper {
             tell(process, if is_fpm { How::Quit } else { How::Terminate });
         }
         let _ = tokio::time::timeout(END_TIMEOUT, self.bury_all()).await;
-        for (_, process) in self.ledger.all() {
-            tell(process, How::Kill);
+        for running in self.ledger.all() {
+            tell(running.process, How::Kill);
         }
         self.bury_all().await;
         for pool in &self.plan.pools {
@@ -284,21 +326,16 @@ fn listener(pool: &PlannedPool, plan: &LaunchPlan) -> io::Result<Option<UnixList
     Ok(Some(listener))
 }
 
-/// The next packet; empty at the end. Cancel-safe.
-async fn receive(socket: &UnixDatagram, packet: &mut [u8]) -> io::Result<usize> {
-    let receive = || packets::receive_plain(socket, packet);
-    match socket.async_io(Interest::READABLE, receive).await {
-        // A Galley that was killed with reports unread.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
-        received => received,
-    }
-}
-
 /// Becomes readable when the process has ended, which is all that a process's descriptor has in common with a pipe.
 fn wait_for(process: u32) -> io::Result<pipe::Receiver> {
     let pid = pid(process).ok_or(io::ErrorKind::NotFound)?;
     let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
     pipe::Receiver::from_owned_fd_unchecked(pidfd)
+}
+
+/// The system's number of an error; 0: it has none.
+fn errno_of(error: &io::Error) -> u32 {
+    error.raw_os_error().map_or(0, i32::unsigned_abs)
 }
 
 fn pid(number: u32) -> Option<Pid> {

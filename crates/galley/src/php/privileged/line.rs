@@ -3,11 +3,14 @@
 //!
 //! One task reads the reports and passes them to the waiting tasks. When the connection ends, all waiting and later calls
 //! fail: nothing can be started or signalled any more.
+//!
+//! A Galley that takes over gets a connection of its own from the one before ([`KeeperChannel::connect`]). What runs for
+//! that one is then returned by [`KeeperChannel::start`] as if it had just been started.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +21,7 @@ use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
+use crate::php::handover::{Ownership, copy};
 use crate::sys::packets;
 
 /// The line; clones are the same.
@@ -28,6 +32,8 @@ pub struct KeeperChannel(Arc<ChannelShared>);
 struct ChannelShared {
     socket: UnixDatagram,
     waiting: Mutex<PendingReplies>,
+    /// Whether what runs is this process's to end.
+    ownership: Ownership,
 }
 
 /// The waiting tasks. Held for a few lines.
@@ -41,10 +47,15 @@ struct PendingReplies {
     starts: HashMap<(u32, u32), oneshot::Sender<io::Result<Started>>>,
     /// By process.
     ends: HashMap<u32, oneshot::Sender<ExitStatus>>,
+    /// The pipes of messages of what runs, by process, for another Galley.
+    outputs: HashMap<u32, OwnedFd>,
+    /// What runs for the Galley before, by pool and place.
+    inherited: HashMap<(u32, u32), Started>,
+    connections: VecDeque<oneshot::Sender<io::Result<OwnedFd>>>,
 }
 
-/// A process, and the pipe of its messages.
-type Started = (PrivilegedProcess, pipe::Receiver);
+/// A process, and the pipe of its messages; `None`: it was lost with a Galley that has ended.
+type Started = (PrivilegedProcess, Option<pipe::Receiver>);
 
 /// A main process of a pool. Dropped before its end, it and its group are killed.
 #[derive(Debug)]
@@ -59,9 +70,39 @@ pub(crate) struct PrivilegedProcess {
 impl KeeperChannel {
     /// A line over this socket, whose other end has said that it is ready. Call within a runtime.
     pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
+        Self::over(socket, Ownership::ours())
+    }
+
+    /// The line of the Galley before this one, over a socket that it has got by [`KeeperChannel::connect`]. `outputs`: the pipes of
+    /// messages that it has. Call within a runtime.
+    pub(super) async fn inherit(
+        socket: OwnedFd,
+        mut outputs: HashMap<u32, OwnedFd>,
+    ) -> io::Result<Self> {
+        let line = Self::over(socket, Ownership::not_yet())?;
+        loop {
+            let mut packet = [0; BYTES + 1];
+            let (length, _) = line.receive(&mut packet).await?;
+            match packet.get(..length).and_then(Report::read) {
+                Some(Report::Ready) => return Ok(line),
+                Some(Report::Started {
+                    pool,
+                    place,
+                    process,
+                }) => {
+                    let started = line.started(pool, process, outputs.remove(&process))?;
+                    line.waiting().inherited.insert((pool, place), started);
+                }
+                _ => return Err(io::Error::other("it does not say what runs")),
+            }
+        }
+    }
+
+    fn over(socket: OwnedFd, ownership: Ownership) -> io::Result<Self> {
         Ok(Self(Arc::new(ChannelShared {
             socket: packets::waited_for(socket)?,
             waiting: Mutex::default(),
+            ownership,
         })))
     }
 
@@ -74,6 +115,9 @@ impl KeeperChannel {
             if waiting.is_gone {
                 return Err(gone());
             }
+            if let Some(inherited) = waiting.inherited.remove(&(pool, place)) {
+                return Ok(inherited);
+            }
             self.send(PrivilegedOrder::Start { pool, place })?;
             waiting.starts.insert((pool, place), tell);
         }
@@ -83,6 +127,46 @@ impl KeeperChannel {
     /// Has a worker of a pool end after its request.
     pub(crate) fn replace(&self, pool: u32, worker: u32) -> io::Result<()> {
         self.send(PrivilegedOrder::Replace { pool, worker })
+    }
+
+    /// Another socket to the process, for a Galley that takes over from this one. Cancel-safe.
+    pub(super) async fn connect(&self) -> io::Result<OwnedFd> {
+        let (tell, told) = oneshot::channel();
+        {
+            let mut waiting = self.waiting();
+            if waiting.is_gone {
+                return Err(gone());
+            }
+            self.send(PrivilegedOrder::Connect)?;
+            waiting.connections.push_back(tell);
+        }
+        told.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Copies of the pipes of messages of what runs, by process.
+    pub(super) fn outputs(&self) -> Vec<(u32, OwnedFd)> {
+        let waiting = self.waiting();
+        let copies = waiting.outputs.iter();
+        copies
+            .filter_map(|(process, output)| Some((*process, copy(output.as_fd()).ok()?)))
+            .collect()
+    }
+
+    /// Whether what runs is this process's to end.
+    pub(crate) fn ownership(&self) -> &Ownership {
+        &self.0.ownership
+    }
+
+    /// The Galley before has ended: what it has left running and nobody uses is ended.
+    pub(crate) fn take_over(&self) {
+        self.0.ownership.take();
+        let unused = std::mem::take(&mut self.waiting().inherited);
+        drop(unused);
+    }
+
+    /// Leaves everything that runs to the Galley that takes over.
+    pub(crate) fn leave(&self) {
+        self.0.ownership.leave();
     }
 
     /// Whether the other side still accepts commands.
@@ -116,8 +200,14 @@ impl KeeperChannel {
         let left = {
             let mut waiting = self.waiting();
             waiting.is_gone = true;
-            let starts = std::mem::take(&mut waiting.starts);
-            (starts, std::mem::take(&mut waiting.ends))
+            let PendingReplies {
+                starts,
+                ends,
+                connections,
+                ..
+            } = &mut *waiting;
+            let starts = std::mem::take(starts);
+            (starts, std::mem::take(ends), std::mem::take(connections))
         };
         drop(left);
     }
@@ -135,32 +225,19 @@ impl KeeperChannel {
                 place,
                 process,
             } => {
-                let (tell, end) = oneshot::channel();
-                let asked = {
-                    let mut waiting = self.waiting();
-                    waiting.ends.insert(process, tell);
-                    waiting.starts.remove(&(pool, place))
-                };
-                let process = PrivilegedProcess {
-                    line: self.clone(),
-                    pool,
-                    id: process,
-                    end,
-                    has_ended: false,
-                };
-                let said = carried
+                let asked = self.waiting().starts.remove(&(pool, place));
+                let started = carried
                     .ok_or_else(|| io::Error::other("it arrived without its pipe"))
-                    .and_then(pipe::Receiver::from_owned_fd);
+                    .and_then(|output| self.started(pool, process, Some(output)));
                 // If nobody waits any more, the process is dropped here, hence killed.
                 if let Some(asked) = asked {
-                    let _ = asked.send(said.map(|said| (process, said)));
+                    let _ = asked.send(started);
                 }
             }
             Report::Failed { pool, place, errno } => {
-                let error = match i32::try_from(errno) {
-                    Ok(errno) if errno != 0 => io::Error::from_raw_os_error(errno),
-                    _ => io::Error::other("the privileged process could not start it"),
-                };
+                let error = errno_error(errno).unwrap_or_else(|| {
+                    io::Error::other("the privileged process could not start it")
+                });
                 if let Some(asked) = self.waiting().starts.remove(&(pool, place)) {
                     let _ = asked.send(Err(error));
                 }
@@ -168,14 +245,48 @@ impl KeeperChannel {
             Report::Ended {
                 process, status, ..
             } => {
-                if let Some(end) = self.waiting().ends.remove(&process) {
+                let mut waiting = self.waiting();
+                waiting.outputs.remove(&process);
+                if let Some(end) = waiting.ends.remove(&process) {
                     let _ = end.send(ExitStatus::from_raw(status.cast_signed()));
+                }
+            }
+            Report::Connected { errno } => {
+                let socket = match errno_error(errno) {
+                    Some(error) => Err(error),
+                    None => carried.ok_or_else(|| io::Error::other("it arrived without a socket")),
+                };
+                if let Some(asked) = self.waiting().connections.pop_front() {
+                    let _ = asked.send(socket);
                 }
             }
             // It had just ended, as a rule.
             Report::Refused => tracing::debug!("the privileged process rejected a command"),
             Report::Ready => {}
         }
+    }
+
+    /// A process that runs. Nothing is to be locked here.
+    fn started(&self, pool: u32, process: u32, output: Option<OwnedFd>) -> io::Result<Started> {
+        let (tell, end) = oneshot::channel();
+        let kept = output.as_ref().map(|output| copy(output.as_fd()));
+        {
+            let mut waiting = self.waiting();
+            waiting.ends.insert(process, tell);
+            // Without a copy another Galley misses what it says, and nothing else.
+            if let Some(Ok(kept)) = kept {
+                waiting.outputs.insert(process, kept);
+            }
+        }
+        let process = PrivilegedProcess {
+            line: self.clone(),
+            pool,
+            id: process,
+            end,
+            has_ended: false,
+        };
+        let output = output.map(pipe::Receiver::from_owned_fd).transpose()?;
+        Ok((process, output))
     }
 
     async fn receive(&self, packet: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
@@ -232,8 +343,16 @@ impl PrivilegedProcess {
 
 impl Drop for PrivilegedProcess {
     fn drop(&mut self) {
-        self.signal(How::Kill);
+        if self.line.ownership().is_ours() {
+            self.signal(How::Kill);
+        }
     }
+}
+
+/// The error of this number, if there was one.
+fn errno_error(errno: u32) -> Option<io::Error> {
+    let errno = i32::try_from(errno).ok().filter(|errno| *errno != 0);
+    errno.map(io::Error::from_raw_os_error)
 }
 
 fn gone() -> io::Error {

@@ -1,5 +1,5 @@
 //! Before root is given up: collects and fixes the programs that run as other users, and starts the process that keeps
-//! root.
+//! root. `inherit` does the same for a Galley that takes over from another.
 
 use std::fs;
 use std::io;
@@ -13,11 +13,10 @@ use galley_privileged::{BYTES, Report};
 use rustix::fs::{Mode, OFlags, fchmod, mkdirat, openat};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
 
 use super::plan::{LaunchPlan, PlannedPool, ProgramKind};
-use super::{COMMAND, KeeperChannel, SocketPath};
-use crate::php::master::{END_TIMEOUT, NOT_FOR_PHP};
+use super::{COMMAND, KeeperChannel, KeeperShutdown, SocketPath};
+use crate::php::master::NOT_FOR_PHP;
 use crate::php::outlook::{self, Outlook};
 use crate::php::pool::SocketAccess;
 use crate::php::prepare::{INNER, PreparedPool, SOCKET, Sockets, directory, pieces};
@@ -37,6 +36,8 @@ pub struct PrivilegeSplit {
 #[derive(Debug)]
 pub struct PrivilegedPool {
     pub(crate) pool: u32,
+    /// Of its socket.
+    pub(crate) folder: PathBuf,
     pub(crate) what: SplitItem,
 }
 
@@ -87,8 +88,13 @@ impl PrivilegeSplit {
             program(settings, account)?
         };
         self.plan.pools.push(planned);
+        let path = folder.path().to_owned();
         self.folders.push(folder);
-        Ok(PrivilegedPool { pool, what })
+        Ok(PrivilegedPool {
+            pool,
+            folder: path,
+            what,
+        })
     }
 
     /// Starts the process that keeps root, and returns when it is ready.
@@ -152,18 +158,7 @@ fn fpm(
 ) -> Result<(PlannedPool, SplitItem, TempDir), PhpStartError> {
     let directory = directory(settings)?;
     let door = door(directory.path(), &account).map_err(files(directory.path()))?;
-    let inner = directory.path().join(INNER);
-    let socket = inner.join(SOCKET);
-    let pieces = pieces(
-        settings,
-        &Sockets {
-            folder: directory.path(),
-            listen: &socket,
-            connect: door.path(),
-            user: None,
-            reach: SocketAccess::Folder,
-        },
-    )?;
+    let (pieces, socket) = fpm_pieces(settings, directory.path(), &door)?;
     let pool = PlannedPool {
         program: pieces.binary.clone(),
         arguments: pieces.arguments.clone(),
@@ -179,6 +174,26 @@ fn fpm(
     };
     let pieces = Box::new(pieces);
     Ok((pool, SplitItem::Fpm { pieces, door }, directory))
+}
+
+/// What a PHP-FPM in this folder is started with and watched by, and its socket.
+pub(super) fn fpm_pieces(
+    settings: &PhpSettings,
+    folder: &Path,
+    door: &SocketPath,
+) -> Result<(PreparedPool, PathBuf), PhpStartError> {
+    let socket = folder.join(INNER).join(SOCKET);
+    let pieces = pieces(
+        settings,
+        &Sockets {
+            folder,
+            listen: &socket,
+            connect: door.path(),
+            user: None,
+            reach: SocketAccess::Folder,
+        },
+    )?;
+    Ok((pieces, socket))
 }
 
 /// Makes the inner folder and gives both to the user. By descriptors: the runtime folder is Galley's, whose user may run anything.
@@ -247,62 +262,8 @@ impl Privileged {
     /// The line to it, and the process to be ended after all its programs have been. Call within a runtime.
     pub fn open(self) -> io::Result<(KeeperChannel, KeeperShutdown)> {
         let line = KeeperChannel::new(self.socket)?;
-        let (read, mut child) = (line.clone(), self.child);
-        let task = tokio::spawn(async move {
-            read.read().await;
-            if !read.is_closed() {
-                tracing::error!(
-                    "the privileged process has ended, and with it the PHP of all other users: their sites fail until Galley is restarted"
-                );
-            }
-            // Only its number is left, or it cleans up.
-            let waited = tokio::task::spawn_blocking(move || child.wait()).await;
-            if let Ok(Ok(status)) = waited {
-                tracing::info!(%status, "the privileged process has ended");
-            }
-        });
-        let ending = KeeperShutdown {
-            line: line.clone(),
-            task,
-        };
-        Ok((line, ending))
-    }
-}
-
-/// Ends the process that keeps root.
-#[derive(Debug)]
-pub struct KeeperShutdown {
-    line: KeeperChannel,
-    task: JoinHandle<()>,
-}
-
-impl KeeperShutdown {
-    /// Tells it to end and waits for that; it ends its programs.
-    pub async fn end(self) {
-        self.line.close();
-        if tokio::time::timeout(END_TIMEOUT * 2, self.task)
-            .await
-            .is_err()
-        {
-            tracing::error!("the privileged process did not end in time");
-        }
-    }
-}
-
-/// Whether there is such a process.
-#[derive(Clone, Debug, Default)]
-pub struct KeeperState(Option<KeeperChannel>);
-
-impl KeeperState {
-    /// Of the process at the other end.
-    pub fn of(line: Option<&KeeperChannel>) -> Self {
-        Self(line.cloned())
-    }
-
-    /// `running` or `gone`; `None`: there is none, because none is needed.
-    pub fn word(&self) -> Option<&'static str> {
-        let line = self.0.as_ref()?;
-        Some(if line.is_up() { "running" } else { "gone" })
+        let shutdown = KeeperShutdown::of_child(&line, self.child);
+        Ok((line, shutdown))
     }
 }
 

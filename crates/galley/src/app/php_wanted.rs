@@ -1,0 +1,116 @@
+//! The programs that the sites of a configuration want Galley to run, and their settings.
+
+use std::path::Path;
+use std::time::Duration;
+
+use galley_config::{Config, PhpSandbox, Program, SiteConfig, UpstreamConfig};
+use galley_policy::site::Rule;
+
+use super::{ServerStartError, site_states};
+use crate::php::{self, MachineMemory, MemoryDivision, PhpSettings};
+use crate::sys;
+use crate::sys::cgroup::GroupLimits;
+
+/// The programs of a site: for each upstream its settings, if Galley runs a program for it alone.
+pub(super) struct WantedPools<'c> {
+    pub(super) site: &'c SiteConfig,
+    pub(super) name: String,
+    pub(super) pools: Vec<Option<PhpSettings>>,
+}
+
+pub(super) fn wanted(config: &Config) -> Vec<WantedPools<'_>> {
+    let budget = budget(config);
+    let names = site_states::names(&config.sites).into_iter();
+    let all = config.sites.iter().zip(names).map(|(site, name)| {
+        let pools = upstreams(site).enumerate().map(|(index, upstream)| {
+            let settings = settings(site, upstream, budget);
+            settings.filter(|_| is_own(index, upstream))
+        });
+        WantedPools {
+            site,
+            name,
+            pools: pools.collect(),
+        }
+    });
+    all.collect()
+}
+
+pub(super) fn upstreams(site: &SiteConfig) -> impl Iterator<Item = &UpstreamConfig> {
+    std::iter::once(&site.upstream).chain(&site.further)
+}
+
+/// Whether something runs for this upstream alone: a rule's `managed` is the site's own.
+pub(super) fn is_own(index: usize, upstream: &UpstreamConfig) -> bool {
+    index == 0 || matches!(upstream, UpstreamConfig::Program(_))
+}
+
+pub(super) fn at(site: &SiteConfig, cause: php::PhpStartError) -> ServerStartError {
+    ServerStartError::Php {
+        site: site.name.clone(),
+        cause,
+    }
+}
+
+/// The memory of this machine, divided for a configuration.
+fn budget(config: &Config) -> MemoryDivision {
+    let pools = config.managed_pools();
+    MemoryDivision::of(MachineMemory::at(
+        Path::new("/"),
+        config.cache.memory,
+        pools,
+    ))
+}
+
+/// `None` for a program that Galley does not run. The program of an upstream; an empty command: PHP-FPM. `None`: nothing.
+fn program(site: &SiteConfig, upstream: &UpstreamConfig) -> Option<Program> {
+    match upstream {
+        UpstreamConfig::Managed => Some(Program {
+            command: Vec::new(),
+            workers: site.managed.workers,
+        }),
+        UpstreamConfig::Program(program) => Some(program.clone()),
+        UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => None,
+    }
+}
+
+fn settings(
+    site: &SiteConfig,
+    upstream: &UpstreamConfig,
+    budget: MemoryDivision,
+) -> Option<PhpSettings> {
+    let Program { command, workers } = program(site, upstream)?;
+    let root = site.root.as_ref()?;
+    Some(PhpSettings {
+        binary: site.managed.binary.clone(),
+        command,
+        workers,
+        budget,
+        first_byte_timeout: of_rules(site, |rule| rule.timeouts.first_byte)
+            .fold(site.limits.first_byte_timeout, Duration::max),
+        timeout: site.managed.timeout,
+        memory_limit: site.managed.memory_limit,
+        user: site.managed.user.clone().or_else(|| sys::owner(root)),
+        runtime_dir: galley_config::runtime_dir(),
+        site_name: site.name.clone(),
+        request_body: of_rules(site, |rule| rule.request_body).fold(site.request_body, u64::max),
+        root: root.clone(),
+        sandbox: sandbox(site),
+        limits: GroupLimits {
+            memory_high: site.managed.memory_high,
+            pids_max: site.managed.pids_max,
+        },
+    })
+}
+
+/// With the folders in which plugins remove files to purge pages.
+fn sandbox(site: &SiteConfig) -> Option<PhpSandbox> {
+    let mut sandbox = site.managed.sandbox.clone()?;
+    let folders = [&site.nginx_cache_path, &site.purge_directory];
+    sandbox.paths.extend(folders.into_iter().flatten().cloned());
+    Some(sandbox)
+}
+
+/// What the rules of a site say about something.
+fn of_rules<T>(site: &SiteConfig, what: impl Fn(&Rule) -> Option<T>) -> impl Iterator<Item = T> {
+    site.rules.rules.iter().filter_map(what)
+}

@@ -1,0 +1,159 @@
+//! The sockets of the process that keeps root: one to Galley, and another to the Galley that takes over from it.
+//!
+//! Each is read and written by tasks of its own, so a Galley that reads nothing delays no other.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use galley_privileged::{BYTES, Report};
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::sync::mpsc;
+
+use crate::sys::packets;
+
+/// All that are open.
+pub(super) struct KeeperConnections {
+    open: HashMap<ConnectionId, mpsc::Sender<OutgoingReport>>,
+    next: u32,
+    /// Reports that may wait for a Galley to read them.
+    backlog: usize,
+    received: mpsc::Receiver<IncomingPacket>,
+    receiver: mpsc::Sender<IncomingPacket>,
+}
+
+/// Which connection; never the same twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ConnectionId(u32);
+
+/// A packet that has arrived; empty: the connection has ended.
+pub(super) struct IncomingPacket {
+    pub(super) from: ConnectionId,
+    pub(super) packet: Vec<u8>,
+}
+
+struct OutgoingReport {
+    report: Report,
+    carried: Option<OwnedFd>,
+}
+
+impl KeeperConnections {
+    /// None yet. `processes`: how many may run at most, all of which may have to be reported at once.
+    pub(super) fn new(processes: usize) -> Self {
+        let (receiver, received) = mpsc::channel(MOST);
+        Self {
+            open: HashMap::new(),
+            next: 0,
+            backlog: processes.saturating_add(BACKLOG),
+            received,
+            receiver,
+        }
+    }
+
+    /// Adds a socket. Call within a runtime.
+    pub(super) fn add(&mut self, socket: OwnedFd) -> io::Result<ConnectionId> {
+        let socket = Arc::new(packets::waited_for(socket)?);
+        let id = ConnectionId(self.next);
+        self.next = self.next.wrapping_add(1);
+        let (reports, outgoing) = mpsc::channel(self.backlog);
+        self.open.insert(id, reports);
+        tokio::spawn(write(Arc::clone(&socket), outgoing));
+        tokio::spawn(read(socket, id, self.receiver.clone()));
+        Ok(id)
+    }
+
+    /// Adds a new pair of sockets, and returns the other end.
+    ///
+    /// Errors: `EBUSY` if there are as many as there may be.
+    pub(super) fn add_pair(&mut self) -> io::Result<(ConnectionId, OwnedFd)> {
+        if self.open.len() >= MOST {
+            return Err(Errno::BUSY.into());
+        }
+        let (here, there) = packets::pair()?;
+        Ok((self.add(here)?, there))
+    }
+
+    /// The next packet of any of them. Cancel-safe.
+    pub(super) async fn receive(&mut self) -> Option<IncomingPacket> {
+        self.received.recv().await
+    }
+
+    /// Sends a report. A Galley that has not read so many before has a fault, and is no longer connected.
+    pub(super) fn send(&mut self, to: ConnectionId, report: Report, carried: Option<OwnedFd>) {
+        let report = OutgoingReport { report, carried };
+        let sent = self.open.get(&to).map(|reports| reports.try_send(report));
+        if let Some(Err(_full)) = sent {
+            self.remove(to);
+        }
+    }
+
+    /// Sends a report to all.
+    pub(super) fn send_all(&mut self, report: Report) {
+        let all: Vec<ConnectionId> = self.open.keys().copied().collect();
+        for to in all {
+            self.send(to, report, None);
+        }
+    }
+
+    /// Ends one, whose reports are not sent any more.
+    pub(super) fn remove(&mut self, id: ConnectionId) {
+        self.open.remove(&id);
+    }
+
+    /// Whether it is open.
+    pub(super) fn is_open(&self, id: ConnectionId) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    /// Whether no Galley is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
+async fn read(
+    socket: Arc<UnixDatagram>,
+    from: ConnectionId,
+    receiver: mpsc::Sender<IncomingPacket>,
+) {
+    loop {
+        let mut buffer = [0; BYTES + 1];
+        let receive = || packets::receive_plain(&*socket, &mut buffer);
+        // An error says that a Galley was killed with reports unread.
+        let received = socket.async_io(Interest::READABLE, receive).await;
+        let packet = buffer.get(..received.unwrap_or(0)).unwrap_or_default();
+        let is_end = packet.is_empty();
+        let packet = packet.to_vec();
+        if receiver
+            .send(IncomingPacket { from, packet })
+            .await
+            .is_err()
+            || is_end
+        {
+            return;
+        }
+    }
+}
+
+async fn write(socket: Arc<UnixDatagram>, mut outgoing: mpsc::Receiver<OutgoingReport>) {
+    while let Some(OutgoingReport { report, carried }) = outgoing.recv().await {
+        let packet = report.bytes();
+        let carried = carried.as_ref().map(AsFd::as_fd);
+        let send = || packets::send(&*socket, &packet, carried);
+        if socket.async_io(Interest::WRITABLE, send).await.is_err() {
+            break;
+        }
+    }
+    // Ends the other task.
+    let _ = socket.shutdown(Shutdown::Both);
+}
+
+/// Galley, the one that takes over, and those whose end was not noticed yet.
+const MOST: usize = 4;
+
+/// Reports beside those of all processes.
+const BACKLOG: usize = 256;

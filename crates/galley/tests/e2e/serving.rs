@@ -1,0 +1,70 @@
+//! The process that serves a stage, through upgrades.
+
+use std::cell::Cell;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+
+use crate::support::{PATIENCE, Stage, words};
+
+/// The process that serves, after upgrades; it ends with this.
+pub(crate) struct Serving<'s> {
+    stage: &'s Stage,
+    pub(crate) pid: Cell<u32>,
+}
+
+impl<'s> Serving<'s> {
+    pub(crate) fn new(stage: &'s Stage) -> Self {
+        Self {
+            stage,
+            pid: Cell::new(stage.galley.pid()),
+        }
+    }
+
+    /// Upgrades; what the command says.
+    #[track_caller]
+    pub(crate) fn upgrade(&self) -> Value {
+        let output = self.stage.galley.cli(&["upgrade", "--json"]).unwrap();
+        let log = self.stage.galley.log();
+        assert_eq!(output.status.code(), Some(0), "{}\n{log}", words(&output));
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let pid = said["pid"].as_u64().unwrap();
+        self.pid.set(u32::try_from(pid).unwrap());
+        said
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process(pid(self.pid.get()), signal);
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let own = self.stage.galley.pid();
+        if self.pid.get() == own {
+            return;
+        }
+        self.signal(Signal::TERM);
+        let limit = Instant::now() + PATIENCE;
+        while is_alive(self.pid.get()) && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.signal(Signal::KILL);
+    }
+}
+
+pub(crate) fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
+}
+
+/// Whether a process runs; one that nobody has waited for does not.
+pub(crate) fn is_alive(number: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next());
+    test_kill_process(pid(number)).is_ok() && state.is_some_and(|state| state != "Z")
+}
