@@ -608,6 +608,26 @@ fn another_galley_is_told_what_runs_and_goes_on_with_it() {
     assert!(!lives(third) && !alone.scratch.join("pool").exists());
 }
 
+#[test]
+fn a_galley_that_reads_nothing_is_disconnected_and_delays_no_other() {
+    if !runs_as_root() {
+        return;
+    }
+    let mut alone = Alone::start();
+    let (_, another) = alone.ask(&PrivilegedOrder::Connect.bytes());
+    let another = another.unwrap();
+    assert_eq!(hear(&another).0, Report::Ready);
+    // Each is refused, and nobody reads that.
+    let refused = (0..100_000).find(|_| packets::send(&alone.socket, b"x", None).is_err());
+    assert!(refused.is_some());
+    let start = PrivilegedOrder::Start { pool: 0, place: 0 }.bytes();
+    packets::send(&another, &start, None).unwrap();
+    let (process, _output) = started(hear(&another));
+    drop(another);
+    assert!(alone.child.wait().unwrap().success());
+    assert!(!lives(process));
+}
+
 fn started((report, output): (Report, Option<OwnedFd>)) -> (u32, Option<OwnedFd>) {
     match report {
         Report::Started { process, .. } => (process, output),

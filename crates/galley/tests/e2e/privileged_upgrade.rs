@@ -119,7 +119,7 @@ fn the_old_process_goes_on_with_php_of_other_users_if_the_new_one_dies() {
     let Some(plan) = plan("php = \"managed\"\nphp_workers = 1") else {
         return;
     };
-    let wait = "<?php for ($i = 0; $i < 15000 && !file_exists(__DIR__ . '/go'); $i++) { usleep(2000); clearstatcache(); }";
+    let wait = "<?php touch(__DIR__ . '/begun'); for ($i = 0; $i < 15000 && !file_exists(__DIR__ . '/go'); $i++) { usleep(2000); clearstatcache(); }";
     fs::write(plan.scratch.dir("own").unwrap().join("wait.php"), wait).unwrap();
     let stage = plan.start();
     let serving = Serving::new(&stage);
@@ -130,7 +130,8 @@ fn the_old_process_goes_on_with_php_of_other_users_if_the_new_one_dies() {
     let mut held = TcpStream::connect(stage.addr()).unwrap();
     held.write_all(b"POST /wait.php HTTP/1.1\r\nhost: own.test\r\ncontent-length: 0\r\n\r\n")
         .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let begun = stage.scratch.join("own").join("begun");
+    wait_for("the request at PHP", PATIENCE, || begun.exists());
     serving.upgrade();
     assert_eq!(programs(keeper), before);
     assert!(is_alive(old));

@@ -18,7 +18,7 @@ use crate::sys::packets;
 
 /// All that are open.
 pub(super) struct KeeperConnections {
-    open: HashMap<ConnectionId, mpsc::Sender<OutgoingReport>>,
+    open: HashMap<ConnectionId, OpenConnection>,
     next: u32,
     /// Reports that may wait for a Galley to read them.
     backlog: usize,
@@ -34,6 +34,11 @@ pub(super) struct ConnectionId(u32);
 pub(super) struct IncomingPacket {
     pub(super) from: ConnectionId,
     pub(super) packet: Vec<u8>,
+}
+
+struct OpenConnection {
+    socket: Arc<UnixDatagram>,
+    reports: mpsc::Sender<OutgoingReport>,
 }
 
 struct OutgoingReport {
@@ -60,9 +65,9 @@ impl KeeperConnections {
         let id = ConnectionId(self.next);
         self.next = self.next.wrapping_add(1);
         let (reports, outgoing) = mpsc::channel(self.backlog);
-        self.open.insert(id, reports);
         tokio::spawn(write(Arc::clone(&socket), outgoing));
-        tokio::spawn(read(socket, id, self.receiver.clone()));
+        tokio::spawn(read(Arc::clone(&socket), id, self.receiver.clone()));
+        self.open.insert(id, OpenConnection { socket, reports });
         Ok(id)
     }
 
@@ -85,8 +90,8 @@ impl KeeperConnections {
     /// Sends a report. A Galley that has not read so many before has a fault, and is no longer connected.
     pub(super) fn send(&mut self, to: ConnectionId, report: Report, carried: Option<OwnedFd>) {
         let report = OutgoingReport { report, carried };
-        let sent = self.open.get(&to).map(|reports| reports.try_send(report));
-        if let Some(Err(_full)) = sent {
+        let open = self.open.get(&to);
+        if let Some(Err(_full)) = open.map(|open| open.reports.try_send(report)) {
             self.remove(to);
         }
     }
@@ -99,9 +104,12 @@ impl KeeperConnections {
         }
     }
 
-    /// Ends one, whose reports are not sent any more.
+    /// Ends one: no report is sent any more, and both of its tasks end.
     pub(super) fn remove(&mut self, id: ConnectionId) {
-        self.open.remove(&id);
+        if let Some(removed) = self.open.remove(&id) {
+            // An error says that the other end is closed.
+            let _ = removed.socket.shutdown(Shutdown::Both);
+        }
     }
 
     /// Whether it is open.
@@ -145,11 +153,9 @@ async fn write(socket: Arc<UnixDatagram>, mut outgoing: mpsc::Receiver<OutgoingR
         let carried = carried.as_ref().map(AsFd::as_fd);
         let send = || packets::send(&*socket, &packet, carried);
         if socket.async_io(Interest::WRITABLE, send).await.is_err() {
-            break;
+            return;
         }
     }
-    // Ends the other task.
-    let _ = socket.shutdown(Shutdown::Both);
 }
 
 /// Galley, the one that takes over, and those whose end was not noticed yet.

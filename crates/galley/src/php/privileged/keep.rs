@@ -91,7 +91,7 @@ impl PrivilegedKeeper {
                 Some(IncomingPacket { from, packet }) = self.connections.receive() => {
                     if packet.is_empty() {
                         self.connections.remove(from);
-                    } else {
+                    } else if self.connections.is_open(from) {
                         self.execute(from, &packet);
                     }
                 }
