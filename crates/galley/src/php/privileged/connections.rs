@@ -18,7 +18,7 @@ use crate::sys::packets;
 
 /// All that are open.
 pub(super) struct KeeperConnections {
-    open: HashMap<ConnectionId, OpenConnection>,
+    open: HashMap<ConnectionId, KeeperConnection>,
     next: u32,
     /// Reports that may wait for a Galley to read them.
     backlog: usize,
@@ -36,7 +36,7 @@ pub(super) struct IncomingPacket {
     pub(super) packet: Vec<u8>,
 }
 
-struct OpenConnection {
+struct KeeperConnection {
     socket: Arc<UnixDatagram>,
     reports: mpsc::Sender<OutgoingReport>,
 }
@@ -67,7 +67,7 @@ impl KeeperConnections {
         let (reports, outgoing) = mpsc::channel(self.backlog);
         tokio::spawn(write(Arc::clone(&socket), outgoing));
         tokio::spawn(read(Arc::clone(&socket), id, self.receiver.clone()));
-        self.open.insert(id, OpenConnection { socket, reports });
+        self.open.insert(id, KeeperConnection { socket, reports });
         Ok(id)
     }
 
