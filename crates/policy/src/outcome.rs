@@ -201,7 +201,7 @@ words! {
 pub enum StoreOutcome {
     /// It is in the store, or goes there as it arrives.
     Stored,
-    /// Its end decides, which has not come yet; the last response for this address was refused.
+    /// Its end decides, which has not come yet; the last response for this address was refused, and not because of a purge.
     Undecided,
     /// The same, and it was put together from a page and its ESI includes.
     StoredIncludes,

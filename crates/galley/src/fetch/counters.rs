@@ -87,6 +87,13 @@ impl FetchCounters {
         found.map(|(_, lately)| *lately)
     }
 
+    /// Whether the page of `key` was not stored the last time for a reason that may well hold again. A purge that came during
+    /// the fetch says nothing about the next one.
+    pub(super) fn tends_not_to_be_stored(&self, key: &[u8]) -> bool {
+        self.lately(key)
+            .is_some_and(|lately| lately.why != NotStored::Purged)
+    }
+
     /// The pages that were generated and not stored, the newest first, as far as they are remembered.
     pub fn not_stored_lately(&self) -> Vec<(Key, Lately)> {
         self.lock().iter().rev().cloned().collect()
@@ -176,5 +183,23 @@ mod tests {
         counters.stored(&key(199));
         assert_eq!(counters.lately(b"199"), None);
         assert!(counters.lately(b"198").is_some());
+    }
+
+    #[test]
+    fn a_purge_during_a_fetch_says_nothing_about_the_next() {
+        let counters = FetchCounters::default();
+        let tends = |why| {
+            counters.not_stored(&Key::new(b"page"), why, Tick(1));
+            counters.tends_not_to_be_stored(b"page")
+        };
+        assert!(tends(NotStored::Empty));
+        assert!(!tends(NotStored::Purged));
+        assert_eq!(
+            counters.lately(b"page").unwrap().why,
+            NotStored::Purged,
+            "`galley why` still names it"
+        );
+        assert!(tends(NotStored::Memory));
+        assert!(!counters.tends_not_to_be_stored(b"other"));
     }
 }

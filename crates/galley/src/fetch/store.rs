@@ -156,7 +156,7 @@ impl FetchWorker {
                 .is_confined
                 .set(storable::add_confined(&incoming.fields, &mut head));
         }
-        if job.site.counters.lately(job.key.bytes()).is_some() {
+        if job.site.counters.tends_not_to_be_stored(job.key.bytes()) {
             in_progress.store_outcome.set(StoreOutcome::Undecided);
         }
         sink.writer.head(FillHead {

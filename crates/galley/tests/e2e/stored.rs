@@ -1,6 +1,7 @@
 //! What `Cache-Status` says of responses whose body is refused: a claim to have stored one would send its reader to the wrong place.
 
 use std::sync::Barrier;
+use std::thread;
 
 use galley_testkit::client::Request;
 
@@ -104,5 +105,28 @@ fn a_streamed_page_promises_nothing_after_one_was_refused() {
         stage.why("/slow").contains("\"not_stored_lately\":null"),
         "{}",
         stage.why("/slow")
+    );
+}
+
+/// What a purge kept from being stored is stored the next time.
+#[test]
+fn a_streamed_page_is_promised_to_be_stored_after_a_purge_during_its_fetch() {
+    let stage = stage();
+    for note in ["repaired", "hold"] {
+        stage.note(note, "");
+    }
+    thread::scope(|scope| {
+        let early = scope.spawn(|| stage.get("/slow").expect_status(200));
+        stage.wait_for_note("held");
+        stage.purge(&["--url", "/slow"]);
+        stage.note("go", "");
+        assert!(early.join().unwrap().text().contains("News"));
+    });
+    galley_testkit::wait_for("the purged page to be refused", PATIENCE, || {
+        stage.why("/slow").contains("\"not_stored_lately\":{")
+    });
+    assert_eq!(
+        stage.get("/slow").cache_status(),
+        "galley; fwd=uri-miss; stored"
     );
 }
