@@ -1,5 +1,6 @@
 //! Certificates from files in PEM form, as `certbot` and every authority write them.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rustls::pki_types::pem::PemObject;
@@ -17,24 +18,63 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
+/// The contents of both files.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CertificatePem {
+    /// The site's own certificate, then those that lead to its authority.
+    pub chain: Vec<u8>,
+    /// The key of the first.
+    pub key: Vec<u8>,
+}
+
 /// Reads a certificate and its key. Blocks on the disk.
 ///
 /// Errors: with the file that is to blame.
 pub fn read(files: &CertificateFiles) -> Result<CertificateChain, (PathBuf, CertificateError)> {
-    let of_cert = |trouble| (files.cert.clone(), trouble);
-    let of_key = |trouble| (files.key.clone(), trouble);
-    let chain = contents(&files.cert, Secrecy::Public).map_err(of_cert)?;
-    let chain = chain_of(&chain).map_err(of_cert)?;
-    let pem = contents(&files.key, Secrecy::Secret).map_err(of_key)?;
-    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
-        of_key(CertificateError::Missing(
-            "private key without a passphrase",
-        ))
-    })?;
-    CertificateChain::new(chain, &key).map_err(|trouble| match trouble {
-        CertificateError::BadKey(_) | CertificateError::Mismatch => of_key(trouble),
-        other => of_cert(other),
-    })
+    CertificatePem::read(files)?.parse(files)
+}
+
+impl CertificatePem {
+    /// Reads both files. Blocks on the disk.
+    ///
+    /// Errors: with the file that cannot be read, or whose key is exposed.
+    pub fn read(files: &CertificateFiles) -> Result<Self, (PathBuf, CertificateError)> {
+        let read = |path: &Path, secrecy| {
+            contents(path, secrecy).map_err(|trouble| (path.to_owned(), trouble))
+        };
+        Ok(Self {
+            chain: read(&files.cert, Secrecy::Public)?,
+            key: read(&files.key, Secrecy::Secret)?,
+        })
+    }
+
+    /// The certificate in it; `files`: where it was read.
+    ///
+    /// Errors: with the file that is to blame.
+    pub fn parse(
+        &self,
+        files: &CertificateFiles,
+    ) -> Result<CertificateChain, (PathBuf, CertificateError)> {
+        let of_cert = |trouble| (files.cert.clone(), trouble);
+        let of_key = |trouble| (files.key.clone(), trouble);
+        let chain = chain_of(&self.chain).map_err(of_cert)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
+            of_key(CertificateError::Missing(
+                "private key without a passphrase",
+            ))
+        })?;
+        CertificateChain::new(chain, &key).map_err(|trouble| match trouble {
+            CertificateError::BadKey(_) | CertificateError::Mismatch => of_key(trouble),
+            other => of_cert(other),
+        })
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for CertificatePem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CertificatePem").finish_non_exhaustive()
+    }
 }
 
 /// Reads the certificates of authorities. Blocks on the disk.

@@ -213,6 +213,7 @@ impl Control {
         let failed = |error: ServerStartError| failed(&config, &error);
         let listeners = self.held.bind(&config).map_err(failed)?;
         let tls = tls::open(&config, &self.generation.tls).map_err(failed)?;
+        tls.forget_readable();
         let logs = self.logs.prepare(&config).map_err(failed)?;
         let errors = self.error_targets(&config).map_err(failed)?;
         let php = self.php.prepare(&config).await.map_err(failed)?;

@@ -47,6 +47,7 @@ mod watch;
 
 pub use self::acme::files as kept_certificates;
 pub use self::apart::sites_apart;
+pub use self::predecessor::Inheritance;
 pub use self::preflight::{Preflight, RunningGalley, preflight};
 pub use self::refusal::{ServerStartError, of_php};
 pub use self::run::run;

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use galley_cache::disk::DiskClock;
+use galley_certs::CertificateFiles;
 
 use super::lasting::Lasting;
 use super::listeners::InheritedSockets;
@@ -14,17 +15,19 @@ use super::site_states::PurgesByName;
 use crate::admin::InheritedAdmin;
 use crate::binary_upgrade::{
     ListenerName, PoolOffer, Predecessor, PrivilegedPoolMessage, PurgeTables, Received,
-    UpgradeChannel, UpgradeMessage, exchange_purges, read_pages,
+    UpgradeChannel, UpgradeMessage, exchange_purges, read_certificate, read_pages,
 };
 use crate::durable::{PurgeRelay, RelayedPurges, SitePurges};
 use crate::php::privileged::{KeeperChannel, KeeperOffer, PrivilegedPoolOffer, SocketOffer};
 use crate::php::{ManagedOffer, MasterHandles, Ownership};
+use crate::tls::CertificateSource;
 
 /// What the process before hands over at once.
 #[derive(Default)]
-pub(super) struct Inheritance {
+pub struct Inheritance {
     pub(super) sockets: BTreeMap<ListenerName, InheritedSockets>,
     pub(super) admin: Option<InheritedAdmin>,
+    pub(super) certificates: Vec<CertificateSource>,
     pub(super) pools: Vec<InheritedPool>,
     pub(super) keeper: Option<InheritedKeeper>,
 }
@@ -55,7 +58,7 @@ pub(super) struct InheritedPool {
 
 impl Inheritance {
     /// Waits for all of it. If the other process ends meanwhile, the parts that have arrived: nobody else serves then.
-    pub(super) fn receive(before: &Predecessor) -> io::Result<Self> {
+    pub fn receive(before: &Predecessor) -> io::Result<Self> {
         let mut all = Self::default();
         loop {
             let Received {
@@ -74,6 +77,16 @@ impl Inheritance {
                 UpgradeMessage::Admin { listen } => {
                     let socket = descriptors.into_iter().next();
                     all.admin = socket.map(|socket| InheritedAdmin { listen, socket });
+                }
+                UpgradeMessage::Certificate {
+                    cert,
+                    key,
+                    cert_bytes,
+                } => {
+                    let file = descriptors.into_iter().next().ok_or_else(out_of_turn)?;
+                    let files = CertificateFiles { cert, key };
+                    all.certificates
+                        .push(read_certificate(files, cert_bytes, file)?);
                 }
                 UpgradeMessage::Pool(offer) => {
                     all.pools.extend(InheritedPool::new(offer, descriptors));
@@ -101,6 +114,14 @@ impl Inheritance {
                 | UpgradeMessage::Serving { .. } => return Err(out_of_turn()),
             }
         }
+    }
+}
+
+impl Inheritance {
+    /// Certificates that this process need not be able to read.
+    pub fn certificates(&self) -> Vec<CertificateFiles> {
+        let all = self.certificates.iter();
+        all.map(|source| source.files.clone()).collect()
     }
 }
 

@@ -29,11 +29,11 @@ use crate::telemetry::errors::{self, ErrorLog, ErrorTargets};
 /// Runs the server until it is stopped. `source`: where `config` is read again. `tell` gets one line per listener, for people
 /// and scripts.
 ///
-/// `before`: the process that has started this one, to take over from it.
+/// `before`: the process that has started this one, to take over from it, and what it has handed over.
 pub fn run(
     config: &Config,
     source: ConfigSource,
-    before: Option<&Predecessor>,
+    before: Option<(&Predecessor, Inheritance)>,
     tell: &dyn Fn(&str),
 ) -> Result<(), ServerStartError> {
     if galley_config::memory(Path::new("/")).is_some_and(|bytes| bytes <= SMALL_MACHINE) {
@@ -42,14 +42,15 @@ pub fn run(
     let clock = Clock::start();
     let share = ConnectionShare::new(config, sys::raise_descriptor_limit());
     let mut held = HeldListeners::new(share.cores);
-    let mut inheritance = before
-        .map(Inheritance::receive)
-        .transpose()?
-        .unwrap_or_default();
+    let (before, inheritance) = before.unzip();
+    let mut inheritance = inheritance.unwrap_or_default();
     held.inherit(std::mem::take(&mut inheritance.sockets));
     let listeners = held.bind(config)?;
     // Their keys are root's alone, as a rule.
-    let tls = tls::open(config, &TlsBefore::default())?;
+    let tls = tls::open(
+        config,
+        &TlsBefore::inherited(config, &inheritance.certificates),
+    )?;
     confine::make_folders(config)?;
     let apart = apart::prepare(config, inheritance.keeper.take())?;
     confine::delegate_group(config);
@@ -130,6 +131,7 @@ async fn start(
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    first.tls.forget_readable();
     first.tls.warn_of_unreadable();
     let node = Node::prepare(&config)?;
     held.add(first.listeners)?;

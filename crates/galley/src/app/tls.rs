@@ -14,7 +14,8 @@ use tokio::task::JoinHandle;
 use super::ServerStartError;
 use crate::clock::Clock;
 use crate::tls::{
-    Acceptor, CertificateWatch, Certificates, H2, Least, Slot, UpstreamTlsClient, Watched, acceptor,
+    Acceptor, CertificateSource, CertificateWatch, Certificates, H2, Kinds, Least, Slot,
+    UpstreamTlsClient, Watched, acceptor,
 };
 
 /// The certificates of a configuration.
@@ -37,6 +38,25 @@ pub(super) type KnownCertificates = Vec<(Vec<CertificateFiles>, Arc<Slot>)>;
 pub(super) struct TlsBefore {
     pub(super) known: KnownCertificates,
     pub(super) acceptor: Option<Acceptor>,
+}
+
+impl TlsBefore {
+    /// What the process before has handed over for the sites of `config`.
+    pub(super) fn inherited(config: &Config, certificates: &[CertificateSource]) -> Self {
+        let slot = |site: &SiteConfig| {
+            let find = |files: &CertificateFiles| {
+                let found = certificates.iter().find(|source| source.files == *files);
+                found.cloned()
+            };
+            let sources: Option<Vec<_>> = site.certificates.iter().map(find).collect();
+            let kinds = Kinds::from_sources(sources?).ok().flatten()?;
+            Some((site.certificates.clone(), Slot::new(kinds)))
+        };
+        Self {
+            known: config.sites.iter().filter_map(slot).collect(),
+            acceptor: None,
+        }
+    }
 }
 
 /// Reads all certificates.
@@ -101,6 +121,13 @@ fn acceptor_of(
 }
 
 impl Tls {
+    /// Forgets what can be read again. To be called when root was given up. Blocks on the disk.
+    pub(super) fn forget_readable(&self) {
+        self.known
+            .iter()
+            .for_each(|(_, slot)| slot.forget_readable());
+    }
+
     /// Says in the log which files could be read at the start only, since the user has changed.
     pub(super) fn warn_of_unreadable(&self) {
         self.watch.warn_of_unreadable();

@@ -25,12 +25,13 @@ use super::{ServerStartError, build, cluster, service_manager, tls, upkeep};
 use crate::admin::{UpgradeError, UpgradeReport, UpgradeResult};
 use crate::binary_upgrade::{
     PageSource, PoolOffer, PrivilegedPoolMessage, PurgeTables, UpgradeMessage, exchange_purges,
-    write_pages,
+    write_certificate, write_pages,
 };
 use crate::durable::{PurgeSource, RelayedPurge, RelayedPurges};
 use crate::php::privileged::KeeperChannel;
 use crate::request::{Site, site_mark};
 use crate::sys;
+use crate::tls::CertificateSource;
 
 impl Control {
     /// Hands over to the program as it is now.
@@ -179,6 +180,11 @@ impl Control {
                 listen: admin.listen,
             };
             to.send(message, &[admin.socket]).await?;
+        }
+        for (_, slot) in &self.generation.tls.known {
+            for source in slot.kinds().sources() {
+                send_certificate(source, to).await?;
+            }
         }
         for pool in self.php.offers() {
             send_pool(pool, to).await?;
@@ -346,6 +352,12 @@ enum HandoverError {
     Refused(UpgradeError),
     /// This one is to end meanwhile.
     Stopped,
+}
+
+async fn send_certificate(source: &CertificateSource, to: &StartingProcess) -> Result<(), String> {
+    let (message, file) = write_certificate(source)
+        .map_err(|error| format!("cannot hand over a certificate: {error}"))?;
+    to.send(message, &[file.as_fd()]).await
 }
 
 async fn send_pool(pool: InheritedPool, to: &StartingProcess) -> Result<(), String> {

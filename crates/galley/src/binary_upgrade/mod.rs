@@ -5,11 +5,13 @@
 //! to the other, until the old one has sent its last response. `docs/internals/upgrade.md` describes the order of the
 //! steps, and what happens if a process ends between two of them. The steps themselves are in `app`.
 
+mod certificates;
 mod channel;
 mod packet;
 mod pages;
 mod relay;
 
+pub use certificates::{read_certificate, write_certificate};
 pub use channel::{ENVIRONMENT, Predecessor, Received, UpgradeChannel};
 pub use packet::{ListenerName, PoolOffer, PrivilegedPoolMessage, UpgradeMessage};
 pub use pages::{PageSource, read_pages, write_pages};

@@ -26,6 +26,15 @@ pub enum UpgradeMessage {
         /// As the configuration has it.
         listen: String,
     },
+    /// Old: a certificate whose files only root can read. Carries a sealed file in memory: the contents of both.
+    Certificate {
+        /// Path of the certificate's file.
+        cert: PathBuf,
+        /// Path of the key's file.
+        key: PathBuf,
+        /// Bytes of the first in the file in memory; the rest is the second.
+        cert_bytes: usize,
+    },
     /// Old: a running PHP-FPM. Carries its process, its watcher's process, the watcher's pipe, and the pipe of its messages.
     Pool(PoolOffer),
     /// Old: there is a process that keeps root, for PHP of other users. Carries a connection to it.

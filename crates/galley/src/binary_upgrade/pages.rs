@@ -1,15 +1,15 @@
 //! The pages in memory, in a file that is in memory too and that nobody can change any more (`memfd_create(2)`, sealed).
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Seek};
+use std::io::{self, BufReader, BufWriter};
 use std::sync::Arc;
 
 use galley_cache::disk::{DiskClock, PageReader, PageWriter};
 use galley_cache::entry::Entry;
 use galley_cache::memory::Memory;
-use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::codec::unpack::unpack;
+use crate::sys::memory_file;
 
 /// The pages to write, and how many bytes.
 pub struct PageSource<'p> {
@@ -25,8 +25,7 @@ pub struct PageSource<'p> {
 pub fn write_pages(source: &PageSource<'_>, now: DiskClock) -> io::Result<File> {
     let mut pages: Vec<Arc<Entry>> = source.memory.entries().collect();
     pages.sort_by_key(|page| std::cmp::Reverse(page.hits()));
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = File::from(rustix::fs::memfd_create("galley-pages", flags)?);
+    let file = memory_file::create("galley-pages")?;
     let mut writer = PageWriter::new(BufWriter::new(file), now);
     let mut bytes = 0;
     for page in pages {
@@ -42,9 +41,7 @@ pub fn write_pages(source: &PageSource<'_>, now: DiskClock) -> io::Result<File> 
         }
     }
     let mut file = writer.into_inner().into_inner()?;
-    file.rewind()?;
-    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals)?;
+    memory_file::seal(&mut file)?;
     Ok(file)
 }
 

@@ -1,5 +1,6 @@
 //! Runs the command that the arguments name; the short ones are defined here.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,8 +14,9 @@ use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, talk};
 use super::{
     ask, check, dashboard, doctor, import, load, plugin, reload, setup, show, upgrade, why,
 };
+use crate::app::{self, Inheritance};
 use crate::binary_upgrade::Predecessor;
-use crate::{app, php};
+use crate::php;
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
@@ -42,8 +44,8 @@ pub fn command() -> clap::Command {
 }
 
 fn run(options: &RunOptions) -> ExitCode {
-    let before = match Predecessor::inherited() {
-        Ok(before) => before,
+    let (before, inheritance) = match inherited() {
+        Ok(inherited) => inherited.unzip(),
         Err(error) => {
             return fail(&format!(
                 "cannot take over from the previous process: {error}"
@@ -61,14 +63,16 @@ fn run(options: &RunOptions) -> ExitCode {
             ConfigSource::file(config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG)))
         }
     };
-    let config = match source.load(&[]) {
+    let known = inheritance.as_ref().map(Inheritance::certificates);
+    let config = match source.load(&known.unwrap_or_default()) {
         Ok(config) => config,
         Err(complaints) => {
             refuse(&complaints.to_string(), false);
             return complain(&complaints);
         }
     };
-    let Err(error) = app::run(&config, source, before.as_ref(), &talk) else {
+    let taken = before.as_ref().zip(inheritance);
+    let Err(error) = app::run(&config, source, taken, &talk) else {
         return ExitCode::SUCCESS;
     };
     let Some(finding) = error.finding(&config) else {
@@ -82,6 +86,20 @@ fn run(options: &RunOptions) -> ExitCode {
         ExitCode::from(EXIT_USAGE)
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// The process that has started this one, with what it hands over; `None`: there is none.
+fn inherited() -> io::Result<Option<(Predecessor, Inheritance)>> {
+    let Some(before) = Predecessor::inherited()? else {
+        return Ok(None);
+    };
+    match Inheritance::receive(&before) {
+        Ok(inheritance) => Ok(Some((before, inheritance))),
+        Err(error) => {
+            before.refuse(&error.to_string(), false);
+            Err(error)
+        }
     }
 }
 

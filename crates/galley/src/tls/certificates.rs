@@ -6,10 +6,11 @@
 //! name (RFC 6066 section 3 allows both).
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use galley_certs::{CertificateChain, CertificateError};
+use galley_certs::{CertificateChain, CertificateError, CertificateFiles, CertificatePem};
 use rustls::SignatureAlgorithm;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -37,20 +38,52 @@ struct NameTable {
 pub struct Slot(ArcSwap<Kinds>);
 
 /// Certificates for the same hosts, those with short signatures first; never empty.
-#[derive(Debug)]
-pub struct Kinds(Vec<Arc<CertificateChain>>);
+#[derive(Clone, Debug)]
+pub struct Kinds {
+    all: Vec<Arc<CertificateChain>>,
+    sources: Vec<CertificateSource>,
+}
+
+/// A certificate with the contents of its files.
+#[derive(Clone, Debug)]
+pub struct CertificateSource {
+    /// Where they were read.
+    pub files: CertificateFiles,
+    /// What was in them.
+    pub pem: CertificatePem,
+}
 
 impl Kinds {
     /// `None` of no certificate.
     pub fn new(mut all: Vec<Arc<CertificateChain>>) -> Option<Self> {
         // An RSA signature costs the core twenty times as much as one on P-256.
         all.sort_by_key(|one| one.certified.key.algorithm() == SignatureAlgorithm::RSA);
-        (!all.is_empty()).then_some(Self(all))
+        (!all.is_empty()).then_some(Self {
+            all,
+            sources: Vec::new(),
+        })
+    }
+
+    /// The certificates in `sources`, which are kept with them; `None` of none.
+    ///
+    /// Errors: the first that cannot be used, with its file.
+    pub fn from_sources(sources: Vec<CertificateSource>) -> Result<Option<Self>, String> {
+        let parse = |source: &CertificateSource| {
+            let parsed = source.pem.parse(&source.files);
+            parsed.map(Arc::new).map_err(in_words)
+        };
+        let all: Result<Vec<_>, _> = sources.iter().map(parse).collect();
+        Ok(Self::new(all?).map(|kinds| Self { sources, ..kinds }))
     }
 
     /// The certificates.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<CertificateChain>> {
-        self.0.iter()
+        self.all.iter()
+    }
+
+    /// The contents of all files, if some cannot be read again ([`Slot::forget_readable`]); otherwise empty.
+    pub fn sources(&self) -> &[CertificateSource] {
+        &self.sources
     }
 
     fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
@@ -59,7 +92,7 @@ impl Kinds {
             let key = &one.certified.key;
             key.choose_scheme(schemes).is_some()
         };
-        let chosen = self.0.iter().find(understood).or(self.0.first())?;
+        let chosen = self.all.iter().find(understood).or(self.all.first())?;
         Some(Arc::clone(&chosen.certified))
     }
 }
@@ -73,6 +106,26 @@ impl Slot {
     /// Its certificates from now on; connections that stand keep theirs.
     pub fn renew(&self, kinds: Kinds) {
         self.0.store(Arc::new(kinds));
+    }
+
+    /// Forgets the contents of files that can all be read again. Blocks on the disk.
+    ///
+    /// Files that only root can read are needed once more when another process takes over, which is not root.
+    pub fn forget_readable(&self) {
+        let kinds = self.kinds();
+        let mut files = kinds
+            .sources
+            .iter()
+            .flat_map(|source| [&source.files.cert, &source.files.key]);
+        if !kinds.sources.is_empty() && files.all(|file| galley_certs::file::open(file).is_ok()) {
+            let all = kinds.all.clone();
+            let without = Kinds {
+                all,
+                sources: Vec::new(),
+            };
+            // A renewal meanwhile is newer.
+            self.0.compare_and_swap(&kinds, Arc::new(without));
+        }
     }
 
     /// Its certificates now.
@@ -182,6 +235,11 @@ impl ResolvesServerCert for Certificates {
         }
         self.find(name.as_deref())?.kinds().choose(&hello)
     }
+}
+
+/// An error with its file.
+pub(super) fn in_words((path, trouble): (PathBuf, CertificateError)) -> String {
+    format!("`{}`, {trouble}", path.display())
 }
 
 /// RFC 8737 section 3: a validating authority offers this protocol and no other.

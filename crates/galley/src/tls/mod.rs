@@ -13,7 +13,7 @@ mod protocols;
 mod server;
 mod watch;
 
-pub use certificates::{Certificates, Kinds, Presented, Slot};
+pub use certificates::{CertificateSource, Certificates, Kinds, Presented, Slot};
 pub use client::{ClientTrouble, UpstreamTlsClient};
 pub use protocols::{ACME, H2};
 pub use server::{Acceptor, Least, acceptor};

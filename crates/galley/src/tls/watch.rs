@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use galley_certs::{CertificateChain, CertificateFiles, DateValidity};
+use galley_certs::{CertificateChain, CertificateFiles, CertificatePem, DateValidity};
 
-use super::certificates::{Kinds, Slot};
+use super::certificates::{CertificateSource, Kinds, Slot, in_words};
 use crate::sys::stamps::{FileStamp, stamp};
 
 /// Certificate files with the certificates in them. One thread checks all of them.
@@ -27,14 +27,21 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Reads the certificates of a site. Blocks on the disk.
+    /// Reads the certificates of a site, and keeps the contents of their files. Blocks on the disk.
     ///
     /// Errors: the first that cannot be used, with its file.
     pub fn read(site: &str, files: &[CertificateFiles]) -> Result<Option<Self>, String> {
         // Taken first: a file that is written meanwhile is noticed at the next check.
         let stamps = files.iter().map(|files| (files.clone(), stamps(files)));
         let stamps: Vec<_> = stamps.collect();
-        Ok(Kinds::new(read_all(files)?).map(|kinds| Self {
+        let read = |files: &CertificateFiles| {
+            Ok(CertificateSource {
+                files: files.clone(),
+                pem: CertificatePem::read(files).map_err(in_words)?,
+            })
+        };
+        let sources: Result<_, String> = files.iter().map(read).collect();
+        Ok(Kinds::from_sources(sources?)?.map(|kinds| Self {
             site: site.to_owned(),
             slot: Slot::new(kinds),
             files: stamps,
@@ -151,10 +158,7 @@ impl CertificateWatch {
 }
 
 fn read_all(files: &[CertificateFiles]) -> Result<Vec<Arc<CertificateChain>>, String> {
-    let read = |files| match galley_certs::read(files) {
-        Ok(certificate) => Ok(Arc::new(certificate)),
-        Err((path, trouble)) => Err(format!("`{}`, {trouble}", path.display())),
-    };
+    let read = |files| galley_certs::read(files).map(Arc::new).map_err(in_words);
     files.iter().map(read).collect()
 }
 

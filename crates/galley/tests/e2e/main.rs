@@ -89,6 +89,7 @@ mod turns;
 mod unread;
 mod unsafe_requests;
 mod upgrade;
+mod upgrade_certificates;
 mod uploads;
 mod upstream_strict;
 mod waiting;

@@ -1,16 +1,14 @@
 //! The programs that may be started, fixed before root is given up. The plan is written once, into memory that is then
 //! sealed: not even root can change it.
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::sys::account::Account;
+use crate::sys::memory_file::{read_sealed, sealed};
 use crate::sys::sandbox::Sandbox;
 
 /// All of it; pools go by their place in the list.
@@ -65,32 +63,14 @@ impl LaunchPlan {
 
     /// The contents of [`LaunchPlan::sealed`]. Anything that is not sealed is rejected.
     pub(super) fn read(file: impl AsFd) -> io::Result<Self> {
-        let file = File::from(file.as_fd().try_clone_to_owned()?);
-        if !rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
-            return Err(io::Error::other("this command is for Galley itself"));
-        }
-        let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        let mut text = vec![0; length];
-        // Other processes share the descriptor's position, so it is not used.
-        file.read_exact_at(&mut text, 0)?;
+        let text = read_sealed(file, MOST_BYTES)
+            .map_err(|_| io::Error::other("this command is for Galley itself"))?;
         Ok(serde_json::from_slice(&text)?)
     }
 }
 
-/// A file in memory with this content, for good. It goes to a process that is started only if its descriptor does.
-pub(super) fn sealed(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let mut file = File::from(rustix::fs::memfd_create(name, flags)?);
-    file.write_all(content)?;
-    file.seek(SeekFrom::Start(0))?;
-    rustix::fs::fcntl_add_seals(&file, SEALS)?;
-    Ok(file.into())
-}
-
-const SEALS: SealFlags = SealFlags::SEAL
-    .union(SealFlags::SHRINK)
-    .union(SealFlags::GROW)
-    .union(SealFlags::WRITE);
+/// Bytes of a plan at most: some kilobytes for each site.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// The hidden command of both processes.
 pub(super) const COMMAND: &str = "privileged";
@@ -130,8 +110,6 @@ mod tests {
             let read = LaunchPlan::read(&file).unwrap();
             assert_eq!(format!("{read:?}"), format!("{plan:?}"));
         }
-        let mut file = File::from(file);
-        assert!(file.write_all(b"x").is_err() && file.set_len(0).is_err());
         let other = tempfile::tempfile().unwrap();
         assert!(LaunchPlan::read(&other).is_err());
     }

@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 use rustix::io::FdFlags;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use super::plan::{self, LaunchPlan, ProgramKind};
+use super::plan::{LaunchPlan, ProgramKind};
 use crate::php::master::NOT_FOR_PHP;
 use crate::php::outlook::SEARCH_PATH;
-use crate::sys::privileges;
+use crate::sys::{memory_file, privileges};
 
 /// Becomes the process of a pool, for one of its places. Returns only if that fails.
 pub fn step(pool: usize, place: usize) -> io::Error {
@@ -86,7 +86,7 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
 
 /// PHP-FPM opens it by the path that is returned, as often as it likes.
 fn config_file(text: &str) -> io::Result<String> {
-    let file = plan::sealed("galley-fpm.conf", text.as_bytes())?;
+    let file = memory_file::sealed("galley-fpm.conf", text.as_bytes())?;
     rustix::io::fcntl_setfd(&file, FdFlags::empty())?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // Stays open beyond the end of this program.
