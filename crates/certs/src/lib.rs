@@ -13,7 +13,7 @@ mod read;
 
 pub use chain::{CertificateChain, CertificateError, DateValidity, MOST_BYTES, SOON};
 pub use names::CertificateNames;
-pub use read::{CertificateFiles, CertificatePem, read, read_roots};
+pub use read::{CertificateFileError, CertificateFiles, CertificatePem, read, read_roots};
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,23 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
+/// Why files contain no usable certificate, with the one that is to blame.
+#[derive(Debug, thiserror::Error)]
+#[error("`{}`, {error}", path.display())]
+pub struct CertificateFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub error: CertificateError,
+}
+
+impl CertificateFileError {
+    fn new(path: &Path, error: CertificateError) -> Self {
+        let path = path.to_owned();
+        Self { path, error }
+    }
+}
+
 /// The contents of both files.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CertificatePem {
@@ -30,7 +47,7 @@ pub struct CertificatePem {
 /// Reads a certificate and its key. Blocks on the disk.
 ///
 /// Errors: with the file that is to blame.
-pub fn read(files: &CertificateFiles) -> Result<CertificateChain, (PathBuf, CertificateError)> {
+pub fn read(files: &CertificateFiles) -> Result<CertificateChain, CertificateFileError> {
     CertificatePem::read(files)?.parse(files)
 }
 
@@ -38,9 +55,9 @@ impl CertificatePem {
     /// Reads both files. Blocks on the disk.
     ///
     /// Errors: with the file that cannot be read, or whose key is exposed.
-    pub fn read(files: &CertificateFiles) -> Result<Self, (PathBuf, CertificateError)> {
+    pub fn read(files: &CertificateFiles) -> Result<Self, CertificateFileError> {
         let read = |path: &Path, secrecy| {
-            contents(path, secrecy).map_err(|trouble| (path.to_owned(), trouble))
+            contents(path, secrecy).map_err(|error| CertificateFileError::new(path, error))
         };
         Ok(Self {
             chain: read(&files.cert, Secrecy::Public)?,
@@ -54,9 +71,9 @@ impl CertificatePem {
     pub fn parse(
         &self,
         files: &CertificateFiles,
-    ) -> Result<CertificateChain, (PathBuf, CertificateError)> {
-        let of_cert = |trouble| (files.cert.clone(), trouble);
-        let of_key = |trouble| (files.key.clone(), trouble);
+    ) -> Result<CertificateChain, CertificateFileError> {
+        let of_cert = |error| CertificateFileError::new(&files.cert, error);
+        let of_key = |error| CertificateFileError::new(&files.key, error);
         let chain = chain_of(&self.chain).map_err(of_cert)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
             of_key(CertificateError::Missing(

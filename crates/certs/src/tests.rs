@@ -82,8 +82,8 @@ fn what_is_wrong_has_its_name_and_its_file() {
             cert: cert.to_owned(),
             key: key.to_owned(),
         });
-        let (path, trouble) = found.unwrap_err();
-        (path, trouble.to_string())
+        let wrong = found.unwrap_err();
+        (wrong.path, wrong.error.to_string())
     };
     let large = one.path().join("large.pem");
     fs::write(&large, vec![b'-'; 1 << 21]).unwrap();

@@ -41,10 +41,10 @@ pub(crate) fn certificates(
                 good.push(certificate);
             }
             // Root's alone, and read before root was given up.
-            Err((_, trouble)) if trouble.is_denied() && known.contains(files) => {}
-            Err((path, trouble)) => {
-                let message = format!("`site.tls` names `{}`, {trouble}", path.display());
-                let help = help(&trouble, &path, files);
+            Err(wrong) if wrong.error.is_denied() && known.contains(files) => {}
+            Err(wrong) => {
+                let message = format!("`site.tls` names {wrong}");
+                let help = help(&wrong.error, &wrong.path, files);
                 complaints.add(place, "site.tls", message, help);
             }
         }

@@ -159,7 +159,14 @@ fn start(scratch: &Scratch, origin: &Origin) -> [String; 2] {
     std::thread::spawn(move || {
         let source = galley_config::ConfigSource::file(Path::new("test.toml"));
         let tell = |line: &str| drop(line_sender.send(line.to_owned()));
-        galley::app::run(&config, source, None, &tell).unwrap();
+        galley::app::run(
+            &config,
+            source,
+            None,
+            galley::app::Inheritance::default(),
+            &tell,
+        )
+        .unwrap();
     });
     let listening = |scheme: &str| {
         let line = lines.recv_timeout(Duration::from_secs(15)).unwrap();

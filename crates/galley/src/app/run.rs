@@ -29,11 +29,12 @@ use crate::telemetry::errors::{self, ErrorLog, ErrorTargets};
 /// Runs the server until it is stopped. `source`: where `config` is read again. `tell` gets one line per listener, for people
 /// and scripts.
 ///
-/// `before`: the process that has started this one, to take over from it, and what it has handed over.
+/// `before`: the process that has started this one, to take over from it; `inheritance`: what that has handed over.
 pub fn run(
     config: &Config,
     source: ConfigSource,
-    before: Option<(&Predecessor, Inheritance)>,
+    before: Option<&Predecessor>,
+    mut inheritance: Inheritance,
     tell: &dyn Fn(&str),
 ) -> Result<(), ServerStartError> {
     if galley_config::memory(Path::new("/")).is_some_and(|bytes| bytes <= SMALL_MACHINE) {
@@ -42,8 +43,6 @@ pub fn run(
     let clock = Clock::start();
     let share = ConnectionShare::new(config, sys::raise_descriptor_limit());
     let mut held = HeldListeners::new(share.cores);
-    let (before, inheritance) = before.unzip();
-    let mut inheritance = inheritance.unwrap_or_default();
     held.inherit(std::mem::take(&mut inheritance.sockets));
     let listeners = held.bind(config)?;
     // Their keys are root's alone, as a rule.

@@ -45,7 +45,7 @@ pub fn command() -> clap::Command {
 
 fn run(options: &RunOptions) -> ExitCode {
     let (before, inheritance) = match inherited() {
-        Ok(inherited) => inherited.unzip(),
+        Ok(inherited) => inherited,
         Err(error) => {
             return fail(&format!(
                 "cannot take over from the previous process: {error}"
@@ -63,16 +63,14 @@ fn run(options: &RunOptions) -> ExitCode {
             ConfigSource::file(config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG)))
         }
     };
-    let known = inheritance.as_ref().map(Inheritance::certificates);
-    let config = match source.load(&known.unwrap_or_default()) {
+    let config = match source.load(&inheritance.certificates()) {
         Ok(config) => config,
         Err(complaints) => {
             refuse(&complaints.to_string(), false);
             return complain(&complaints);
         }
     };
-    let taken = before.as_ref().zip(inheritance);
-    let Err(error) = app::run(&config, source, taken, &talk) else {
+    let Err(error) = app::run(&config, source, before.as_ref(), inheritance, &talk) else {
         return ExitCode::SUCCESS;
     };
     let Some(finding) = error.finding(&config) else {
@@ -89,13 +87,13 @@ fn run(options: &RunOptions) -> ExitCode {
     }
 }
 
-/// The process that has started this one, with what it hands over; `None`: there is none.
-fn inherited() -> io::Result<Option<(Predecessor, Inheritance)>> {
+/// The process that has started this one, if there is one, and what it hands over.
+fn inherited() -> io::Result<(Option<Predecessor>, Inheritance)> {
     let Some(before) = Predecessor::inherited()? else {
-        return Ok(None);
+        return Ok((None, Inheritance::default()));
     };
     match Inheritance::receive(&before) {
-        Ok(inheritance) => Ok(Some((before, inheritance))),
+        Ok(inheritance) => Ok((Some(before), inheritance)),
         Err(error) => {
             before.refuse(&error.to_string(), false);
             Err(error)

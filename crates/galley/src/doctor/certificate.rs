@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use galley_certs::file::FileError;
-use galley_certs::{CertificateChain, CertificateError, CertificateFiles, DateValidity};
+use galley_certs::{
+    CertificateChain, CertificateError, CertificateFileError, CertificateFiles, DateValidity,
+};
 
 use super::{DoctorFinding, Severity};
 
@@ -26,7 +28,10 @@ pub fn stored_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFin
     };
     let (level, why) = match galley_certs::read(&files) {
         Ok(certificate) => return judge(site, file, &certificate, Renewed::Here, now),
-        Err((_, CertificateError::Unread(FileError::System(error)))) => match error.kind() {
+        Err(CertificateFileError {
+            error: CertificateError::Unread(FileError::System(error)),
+            ..
+        }) => match error.kind() {
             ErrorKind::NotFound => (
                 Severity::Wrong,
                 "the site has no certificate yet, so it is not available over TLS",
@@ -46,10 +51,10 @@ pub fn stored_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFin
 pub fn certificate(site: &str, files: &CertificateFiles, now: SystemTime) -> DoctorFinding {
     match galley_certs::read(files) {
         Ok(certificate) => judge(site, &files.cert, &certificate, Renewed::Elsewhere, now),
-        Err((path, trouble)) => DoctorFinding::bad(
+        Err(CertificateFileError { path, error }) => DoctorFinding::bad(
             Severity::Wrong,
             CHECK,
-            format!("{site}: {}, {trouble}", path.display()),
+            format!("{site}: {}, {error}", path.display()),
             "the running server keeps its certificate, and the next start fails",
             "galley check",
         ),

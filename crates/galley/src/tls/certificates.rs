@@ -6,7 +6,6 @@
 //! name (RFC 6066 section 3 allows both).
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -70,7 +69,7 @@ impl Kinds {
     pub fn from_sources(sources: Vec<CertificateSource>) -> Result<Option<Self>, String> {
         let parse = |source: &CertificateSource| {
             let parsed = source.pem.parse(&source.files);
-            parsed.map(Arc::new).map_err(in_words)
+            parsed.map(Arc::new).map_err(|error| error.to_string())
         };
         let all: Result<Vec<_>, _> = sources.iter().map(parse).collect();
         Ok(Self::new(all?).map(|kinds| Self { sources, ..kinds }))
@@ -235,11 +234,6 @@ impl ResolvesServerCert for Certificates {
         }
         self.find(name.as_deref())?.kinds().choose(&hello)
     }
-}
-
-/// An error with its file.
-pub(super) fn in_words((path, trouble): (PathBuf, CertificateError)) -> String {
-    format!("`{}`, {trouble}", path.display())
 }
 
 /// RFC 8737 section 3: a validating authority offers this protocol and no other.

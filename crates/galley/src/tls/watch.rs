@@ -7,9 +7,11 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use galley_certs::{CertificateChain, CertificateFiles, CertificatePem, DateValidity};
+use galley_certs::{
+    CertificateChain, CertificateFileError, CertificateFiles, CertificatePem, DateValidity,
+};
 
-use super::certificates::{CertificateSource, Kinds, Slot, in_words};
+use super::certificates::{CertificateSource, Kinds, Slot};
 use crate::sys::stamps::{FileStamp, stamp};
 
 /// Certificate files with the certificates in them. One thread checks all of them.
@@ -37,7 +39,7 @@ impl Watched {
         let read = |files: &CertificateFiles| {
             Ok(CertificateSource {
                 files: files.clone(),
-                pem: CertificatePem::read(files).map_err(in_words)?,
+                pem: CertificatePem::read(files).map_err(|error| error.to_string())?,
             })
         };
         let sources: Result<_, String> = files.iter().map(read).collect();
@@ -158,8 +160,9 @@ impl CertificateWatch {
 }
 
 fn read_all(files: &[CertificateFiles]) -> Result<Vec<Arc<CertificateChain>>, String> {
-    let read = |files| galley_certs::read(files).map(Arc::new).map_err(in_words);
-    files.iter().map(read).collect()
+    let read = |files| galley_certs::read(files).map(Arc::new);
+    let all: Result<_, CertificateFileError> = files.iter().map(read).collect();
+    all.map_err(|error| error.to_string())
 }
 
 /// What the file system says of both files; `None` of one that is not there.
