@@ -13,7 +13,6 @@ use tokio::io::{Interest, unix::AsyncFd};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
-use super::accepted::FirstReads;
 use super::endpoints::Endpoints;
 use super::proxy_protocol::read_client;
 use super::socket::Socket;
@@ -104,7 +103,7 @@ struct Behind {
 
 /// A listening socket that the runtime knows.
 enum ListeningSocket {
-    Tcp(AsyncFd<net::TcpListener>, Rc<FirstReads>),
+    Tcp(AsyncFd<net::TcpListener>),
     Unix(UnixListener),
 }
 
@@ -117,7 +116,7 @@ impl ListeningSocket {
         match socket {
             Listening::Tcp(listener) => {
                 let listener = AsyncFd::with_interest(listener, Interest::READABLE)?;
-                Ok(Self::Tcp(listener, Rc::default()))
+                Ok(Self::Tcp(listener))
             }
             Listening::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
         }
@@ -126,10 +125,7 @@ impl ListeningSocket {
     /// Cancel-safe.
     async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         match self {
-            Self::Tcp(listener, first_reads) => {
-                let accept = |listener: &_| accept_tcp(listener, first_reads);
-                listener.async_io(Interest::READABLE, accept).await
-            }
+            Self::Tcp(listener) => listener.async_io(Interest::READABLE, accept_tcp).await,
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 Ok((Socket::Unix(stream), NOBODY))
@@ -139,23 +135,19 @@ impl ListeningSocket {
 }
 
 /// Accepts one connection, which does not block.
-fn accept_tcp(
-    listener: &net::TcpListener,
-    first_reads: &Rc<FirstReads>,
-) -> io::Result<(Socket, SocketAddr)> {
+fn accept_tcp(listener: &net::TcpListener) -> io::Result<(Socket, SocketAddr)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (socket, client) = rustix::net::acceptfrom_with(listener, flags)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    let socket = Socket::accepted(socket, first_reads);
-    Ok((socket, client.map_or(NOBODY, plain)))
+    Ok((Socket::accepted(socket), client.map_or(NOBODY, plain)))
 }
 
 /// Accepts what the kernel still holds, which the runtime may not have reported yet: closing the listener resets it.
 fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &Behind) {
     let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
-        ListeningSocket::Tcp(listener, first_reads) => {
+        ListeningSocket::Tcp(listener) => {
             let listener = listener.into_inner();
-            Box::new(move || accept_tcp(&listener, &first_reads))
+            Box::new(move || accept_tcp(&listener))
         }
         ListeningSocket::Unix(listener) => {
             let Ok(listener) = listener.into_std() else {
@@ -195,20 +187,23 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     };
     let counted = (CountedConnection::begin(core), seat);
     let core = Rc::clone(core);
-    // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes.
+    // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes. The runtime copies
+    // that room when a task begins and twice when it ends, so it gets a pointer.
     if behind.tls.is_none() && !behind.speaks_proxy {
         let sites = Arc::clone(&behind.sites);
         let endpoints = Endpoints::plain(client);
-        tokio::task::spawn_local(async move {
+        let task = Box::write(Box::new_uninit(), async move {
             http1::connection(core, stream, sites, endpoints).await;
             drop(counted);
         });
+        tokio::task::spawn_local(Box::into_pin(task));
     } else {
         let behind = behind.clone();
-        tokio::task::spawn_local(async move {
+        let task = Box::write(Box::new_uninit(), async move {
             begin(core, stream, client, behind).await;
             drop(counted);
         });
+        tokio::task::spawn_local(Box::into_pin(task));
     }
 }
 

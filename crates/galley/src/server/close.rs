@@ -10,6 +10,7 @@ impl ClientConnection {
     /// Ends a connection without a request in progress.
     pub(super) fn part(mut self) {
         self.stream.say_farewell();
+        self.give_buffers();
     }
 
     /// Ends the connection at once, with a reset: an incomplete response must not look complete to a client that knows its end
@@ -18,13 +19,11 @@ impl ClientConnection {
         self.stream.reset_at_end();
     }
 
-    /// Ends the connection of a client that has requested it and so sends nothing more (RFC 9112 section 9.6): at once if
-    /// nothing is unread, as [`Self::leave`] otherwise. Saves a half-close, a read and a wait.
-    pub(super) async fn close_as_asked(self) {
+    /// Whether the connection of a client that has requested its end, and so sends nothing more (RFC 9112 section 9.6), may be
+    /// closed at once: nothing is unread. Saves a half-close, a read and a wait.
+    pub(super) fn may_close_at_once(&self) -> bool {
         let is_unread = !self.input.is_empty() || self.stream.has_unread();
-        if is_unread || !self.stream.is_plain() {
-            self.leave().await;
-        }
+        !is_unread && self.stream.is_plain()
     }
 
     /// Endpoints the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with

@@ -51,7 +51,7 @@ pub(super) async fn connection(
     }
     let sites = Arc::new(sites.under(presented));
     let is_h2 = protocol == Some(H2);
-    let socket = Socket::Tls(Box::new(stream));
+    let socket = Socket::Tls(stream);
     if is_h2 {
         endpoints
             .local
@@ -85,7 +85,7 @@ async fn shake(
     acceptor: &Acceptor,
     timer: &Timer,
     endpoints: Endpoints,
-) -> Option<TlsStream<TcpStream>> {
+) -> Option<Box<TlsStream<TcpStream>>> {
     let acceptor = TlsAcceptor::from(Arc::clone(&acceptor.config));
     let limit = core.limits.head_timeout;
     let client = endpoints.client.ip();
@@ -97,7 +97,7 @@ async fn shake(
             } else {
                 Handshake::Full
             });
-            Some(stream)
+            Some(Box::new(stream))
         }
         Ok(Err(error)) => {
             core.counters.handshake(Handshake::Failed);

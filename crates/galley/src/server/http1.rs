@@ -49,7 +49,8 @@ pub(super) async fn connection(
         Rc::clone(&core.pool),
         core.limits.leaving,
     );
-    let mut info = RequestInfo::default();
+    // Of the slow path alone.
+    let mut info = None;
     let mut fast_path_state = FastPath::default();
     let mailbox = Mailbox::default();
     // Over TLS the handshake has selected the protocol (RFC 9113 section 3.3).
@@ -69,7 +70,7 @@ pub(super) async fn connection(
         let parsed = match answered {
             FastPathOutcome::Sent(AfterResponse::Request) => continue,
             // A hit closes only if the client has requested it.
-            FastPathOutcome::Sent(AfterResponse::Close) => return wire.close_as_asked().await,
+            FastPathOutcome::Sent(AfterResponse::Close) => return close_as_asked(wire).await,
             FastPathOutcome::Sent(AfterResponse::Drop) => return wire.reset(),
             FastPathOutcome::Parsed(parsed) => Ok(HeadArrival::Parsed(parsed)),
             FastPathOutcome::Nothing => next_head(&core, &mut wire).await,
@@ -79,14 +80,8 @@ pub(super) async fn connection(
             Ok(HeadArrival::Parsed(parsed)) => Arrived::Parsed(parsed),
             Ok(HeadArrival::InPieces) => continue,
             Err(NoHead::Nothing) => return wire.part(),
-            Err(NoHead::Refused(408)) => {
-                core.counters.closed(Closed::TooSlow);
-                refuse(&core, &mut wire, endpoints, 408).await;
-                return wire.reset();
-            }
             Err(NoHead::Refused(status)) => {
-                refuse(&core, &mut wire, endpoints, status).await;
-                return wire.leave().await;
+                return Box::pin(refuse_and_close(&core, wire, endpoints, status)).await;
             }
         };
         endpoints.local.get_or_insert_with(|| wire.local_address());
@@ -96,21 +91,44 @@ pub(super) async fn connection(
             endpoints,
             mailbox: &mailbox,
         };
-        // Boxed, so that an idle connection does not occupy the room that an exchange needs. Written in place: `Box::pin` copies
-        // all of that room.
+        let info = info.get_or_insert_with(Box::<RequestInfo>::default);
+        // Boxed, as all that is long: an idle connection does not occupy the room that an exchange needs, and the runtime does not
+        // copy it when the connection begins and ends. Written in place: `Box::pin` copies all of that room.
         let room = Box::new_uninit();
-        match Box::into_pin(Box::write(
-            room,
-            turn.request(&mut wire, arrived, &mut info),
-        ))
-        .await
-        {
+        match Box::into_pin(Box::write(room, turn.request(&mut wire, arrived, info))).await {
             AfterResponse::Request => {}
-            AfterResponse::Close if wire.is_last_request => return wire.close_as_asked().await,
-            AfterResponse::Close => return wire.leave().await,
+            AfterResponse::Close if wire.is_last_request => return close_as_asked(wire).await,
+            AfterResponse::Close => return Box::pin(wire.leave()).await,
             AfterResponse::Drop => return wire.reset(),
         }
     }
+}
+
+/// Ends the connection as the client has requested.
+async fn close_as_asked(mut wire: ClientConnection) {
+    if wire.may_close_at_once() {
+        wire.give_buffers();
+    } else {
+        Box::pin(wire.leave()).await;
+    }
+}
+
+/// Answers what is no request, and ends the connection.
+async fn refuse_and_close(
+    core: &Core,
+    mut wire: ClientConnection,
+    endpoints: Endpoints,
+    status: u16,
+) {
+    let is_late = status == 408;
+    if is_late {
+        core.counters.closed(Closed::TooSlow);
+    }
+    refuse(core, &mut wire, endpoints, status).await;
+    if is_late {
+        return wire.reset();
+    }
+    wire.leave().await;
 }
 
 enum NoHead {

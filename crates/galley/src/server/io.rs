@@ -80,6 +80,11 @@ impl ClientConnection {
         }
     }
 
+    /// Gives the buffers to others: a connection that is idle or ends holds none.
+    pub(super) fn give_buffers(&mut self) {
+        self.pool.give(&mut self.input, &mut self.output);
+    }
+
     /// The socket and the input from it that is not used yet.
     pub(super) fn into_parts(self) -> (Socket, BytesMut) {
         (self.stream, self.input)
@@ -124,8 +129,8 @@ impl ClientConnection {
 
     /// As [`ClientConnection::fill`], for the first byte of a request, which may never come.
     pub(super) async fn fill_idle(&mut self, limit: Duration) -> Result<(), Gone> {
-        // An idle connection holds no buffers; the first byte of the next request gets some.
-        self.pool.give(&mut self.input, &mut self.output);
+        // The first byte of the next request gets others.
+        self.give_buffers();
         self.timer.begin_idle(limit);
         let mut has_waited = false;
         let came = poll_fn(|cx| self.poll_idle(cx, &mut has_waited)).await;

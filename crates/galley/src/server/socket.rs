@@ -11,7 +11,6 @@ use std::io::{self, BufRead, IoSlice, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::{Pin, pin};
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::accepted::{Accepted, FirstReads};
+use super::accepted::Accepted;
 use crate::sys;
 
 /// See the module.
@@ -57,8 +56,8 @@ impl Unsent for Socket {
 
 impl Socket {
     /// A connection over TCP that does not block.
-    pub(super) fn accepted(socket: OwnedFd, first_reads: &Rc<FirstReads>) -> Self {
-        Self::Accepted(Accepted::new(socket, first_reads))
+    pub(super) fn accepted(socket: OwnedFd) -> Self {
+        Self::Accepted(Accepted::new(socket))
     }
 
     /// Makes the connection known to the runtime.
