@@ -7,7 +7,7 @@
 //! Without memory for an encoder the plain body is sent.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -55,7 +55,8 @@ impl<'w> Outlet<'w> {
     /// Sends a response on to its end, or until its client has gone.
     pub(super) async fn relay(&mut self, incoming: &mut IncomingResponse) -> Result<(), FillError> {
         loop {
-            let Some(chunk) = self.wait_while_read(incoming.chunk()).await else {
+            let next = self.wait_while_read(pin!(incoming.chunk())).await;
+            let Some(chunk) = next else {
                 return Err(FillError::Aborted);
             };
             match chunk? {
@@ -66,8 +67,7 @@ impl<'w> Outlet<'w> {
     }
 
     /// Waits for the next piece; if that takes a moment, the client gets everything before it.
-    pub(super) async fn wait<T>(&mut self, next: impl Future<Output = T>) -> T {
-        let mut next = std::pin::pin!(next);
+    pub(super) async fn wait<T>(&mut self, mut next: Pin<&mut impl Future<Output = T>>) -> T {
         match self.wait_while_read(next.as_mut()).await {
             Some(came) => came,
             None => next.await,
@@ -75,8 +75,10 @@ impl<'w> Outlet<'w> {
     }
 
     /// The same; nothing when there are no readers any more.
-    async fn wait_while_read<T>(&mut self, next: impl Future<Output = T>) -> Option<T> {
-        let mut next = std::pin::pin!(next);
+    async fn wait_while_read<T>(
+        &mut self,
+        mut next: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
         if !self.is_lost {
             if let Poll::Ready(came) = poll_once(next.as_mut()).await {
                 return Some(came);
@@ -195,7 +197,8 @@ async fn code(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), Fil
         if !outlet.writer.has_readers() {
             return Err(FillError::Aborted);
         }
-        match outlet.wait(source.next()).await? {
+        let next = outlet.wait(pin!(source.next())).await?;
+        match next {
             Some(chunk) => outlet.push(chunk).await?,
             None => return outlet.finish().await,
         }

@@ -4,6 +4,7 @@
 //! Each fetch records the purge sequence number immediately before its request is sent (`born`): the response may lack the
 //! effect of later purges. A response that is older than that of a later fetch is not stored.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +110,7 @@ impl FetchWorker {
         let (current, now) = (site_purges.current(), self.clock.tick());
         if let Some(page) = self.parted(job) {
             in_progress.start_request(current, now);
-            return self.reassemble(job, in_progress, sink, &page).await;
+            return Box::pin(self.reassemble(job, in_progress, sink, &page)).await;
         }
         let mut held = job.held.as_ref();
         loop {
@@ -129,8 +130,11 @@ impl FetchWorker {
                 in_progress.start_request(site_purges.current(), self.clock.tick());
             };
             let slot = self.slot_for(job, in_progress, whom).await?;
-            let sent_up = self.pool(job.pool)?.send(slot, call, &sending);
-            let incoming = in_progress.watch(sent_up).await?;
+            let incoming = {
+                // Pinned here, because a parameter of this size would be copied.
+                let sent_up = pin!(self.pool(job.pool)?.send(slot, call, &sending));
+                in_progress.watch(sent_up).await?
+            };
             in_progress.note_progress();
             sink.spool.goes(way(&job.site, &job.info, &incoming.fields));
             let purges = purge::from_response(&incoming.fields, &job.site.rules);
@@ -208,7 +212,7 @@ impl FetchWorker {
         let is_sent = job.storage().validation == ValidationPolicy::Origin
             || matches!(verdict, Storability::Store(_));
         let assembled = if has_tags && is_sent {
-            Some(self.with_includes(job, in_progress, &mut incoming).await?)
+            Some(Box::pin(self.with_includes(job, in_progress, &mut incoming)).await?)
         } else {
             None
         };
@@ -246,11 +250,12 @@ impl FetchWorker {
         };
         self.store_hit_for_pass(job, in_progress, &uncacheable);
         let work = self.activity.background();
-        let rest = see_off(incoming, Arc::clone(&job.site), purges.to_vec());
-        tokio::task::spawn_local(async move {
+        let (site, purges) = (Arc::clone(&job.site), purges.to_vec());
+        let rest = Box::write(Box::new_uninit(), async move {
             let _work = work;
-            rest.await;
+            see_off(incoming, site, purges).await;
         });
+        tokio::task::spawn_local(Box::into_pin(rest));
         Err(FillError::Unstorable(why))
     }
 

@@ -5,6 +5,7 @@
 //! late.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -44,19 +45,21 @@ impl FetchWorker {
         let began = Cell::new((job.site.purges.current(), self.clock.tick()));
         let sending = || began.set((job.site.purges.current(), self.clock.tick()));
         let turn = QueueTurn::default();
-        let sent_up = async {
-            let waiting = job.call.begin_span("queue");
-            let slot = pool.enter(job.call.queue_identity(), &turn).await?;
-            drop(waiting);
-            pool.send(slot, &job.call, &sending).await
-        };
-        // An unsafe one does not leave the queue with its client either: WordPress starts its own scheduler by a request that
-        // it does not wait for.
-        let mut incoming = tokio::select! {
-            incoming = sent_up => incoming?,
-            () = writer.readers_gone(), if job.call.is_safe() => return Err(FillError::Aborted),
-            // Without its body it cannot run to its end.
-            () = job.call.body.broken() => return Err(FillError::Aborted),
+        let mut incoming = {
+            let sent_up = pin!(async {
+                let waiting = job.call.begin_span("queue");
+                let slot = pool.enter(job.call.queue_identity(), &turn).await?;
+                drop(waiting);
+                pool.send(slot, &job.call, &sending).await
+            });
+            // An unsafe one does not leave the queue with its client either: WordPress starts its own scheduler by a request that
+            // it does not wait for.
+            tokio::select! {
+                incoming = sent_up => incoming?,
+                () = writer.readers_gone(), if job.call.is_safe() => return Err(FillError::Aborted),
+                // Without its body it cannot run to its end.
+                () = job.call.body.broken() => return Err(FillError::Aborted),
+            }
         };
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);
@@ -67,7 +70,7 @@ impl FetchWorker {
         let (calm, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
         acknowledgement.given(&job.site).await;
         // The stored part would lack the purges of its includes.
-        let mut pupil = match self.assemble_passed(job, &mut incoming).await {
+        let mut pupil = match Box::pin(self.assemble_passed(job, &mut incoming)).await {
             Ok(true) => None,
             Ok(false) => self.start_copy(job, &incoming, born, delay),
             Err(failure) => {
@@ -126,7 +129,9 @@ async fn receive(
     purges: &[Purge],
 ) -> Result<Option<Bytes>, FillError> {
     let mut held = None;
-    while let Some(chunk) = outlet.wait(incoming.chunk()).await? {
+    loop {
+        let next = outlet.wait(pin!(incoming.chunk())).await?;
+        let Some(chunk) = next else { break };
         if let Some(pupil) = &mut pupil {
             pupil.push(&chunk);
         }

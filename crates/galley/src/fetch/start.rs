@@ -99,11 +99,13 @@ async fn work(worker: Rc<FetchWorker>, mut incoming: mpsc::Receiver<QueuedComman
     let activity = Arc::clone(&worker.activity);
     let invalidations = Rc::clone(&worker.invalidations);
     while let Some(QueuedCommand { command, work }) = incoming.recv().await {
-        let exchange = Rc::clone(&worker).take(command);
-        tokio::task::spawn_local(async move {
+        let worker = Rc::clone(&worker);
+        // Boxed: the runtime copies the room of a task when it begins, and twice when it ends.
+        let exchange = Box::write(Box::new_uninit(), async move {
             let _work = work;
-            exchange.await;
+            worker.take(command).await;
         });
+        tokio::task::spawn_local(Box::into_pin(exchange));
     }
     activity.jobs_ended().await;
     invalidations.flush().await;
@@ -132,7 +134,9 @@ impl FetchWorker {
             FetchCommand::Refresh(job, when) => {
                 Box::pin(self.refresh(*job, when)).await;
             }
-            FetchCommand::Patch(job, held, reply) => self.patch(*job, held, reply).await,
+            FetchCommand::Patch(job, held, reply) => {
+                Box::pin(self.patch(*job, held, reply)).await;
+            }
             FetchCommand::Cron(job, reply) => Box::pin(self.cron(*job, reply)).await,
         }
     }

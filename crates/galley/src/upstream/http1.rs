@@ -280,7 +280,8 @@ impl HttpConnections {
                 idle
             } else {
                 let _connecting = span.begin_connect();
-                let connecting = connect(server, self.connect_timeout);
+                // Boxed: requests over a kept connection do without its room.
+                let connecting = Box::pin(connect(server, self.connect_timeout));
                 let connected = timeout(self.connect_timeout, connecting).await;
                 connected.ok().and_then(Result::ok)
             };

@@ -179,6 +179,10 @@ fn a_request_under_way_is_finished_before_the_end() {
     used.exchange(&hosted(Request::get("/warm")))
         .unwrap()
         .is(200);
+    // The kernel reports a silent one after a second.
+    wait_for("the idle connection", PATIENCE, || {
+        number_in(&stage.status(), "connections") == 4
+    });
     stage.galley.signal(Signal::TERM);
     let began = Instant::now();
     assert!(

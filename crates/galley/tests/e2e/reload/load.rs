@@ -223,6 +223,13 @@ fn reloads_under_load(reloads: usize) {
     });
 }
 
+/// Waits until so many connections are accepted: the kernel reports a silent one after a second.
+fn accepts(stage: &Stage, connections: u64) {
+    wait_for("the silent connection", PATIENCE, || {
+        stage.status_number("connections") == connections
+    });
+}
+
 #[test]
 fn connections_of_before_get_their_next_response_and_then_the_end() {
     let stage = page().start();
@@ -234,6 +241,7 @@ fn connections_of_before_get_their_next_response_and_then_the_end() {
     stage.hold("/slow/");
     let mut slow = stage.begin("/slow/");
     stage.wait_until_held("/slow/");
+    accepts(&stage, 3);
     reloaded(&stage, &config(&stage));
     for connection in [&mut used, &mut silent] {
         let response = connection
@@ -377,6 +385,7 @@ fn a_response_takes_as_long_as_it_takes_whatever_is_reloaded() {
     };
     let mut long = begin("/long/");
     let mut idle = stage.connect();
+    accepts(&stage, 2);
     let began = Instant::now();
     reloaded(&stage, &config(&stage));
     assert!(idle.is_closed_within(PATIENCE));
