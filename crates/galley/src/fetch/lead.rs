@@ -249,14 +249,19 @@ impl FetchWorker {
             fields: &incoming.fields,
         };
         self.store_hit_for_pass(job, in_progress, &uncacheable);
+        self.see_off(incoming, &job.site, purges);
+        Err(FillError::Unstorable(why))
+    }
+
+    /// Receives the rest of a response in the background.
+    fn see_off(&self, incoming: IncomingResponse, site: &Arc<FetchSite>, purges: &[Purge]) {
         let work = self.activity.background();
-        let (site, purges) = (Arc::clone(&job.site), purges.to_vec());
+        let (site, purges) = (Arc::clone(site), purges.to_vec());
         let rest = Box::write(Box::new_uninit(), async move {
             let _work = work;
             see_off(incoming, site, purges).await;
         });
         tokio::task::spawn_local(Box::into_pin(rest));
-        Err(FillError::Unstorable(why))
     }
 
     /// Puts a page with ESI tags together.

@@ -7,13 +7,15 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use listenfd::ListenFd;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::deferred_accept;
 
 /// A socket that takes connections.
 #[derive(Debug)]
@@ -104,7 +106,7 @@ impl Bound {
                     // option on to each accepted connection, which saves a system call there.
                     socket.set_tcp_nodelay(true)?;
                     // Without it connections are reported before their first bytes: more system calls, nothing else.
-                    let _ = defer_accept(&socket, DEFERRED_S);
+                    let _ = deferred_accept::defer(&socket);
                     Listening::Tcp(socket.into())
                 });
             }
@@ -310,34 +312,6 @@ const NO_INODE: (u64, u64) = (u64::MAX, 0);
 
 /// Connections that the kernel keeps for us while all cores are busy; it cuts this to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
-
-/// Has the kernel report a connection when its first bytes are there, or after `seconds` (`TCP_DEFER_ACCEPT`, tcp(7)): in HTTP
-/// and TLS the client speaks first. A client that has connected ahead of its request gets the last segment of the kernel's
-/// handshake once more meanwhile.
-fn defer_accept(socket: &impl AsFd, seconds: libc::c_int) -> io::Result<()> {
-    let length = size_of::<libc::c_int>() as libc::socklen_t;
-    let socket = socket.as_fd().as_raw_fd();
-    let value = (&raw const seconds).cast();
-    // SAFETY: the kernel reads `length` bytes of `value`, which lives until the call returns.
-    #[expect(unsafe_code, reason = "rustix has no call for it")]
-    let done = unsafe {
-        libc::setsockopt(
-            socket,
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            value,
-            length,
-        )
-    };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-/// Seconds until a silent connection is reported. The kernel counts in its own retransmissions, the first of which comes after one.
-const DEFERRED_S: libc::c_int = 1;
 
 #[cfg(test)]
 mod tests {
