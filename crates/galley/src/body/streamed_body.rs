@@ -100,9 +100,14 @@ pub struct BodySender {
 }
 
 impl BodySender {
-    /// Waits until the upstream requests the first part. Cancel-safe.
+    /// Whether the upstream has requested the first part.
+    pub fn is_wanted(&self) -> bool {
+        self.shared.progress().is_wanted
+    }
+
+    /// Waits for that. Cancel-safe.
     pub async fn wanted(&self) {
-        if !self.shared.progress().is_wanted {
+        if !self.is_wanted() {
             self.shared.wanted.notified().await;
         }
     }

@@ -120,8 +120,8 @@ impl FetchWorker {
 }
 
 /// Receives a response to its end also when its client has disconnected: the request is unsafe, or a short response is stored.
-/// If it carries purges its last piece is returned instead of sent, so that a client with the complete response also sees the
-/// purges that are published at its end.
+/// If it carries purges and has a known length, its last piece is returned instead of sent, so that a client with the complete
+/// response also sees the purges that are published at its end. Without a known length the end itself says that it is complete.
 async fn receive(
     incoming: &mut IncomingResponse,
     outlet: &mut Outlet<'_>,
@@ -135,12 +135,9 @@ async fn receive(
         if let Some(pupil) = &mut pupil {
             pupil.push(&chunk);
         }
-        let ready = if purges.is_empty() {
-            Some(chunk)
+        if !purges.is_empty() && incoming.has_all() {
+            held = Some(chunk);
         } else {
-            held.replace(chunk)
-        };
-        if let Some(chunk) = ready {
             let _ = outlet.push(chunk).await;
         }
     }

@@ -100,6 +100,18 @@ impl Upload {
         Ok(())
     }
 
+    /// Without this, a response that overtakes the news of the first request for a part would wait for a body that nobody forwards.
+    fn note_response(&mut self) {
+        if self.state == UploadState::Unasked {
+            self.state = if self.sender.is_wanted() {
+                UploadState::Open
+            } else {
+                self.sender.stop();
+                UploadState::Declined
+            };
+        }
+    }
+
     /// The upstream has responded: forwards the rest as long as the upstream takes it. Its response waits for that, because most
     /// clients read it only when they have sent their body.
     pub(super) async fn finish<P: Protocol>(
@@ -107,6 +119,8 @@ impl Upload {
         protocol: &mut P,
         core: &Core,
     ) -> Result<(), BodyError> {
+        self.note_response();
+        self.send_continue(protocol).await?;
         let timer = core.timers.register();
         while self.state == UploadState::Open {
             let room = timer.within(STALLED, self.sender.room()).await;
@@ -125,3 +139,45 @@ impl Upload {
 
 /// How long an upstream that has responded may take nothing of the body before its response is sent without waiting for the rest.
 const STALLED: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use galley_http::body::BodyReader;
+    use galley_http::framing::BodyKind;
+
+    use super::*;
+    use crate::body::RequestBody;
+    use crate::body::body_spools::tests::spools;
+    use crate::body::streamed_body::stream;
+
+    /// The state of an upload whose upstream responds before this side has noticed anything.
+    fn responded(requests_body: bool) -> UploadState {
+        let (sender, streamed) = stream(&spools(1 << 20, 0, 0), Some(3)).unwrap();
+        let body = ArrivingBody {
+            reader: BodyReader::new(BodyKind::Length(3), 3),
+            room: 3,
+            progress: None,
+        };
+        let mut upload = Upload::new(sender, body, false);
+        let streamed = RequestBody::Streamed(streamed);
+        if requests_body {
+            let mut reader = streamed.reader();
+            let polled = reader.poll_chunk(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending());
+        }
+        upload.note_response();
+        upload.state
+    }
+
+    #[test]
+    fn a_body_is_forwarded_though_the_response_comes_first() {
+        assert!(responded(true) == UploadState::Open);
+    }
+
+    #[test]
+    fn a_body_that_nobody_has_requested_is_not_forwarded_after_the_response() {
+        assert!(responded(false) == UploadState::Declined);
+    }
+}

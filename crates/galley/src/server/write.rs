@@ -228,9 +228,8 @@ async fn fill(
     if ahead.is_whole {
         return wire.send(&ahead.pieces).await;
     }
-    if !ahead.pieces.is_empty() {
-        wire.send(&ahead.pieces).await?;
-    }
+    // The head alone too: an upstream that pauses after it may pause for long.
+    wire.send(&ahead.pieces).await?;
     // Not kept for the length of a download: others wait for what pays for them.
     drop(ahead);
     pump(wire, &mut body.reader, chunked, sent).await?;

@@ -153,6 +153,12 @@ impl IncomingResponse {
         }
     }
 
+    /// Whether all bytes of the announced length are there, so that a client takes its response for complete before it ends.
+    pub fn has_all(&self) -> bool {
+        self.length()
+            .is_some_and(|expected| self.received >= expected)
+    }
+
     /// The length that the head announces, also without a body: in a response to `HEAD`.
     pub fn announced(&self) -> Option<u64> {
         content_length(&self.fields)

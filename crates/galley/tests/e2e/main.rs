@@ -77,6 +77,7 @@ mod slow_clients;
 mod small_files;
 mod stored;
 mod stream_request;
+mod streaming;
 mod support;
 mod system_calls;
 mod tiers;

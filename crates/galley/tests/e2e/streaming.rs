@@ -1,0 +1,69 @@
+//! Responses that arrive in pieces: each piece leaves when it is there, the head too.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use galley_testkit::client::{Connection, Request};
+use galley_testkit::origin::{Gate, Origin};
+
+use crate::support::{PATIENCE, Plan, hosted};
+
+const LOGGED_IN: &str = "wordpress_logged_in_x=1";
+
+/// Reads until `wanted` has arrived; all that has.
+fn read_until(connection: &Connection, wanted: &str) -> String {
+    let mut stream = connection.stream();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut text = String::new();
+    let mut part = [0; 4096];
+    while !text.contains(wanted) {
+        let count = stream.read(&mut part).expect(wanted);
+        assert!(count > 0, "closed before {wanted:?}: {text}");
+        text.push_str(&String::from_utf8_lossy(&part[..count]));
+    }
+    text
+}
+
+/// A request whose response is sent as far as `gates` let it: head, "first", "second".
+fn in_three_steps(request: Request, preset: &str) {
+    let gates = [Arc::new(Gate::new()), Arc::new(Gate::new())];
+    let held = gates.clone();
+    let origin = Origin::start(move |_, wire| {
+        wire.chunked(200, &[("Content-Type", "text/event-stream")]);
+        held[0].pass();
+        wire.chunk(b"first");
+        held[1].pass();
+        wire.chunk(b"second");
+        wire.last_chunk();
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, preset).start();
+    let mut connection = stage.connect();
+    connection.send(&hosted(request)).unwrap();
+    let head = read_until(&connection, "\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.ends_with("\r\n\r\n"), "{head}");
+    gates[0].open();
+    let first = read_until(&connection, "first\r\n");
+    assert!(!first.contains("second"));
+    gates[1].open();
+    read_until(&connection, "second\r\n0\r\n\r\n");
+}
+
+#[test]
+fn a_page_is_passed_on_as_it_comes() {
+    in_three_steps(Request::get("/events"), "wordpress");
+}
+
+#[test]
+fn what_is_not_stored_is_passed_on_as_it_comes() {
+    in_three_steps(Request::get("/events").cookie(LOGGED_IN), "wordpress");
+}
+
+/// It purges a page when it begins and when it has ended, and its client is complete only then.
+#[test]
+fn the_response_to_an_unsafe_request_is_passed_on_as_it_comes() {
+    for preset in ["wordpress", "none"] {
+        in_three_steps(Request::post("/events", "text/plain", "ask"), preset);
+    }
+}
