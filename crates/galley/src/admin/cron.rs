@@ -8,6 +8,7 @@
 //! (`policy::appointments`). Without `site` the token must belong to one site.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State as Extract;
@@ -47,7 +48,7 @@ pub(super) async fn announce(
         );
     };
     let left = appointments::within_bounds(due_ms);
-    target.core.cron.announce(&left);
+    target.core.cron.announce(&left, Duration::ZERO);
     (
         StatusCode::OK,
         Json(json!({ "ok": true, "appointments": left.len() })),

@@ -146,7 +146,7 @@ mod tests {
     fn appointments_wait_for_the_one_before_and_for_runs_that_go_well() {
         let cron = CronRuns::default();
         assert_eq!(appointment(&cron, None), None);
-        cron.announce(&[s(1), s(20)]);
+        cron.announce(&[s(1), s(20)], s(0));
         let soon = appointment(&cron, None).unwrap();
         assert!(soon > Instant::now() && soon < Instant::now() + s(2));
         let latest = Instant::now();

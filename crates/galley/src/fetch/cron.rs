@@ -5,11 +5,13 @@
 //! ended. PHP-FPM ends the response before the work begins; the pool then waits until the worker is free (see
 //! `upstream::fcgi`). `app::cron` decides when a run is due.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use galley_cache::fill::FillError;
 use galley_policy::purge;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 pub use super::cron_runs::{CronRuns, CronState, CronTransition, CronTrouble, LastRun};
 pub use super::jobs::CronJob;
@@ -31,14 +33,17 @@ impl FetchWorker {
     }
 
     async fn run_scheduler(&self, job: &CronJob) -> Result<(), CronTrouble> {
+        let sent = Cell::new(Instant::now());
         let sent_up = async {
             let pool = self.pool(job.pool)?;
             let turn = upstream::QueueTurn::default();
             let slot = pool.enter(job.call.queue_identity(), &turn).await?;
-            pool.send(slot, &job.call, &|| {}).await
+            pool.send(slot, &job.call, &|| sent.set(Instant::now()))
+                .await
         };
         let mut incoming = sent_up.await.map_err(CronTrouble::Upstream)?;
-        job.site.cron.read_appointments(&incoming.fields);
+        let delay = sent.get().elapsed();
+        job.site.cron.read_appointments(&incoming.fields, delay);
         let purges = purge::from_response(&incoming.fields, &job.site.rules);
         publish(&job.site, &purges).given(&job.site).await;
         let ended = read_to_end(&mut incoming).await;

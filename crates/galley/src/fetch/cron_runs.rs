@@ -35,9 +35,16 @@ pub struct CronRuns {
     /// Read for each request to the upstream.
     is_relied_on: AtomicBool,
     /// When WordPress has something to do, soonest first.
-    appointments: Mutex<Vec<Instant>>,
+    appointments: Mutex<Vec<Appointment>>,
     /// That these are others.
     announced: Arc<Notify>,
+}
+
+/// A moment at which WordPress has something to do.
+#[derive(Clone, Copy, Debug)]
+struct Appointment {
+    due: Instant,
+    announced: Instant,
 }
 
 /// The runs of a site up to now.
@@ -95,29 +102,42 @@ impl CronRuns {
         self.lock().next = Some(next);
     }
 
-    /// Notes the appointments that a response of the site's upstream announces. They replace those before.
-    pub(super) fn read_appointments(&self, fields: &HeaderMap) {
+    /// Notes the appointments that a response of the site's upstream announces. `delay`: how long ago its request was sent.
+    pub(super) fn read_appointments(&self, fields: &HeaderMap, delay: Duration) {
         if let Some(left) = appointments::announced(fields) {
-            self.announce(&left);
+            self.announce(&left, delay);
         }
     }
 
-    /// Notes appointments, as times from now. They replace those before.
-    pub fn announce(&self, left: &[Duration]) {
+    /// Notes appointments, as times from now, of a list that is as old as `age`. They replace those that were announced before the
+    /// list was made. It may lack the later ones: a page that began before a post was scheduled can end after it.
+    pub fn announce(&self, left: &[Duration], age: Duration) {
         let now = Instant::now();
-        let new: Vec<Instant> = left.iter().map(|left| now + *left).collect();
-        *self.lock_appointments() = new;
+        let mut all = self.lock_appointments();
+        all.retain(|known| now.duration_since(known.announced) < age);
+        for left in left {
+            let due = now + *left;
+            all.retain(|known| distance(known.due, due) >= SAME);
+            all.push(Appointment {
+                due,
+                announced: now,
+            });
+        }
+        all.sort_unstable_by_key(|appointment| appointment.due);
+        all.truncate(appointments::MOST);
+        drop(all);
         self.announced.notify_one();
     }
 
     /// The next appointment.
     pub fn appointment(&self) -> Option<Instant> {
-        self.lock_appointments().first().copied()
+        self.lock_appointments().first().map(|next| next.due)
     }
 
     /// Notes that a run has begun which keeps the appointments up to `then`.
     pub fn rely_on_runs_until(&self, then: Instant) {
-        self.lock_appointments().retain(|due| *due > then);
+        self.lock_appointments()
+            .retain(|appointment| appointment.due > then);
     }
 
     /// Rings when appointments were announced.
@@ -162,7 +182,7 @@ impl CronRuns {
         }
     }
 
-    fn lock_appointments(&self) -> MutexGuard<'_, Vec<Instant>> {
+    fn lock_appointments(&self) -> MutexGuard<'_, Vec<Appointment>> {
         self.appointments
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -173,9 +193,46 @@ impl CronRuns {
     }
 }
 
+fn distance(one: Instant, other: Instant) -> Duration {
+    one.max(other).duration_since(one.min(other))
+}
+
+/// Two announcements of moments as near as this mean the same: WordPress counts in seconds, and responses take some time.
+const SAME: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Seconds from now to the appointments.
+    fn left(cron: &CronRuns) -> Vec<u64> {
+        let (all, now) = (cron.lock_appointments(), Instant::now());
+        all.iter().map(|one| (one.due - now).as_secs()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_replaces_what_was_announced_before_it_was_made() {
+        let cron = CronRuns::default();
+        cron.announce(&[s(20), s(500)], s(0));
+        tokio::time::advance(s(1)).await;
+        cron.announce(&[s(499)], s(0));
+        assert_eq!(left(&cron), [499]);
+        tokio::time::advance(s(1)).await;
+        cron.announce(&[s(7), s(498)], s(0));
+        tokio::time::advance(s(1)).await;
+        // Of a request that was sent before the last list came, and of one that was sent after it.
+        cron.announce(&[s(497)], s(2));
+        assert_eq!(left(&cron), [6, 497]);
+        tokio::time::advance(s(2)).await;
+        cron.announce(&[s(495)], s(1));
+        assert_eq!(left(&cron), [495]);
+        cron.announce(&[], s(0));
+        assert!(left(&cron).is_empty());
+    }
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
 
     fn last(result: Result<(), CronTrouble>) -> LastRun {
         LastRun {

@@ -139,7 +139,8 @@ impl FetchWorker {
             sink.spool.goes(way(&job.site, &job.info, &incoming.fields));
             let purges = purge::from_response(&incoming.fields, &job.site.rules);
             let names = acknowledged::names(&incoming.fields);
-            job.site.cron.read_appointments(&incoming.fields);
+            let delay = in_progress.delay(self.clock.tick());
+            job.site.cron.read_appointments(&incoming.fields, delay);
             publish(&job.site, &purges).given(&job.site).await;
             let to_store = match (incoming.status, validated) {
                 (StatusCode::NOT_MODIFIED, Some(validated)) => {
@@ -147,7 +148,6 @@ impl FetchWorker {
                         held = None;
                         continue;
                     }
-                    let delay = in_progress.delay(self.clock.tick());
                     let news = HeadUpdate { incoming, delay };
                     let freshened = self
                         .freshen(job, in_progress, &mut sink.writer, validated, news)

@@ -63,7 +63,7 @@ impl FetchWorker {
         };
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);
-        job.site.cron.read_appointments(&incoming.fields);
+        job.site.cron.read_appointments(&incoming.fields, delay);
         let mut purges = carried(job, &incoming);
         let invalidation = self.invalidations.of(job, &incoming, self.clock.tick());
         purges.extend(invalidation.now);

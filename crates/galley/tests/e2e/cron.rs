@@ -7,7 +7,7 @@ use galley_testkit::client::Request;
 use galley_testkit::origin::{Gate, Origin, Seen, Wire};
 use galley_testkit::wait_for;
 
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage};
+use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted};
 
 const TARGET: &str = "/wp-cron.php?doing_wp_cron";
 const OFTEN: &str = "cron = \"1s\"";
@@ -217,4 +217,33 @@ fn whatever_is_announced_runs_keep_a_distance() {
     let_beats_pass(&stage);
     assert_eq!(asked(&origin).len(), 1);
     wait_for("the next run", PATIENCE, || asked(&origin).len() == 2);
+}
+
+#[test]
+fn a_page_that_began_before_a_post_was_scheduled_announces_nothing_away() {
+    let gate = Arc::new(Gate::new());
+    let held = Arc::clone(&gate);
+    let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
+        let due = match seen.path() {
+            "/slow/" => {
+                held.pass();
+                "3000000"
+            }
+            "/save/" => "1500,3000000",
+            _ => "none",
+        };
+        wire.answer(200, &[("Galley-Cron", due)], b"");
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, "wordpress")
+        .site("cron = \"1h\"")
+        .start();
+    let mut slow = stage.connect();
+    slow.send(&hosted(Request::get("/slow/"))).unwrap();
+    gate.wait_for_arrivals(1);
+    let save = Request::post("/save/", "text/plain", "post");
+    stage.ask(save).is(200);
+    gate.open();
+    slow.receive("GET").unwrap().is(200);
+    wait_for("the run", PATIENCE, || asked(&origin).len() == 1);
 }
