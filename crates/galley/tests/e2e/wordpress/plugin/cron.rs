@@ -90,6 +90,9 @@ fn a_scheduled_post_appears_though_nobody_reaches_php(kind: Kind) {
 /// A rhythm that no test lives to see.
 const SELDOM: &str = "cron = \"1d\"";
 
+/// Seconds that a run may take on a busy machine; fewer than runs keep between each other.
+const ON_TIME: std::ops::Range<f64> = 0.0..4.0;
+
 /// Seconds from now to a moment in which the post's second has come, and then until it is on the front page.
 fn seen_after(stack: &Stack, title: &str, due: u64) -> f64 {
     let now = || {
@@ -120,7 +123,7 @@ fn a_scheduled_post_is_seen_at_its_second(kind: Kind) {
     let post = json!({ "title": "To the second", "status": "future", "date_gmt": date.trim() });
     rest(&stack, "POST", "/wp/v2/posts", &post);
     let late = seen_after(&stack, "To the second", due);
-    assert!((0.0..2.0).contains(&late), "{late} s after its time");
+    assert!(ON_TIME.contains(&late), "{late} s after its time");
     assert_eq!(stack.runs("/wp-cron.php"), 1, "one run for one post");
     // By a program, past Galley; and Galley starts anew before the moment has come.
     let due = SystemTime::now()
@@ -141,7 +144,7 @@ fn a_scheduled_post_is_seen_at_its_second(kind: Kind) {
     // The next page that PHP generates says it again.
     stack.get("/");
     let late = seen_after(&stack, "After a restart", due);
-    assert!((0.0..2.0).contains(&late), "{late} s after its time");
+    assert!(ON_TIME.contains(&late), "{late} s after its time");
     assert_eq!(stack.runs("/wp-cron.php"), 2, "one run for each post");
 }
 
