@@ -243,7 +243,7 @@ fn full(tally: &Tally) -> Value {
 }
 
 fn percent(part: usize, of: usize) -> String {
-    let tenths = (part * 1000).checked_div(of).unwrap_or(0);
+    let tenths = (part * 1000 + of / 2).checked_div(of).unwrap_or(0);
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
