@@ -100,7 +100,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Without this, a response that overtakes the news of the first request for a part would wait for a body that nobody forwards.
+    /// Notes that the upstream has responded. The news that it has requested the body may not have been seen before.
     fn note_response(&mut self) {
         if self.state == UploadState::Unasked {
             self.state = if self.sender.is_wanted() {

@@ -48,6 +48,7 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
         client.write_all(b"GET").unwrap();
+        listener.set_nonblocking(false).unwrap();
         assert!(listener.accept().is_ok());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::origin::{Gate, Origin};
 
-use crate::support::{PATIENCE, Plan, hosted};
+use crate::support::{Is, PATIENCE, Plan, hosted};
 
 const LOGGED_IN: &str = "wordpress_logged_in_x=1";
 
@@ -65,5 +65,46 @@ fn what_is_not_stored_is_passed_on_as_it_comes() {
 fn the_response_to_an_unsafe_request_is_passed_on_as_it_comes() {
     for preset in ["wordpress", "none"] {
         in_three_steps(Request::post("/events", "text/plain", "ask"), preset);
+    }
+}
+
+/// A page that is stored while the response is on its way may lack what the request changed: it is purged before its client has
+/// the whole response, whether its length or its end says that it is whole.
+#[test]
+fn whoever_has_the_whole_response_sees_no_page_of_the_time_before_its_end() {
+    for whole in ["Content-Length: 2", "Transfer-Encoding: chunked"] {
+        let gate = Arc::new(Gate::new());
+        let held = Arc::clone(&gate);
+        let is_chunked = whole.starts_with("Transfer");
+        let origin = Origin::start(move |seen, wire| {
+            if seen.method == "GET" {
+                wire.answer(200, &[("Cache-Control", "max-age=600")], b"page");
+                return;
+            }
+            let head = format!("HTTP/1.1 200 OK\r\n{whole}\r\n\r\n");
+            wire.write(head.as_bytes());
+            wire.write(if is_chunked { b"1\r\nx\r\n" } else { b"x" });
+            held.pass();
+            wire.write(if is_chunked {
+                b"1\r\ny\r\n0\r\n\r\n"
+            } else {
+                b"y"
+            });
+        })
+        .unwrap();
+        let stage = Plan::origin(&origin, "none").start();
+        let mut connection = stage.connect();
+        let save = Request::post("/a", "text/plain", "save");
+        connection.send(&hosted(save)).unwrap();
+        read_until(
+            &connection,
+            if is_chunked { "\r\nx\r\n" } else { "\r\n\r\nx" },
+        );
+        stage.get("/a").is(200);
+        assert!(stage.get("/a").is_hit());
+        gate.open();
+        let rest = if is_chunked { "0\r\n\r\n" } else { "y" };
+        read_until(&connection, rest);
+        assert!(!stage.get("/a").is_hit(), "{whole}");
     }
 }
