@@ -68,7 +68,7 @@ fn the_response_to_an_unsafe_request_is_passed_on_as_it_comes() {
     }
 }
 
-/// A page that is stored while the response is on its way may lack what the request changed: it is purged before its client has
+/// A page that is stored while the response is in transit may lack what the request changed: it is purged before its client has
 /// the whole response, whether its length or its end says that it is whole.
 #[test]
 fn whoever_has_the_whole_response_sees_no_page_of_the_time_before_its_end() {
