@@ -45,10 +45,7 @@ impl<'t> MemoryLook<'t> {
     }
 
     fn found(&self, relative: &[u8]) -> Option<Node> {
-        let names = self.names.as_ref();
-        if names.is_some_and(|names| names.lacks(relative)) {
-            return Some(Node::Absent);
-        }
-        self.root.tree.look_cached(relative)
+        let listed = self.names.as_ref().and_then(|names| names.node(relative));
+        listed.or_else(|| self.root.tree.look_cached(relative))
     }
 }

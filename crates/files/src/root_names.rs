@@ -2,19 +2,20 @@
 //!
 //! The kernel remembers names that it has looked up without success. But the first request for a page has a name that it
 //! has not looked up yet, and then only the disk knows that no such file exists. WordPress has few files and directories at
-//! the top, so their names are cached: a path that begins with another name is absent. The cached names are valid as long
-//! as the directory's change time is the same, which takes one `statx` of an inode that the kernel has in memory.
+//! the top, so their names are cached: a path that begins with another name is absent, and that of a regular file at the
+//! top, such as `wp-login.php`, needs no look of its own. The cached names are valid as long as the directory's change time
+//! is the same, which takes one `statx` of an inode that the kernel has in memory.
 //!
 //! Names are only cached if the change time is reliable: on local, case-sensitive file systems, with ASCII names (others
 //! may have several forms), and if the directory had not changed for a while when it was read, because the kernel's clock
 //! is coarse.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::recheck::LastSeen;
-use crate::tree::{DirectoryStamp, Node, Tree};
+use crate::tree::{DirectoryStamp, Located, NameKind, Node, Tree};
 
 /// See the module.
 #[derive(Default)]
@@ -26,7 +27,7 @@ pub(crate) struct RootNames {
 /// The names of a directory at one time.
 pub(crate) struct RootListing {
     stamp: DirectoryStamp,
-    names: HashSet<Vec<u8>>,
+    names: HashMap<Vec<u8>, NameKind>,
 }
 
 impl RootNames {
@@ -58,7 +59,7 @@ impl RootListing {
         }
         let names = tree.root_names(MOST_NAMES)?;
         let list = Self { stamp, names };
-        let is_usable = list.names.iter().all(|name| name.is_ascii())
+        let is_usable = list.names.keys().all(|name| name.is_ascii())
             && list.tells_cases_apart(tree)
             && tree.root_stamp() == Some(stamp);
         is_usable.then_some(list)
@@ -66,17 +67,25 @@ impl RootListing {
 
     /// Whether a name in other letters is another name; `false` without a name with letters.
     fn tells_cases_apart(&self, tree: &Tree) -> bool {
-        let swapped = self.names.iter().find_map(|name| {
+        let swapped = self.names.keys().find_map(|name| {
             let other = swap_case(name);
-            (!self.names.contains(&other)).then_some(other)
+            (!self.names.contains_key(&other)).then_some(other)
         });
         swapped.is_some_and(|other| matches!(tree.look(&other), Node::Absent))
     }
 
-    /// Whether nothing is there under a relative path, because its first name is not in the directory.
-    pub(crate) fn lacks(&self, relative: &[u8]) -> bool {
-        let first = relative.split(|byte| *byte == b'/').next();
-        first.is_some_and(|first| !first.is_empty() && !self.names.contains(first))
+    /// What a relative path names, if its first name says it: that name is not in the directory, or is that of a regular file and the
+    /// whole path. `None`: only the kernel knows.
+    pub(crate) fn node(&self, relative: &[u8]) -> Option<Node> {
+        let first = relative.split(|byte| *byte == b'/').next()?;
+        match self.names.get(first) {
+            None if first.is_empty() => None,
+            None => Some(Node::Absent),
+            Some(NameKind::Regular) if first.len() == relative.len() => {
+                Some(Node::Regular(Located { real: None }))
+            }
+            Some(NameKind::Regular | NameKind::Other) => None,
+        }
     }
 }
 
@@ -112,6 +121,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("index.php"), "").unwrap();
         fs::create_dir(dir.path().join("wp-content")).unwrap();
+        std::os::unix::fs::symlink("index.php", dir.path().join("link.php")).unwrap();
         let tree = Tree::open(dir.path()).unwrap();
         let names = RootNames::default();
         names.refresh(&tree, Instant::now());
@@ -121,23 +131,33 @@ mod tests {
         }
         assert!(settled(&names, &tree));
         let list = names.current(&tree).unwrap();
-        for (path, lacks) in [
-            ("", false),
-            ("index.php", false),
-            ("wp-content/x", false),
-            ("hello", true),
-            ("hello/world", true),
-            ("INDEX.PHP", true),
-            ("wp-conten", true),
+        for (path, meaning) in [
+            ("", "unknown"),
+            ("index.php", "regular"),
+            ("index.php/", "unknown"),
+            ("wp-content", "unknown"),
+            ("wp-content/x", "unknown"),
+            ("link.php", "unknown"),
+            ("hello", "absent"),
+            ("hello/world", "absent"),
+            ("INDEX.PHP", "absent"),
+            ("wp-conten", "absent"),
         ] {
-            assert_eq!(list.lacks(path.as_bytes()), lacks, "{path}");
+            let found = match list.node(path.as_bytes()) {
+                None => "unknown",
+                Some(Node::Absent) => "absent",
+                Some(Node::Regular(Located { real: None })) => "regular",
+                Some(_) => "something else",
+            };
+            assert_eq!(found, meaning, "{path}");
         }
         fs::write(dir.path().join("wp-content/x"), "").unwrap();
         assert!(names.current(&tree).is_some(), "changes below do not count");
         fs::write(dir.path().join("hello"), "").unwrap();
         assert!(names.current(&tree).is_none(), "a new name");
         assert!(settled(&names, &tree));
-        assert!(!names.current(&tree).unwrap().lacks(b"hello"));
+        let found = names.current(&tree).unwrap().node(b"hello");
+        assert!(matches!(found, Some(Node::Regular(_))));
         fs::rename(dir.path().join("hello"), dir.path().join("bye")).unwrap();
         assert!(names.current(&tree).is_none(), "another name");
     }

@@ -6,7 +6,7 @@
 //! swapped in between is rejected and not followed. Anything but a regular file or a directory is examined through `O_PATH`
 //! only: opening a FIFO or a device may block or have effects.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,6 +50,15 @@ pub(crate) enum Node {
     Failed(Errno),
     /// Nothing is there.
     Absent,
+}
+
+/// What a directory says of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameKind {
+    /// It is that of a regular file, and no link.
+    Regular,
+    /// It is something else, or the file system does not say.
+    Other,
 }
 
 /// What changes whenever a name in a directory comes, goes or becomes another: seconds and nanoseconds of its last change, and of that
@@ -180,12 +189,17 @@ impl Tree {
     }
 
     /// The names in the root's own directory; `None`: there are more than `most`, or they cannot be read.
-    pub(crate) fn root_names(&self, most: usize) -> Option<HashSet<Vec<u8>>> {
+    pub(crate) fn root_names(&self, most: usize) -> Option<HashMap<Vec<u8>, NameKind>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.dir, ".", flags, Mode::empty()).ok()?;
-        let mut names = HashSet::new();
+        let mut names = HashMap::new();
         for entry in Dir::new(opened).ok()? {
-            names.insert(entry.ok()?.file_name().to_bytes().to_vec());
+            let entry = entry.ok()?;
+            let kind = match entry.file_type() {
+                FileType::RegularFile => NameKind::Regular,
+                _ => NameKind::Other,
+            };
+            names.insert(entry.file_name().to_bytes().to_vec(), kind);
             if names.len() > most {
                 return None;
             }
