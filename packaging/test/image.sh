@@ -52,13 +52,14 @@ php_image_serves_wordpress() {
     inside mount --bind /var/www/example.com /srv/php-image/var/www/html
     for name in /dev /proc /run/mysqld; do
         inside mkdir -p "/srv/php-image$name"
-        inside mount --bind "$name" "/srv/php-image$name"
+        # With the devices, each of which is a mount of its own.
+        inside mount --rbind "$name" "/srv/php-image$name"
     done
     inside systemd-run --quiet --unit php-image --setenv XDG_DATA_HOME=/var/lib \
         chroot --userspec=www-data /srv/php-image /usr/bin/galley run --config /etc/galley/galley.toml
     until_true image_sends_hits
     inside chroot --userspec=www-data /srv/php-image /usr/bin/galley status | found 'php'
     inside systemctl stop php-image.service
-    inside umount /srv/php-image/run/mysqld /srv/php-image/proc /srv/php-image/dev /srv/php-image/var/www/html
+    inside umount --recursive /srv/php-image/run/mysqld /srv/php-image/proc /srv/php-image/dev /srv/php-image/var/www/html
     rm -rf "$root/srv/php-image"
 }
