@@ -56,6 +56,12 @@ fn assert_read_alike(stream: &[u8]) {
         let theirs = read_with_hyper(stream);
         return assert_same_prefix(&ours, &theirs);
     }
+    // hyper ignores a `Connection` with a byte outside ASCII as a whole; to us each of its options counts (RFC 9110 section
+    // 7.6.1), `close` and `keep-alive` among them. Nothing behind can be compared.
+    if let Some(at) = ours.requests.iter().position(has_unreadable_connection) {
+        ours.requests.truncate(at + 1);
+        return assert_same_prefix(&ours, &read_with_hyper(stream));
+    }
     let theirs = read_with_hyper(stream);
     assert_same_prefix(&ours, &theirs);
     // hyper reads on behind a CONNECT that was refused; we do not.
@@ -68,6 +74,29 @@ fn assert_read_alike(stream: &[u8]) {
             "{}",
             stream.escape_ascii()
         );
+    }
+}
+
+fn has_unreadable_connection(request: &Request) -> bool {
+    let mut fields = request.fields.iter();
+    fields.any(|(name, value)| name == "connection" && !value.is_ascii())
+}
+
+#[test]
+fn an_option_beside_unreadable_bytes_counts() {
+    for (stream, requests) in [
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection:\u{e9} x, CLOSE,y\r\nConnection: keep-alive\r\n\r\n\
+             GET /2 HTTP/1.1\r\nHost: a\r\n\r\n",
+            1,
+        ),
+        (
+            "GET / HTTP/1.0\r\nConnection: \u{e9}, keep-alive\r\n\r\nGET /2 HTTP/1.0\r\n\r\n",
+            2,
+        ),
+    ] {
+        assert_eq!(read_whole(stream.as_bytes()).requests.len(), requests);
+        assert_read_alike(stream.as_bytes());
     }
 }
 
