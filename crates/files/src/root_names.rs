@@ -14,8 +14,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::FileType;
+
 use crate::recheck::LastSeen;
-use crate::tree::{DirectoryStamp, Located, NameKind, Node, Tree};
+use crate::tree::{DirectoryStamp, Located, Node, Tree};
 
 /// See the module.
 #[derive(Default)]
@@ -27,7 +29,7 @@ pub(crate) struct RootNames {
 /// The names of a directory at one time.
 pub(crate) struct RootListing {
     stamp: DirectoryStamp,
-    names: HashMap<Vec<u8>, NameKind>,
+    names: HashMap<Vec<u8>, FileType>,
 }
 
 impl RootNames {
@@ -81,10 +83,10 @@ impl RootListing {
         match self.names.get(first) {
             None if first.is_empty() => None,
             None => Some(Node::Absent),
-            Some(NameKind::Regular) if first.len() == relative.len() => {
+            Some(FileType::RegularFile) if first.len() == relative.len() => {
                 Some(Node::Regular(Located { real: None }))
             }
-            Some(NameKind::Regular | NameKind::Other) => None,
+            Some(_) => None,
         }
     }
 }
@@ -160,6 +162,12 @@ mod tests {
         assert!(matches!(found, Some(Node::Regular(_))));
         fs::rename(dir.path().join("hello"), dir.path().join("bye")).unwrap();
         assert!(names.current(&tree).is_none(), "another name");
+        assert!(settled(&names, &tree));
+        fs::rename(dir.path().join("link.php"), dir.path().join("index.php")).unwrap();
+        assert!(names.current(&tree).is_none(), "a link in place of a file");
+        assert!(settled(&names, &tree));
+        let found = names.current(&tree).unwrap().node(b"index.php");
+        assert!(found.is_none(), "the kernel has to follow it");
     }
 
     #[test]

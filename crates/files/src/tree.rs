@@ -52,15 +52,6 @@ pub(crate) enum Node {
     Absent,
 }
 
-/// What a directory says of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NameKind {
-    /// It is that of a regular file, and no link.
-    Regular,
-    /// It is something else, or the file system does not say.
-    Other,
-}
-
 /// What changes whenever a name in a directory comes, goes or becomes another: seconds and nanoseconds of its last change, and of that
 /// of its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,18 +179,15 @@ impl Tree {
         found.is_ok_and(|found| LOCAL_FILE_SYSTEMS.contains(&found.f_type))
     }
 
-    /// The names in the root's own directory; `None`: there are more than `most`, or they cannot be read.
-    pub(crate) fn root_names(&self, most: usize) -> Option<HashMap<Vec<u8>, NameKind>> {
+    /// The names in the root's own directory and what each of them is, as far as the file system says it; `None`: there are more than
+    /// `most`, or they cannot be read.
+    pub(crate) fn root_names(&self, most: usize) -> Option<HashMap<Vec<u8>, FileType>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.dir, ".", flags, Mode::empty()).ok()?;
         let mut names = HashMap::new();
         for entry in Dir::new(opened).ok()? {
             let entry = entry.ok()?;
-            let kind = match entry.file_type() {
-                FileType::RegularFile => NameKind::Regular,
-                _ => NameKind::Other,
-            };
-            names.insert(entry.file_name().to_bytes().to_vec(), kind);
+            names.insert(entry.file_name().to_bytes().to_vec(), entry.file_type());
             if names.len() > most {
                 return None;
             }
