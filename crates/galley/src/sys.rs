@@ -102,9 +102,9 @@ pub fn usual_priority() {
 /// once, one that has used more waits for its turn and then finds several requests to answer.
 ///
 /// With -10, nine times the weight, such a thread always went first: it interrupted PHP for each single response, and woke an idle
-/// client on the other processor each time. Scripts that take PHP 50 us were then served at 0.64 times the rate of nginx, with -5
-/// at 0.92 to 1.06 times (article 3 of `make seeds`, AMD EPYC). The 99th percentile of hits beside a crawl was the same:
-/// 1.2 to 1.4 times that without one.
+/// client on the other processor each time. Scripts that take PHP 50 us were then served at 0.64 times the rate of tuned nginx, with -5
+/// at 1.06 times (article 3 of `make seeds`, AMD EPYC). Hits beside misses showed no difference beyond noise
+/// (docs/internals/performance/misses.md).
 const HIGH_PRIORITY: i32 = -5;
 
 /// How many processes of this machine run or could run at this moment, without the calling thread, and how many processors it
